@@ -1,4 +1,4 @@
-//! Gives the shared library its soname, so that programs ask for the major version that they were
+//! Gives the shared library its soname, so that programs load the major version that they were
 //! linked with.
 
 fn main() {

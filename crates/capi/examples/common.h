@@ -1,5 +1,5 @@
 /*
- * What the examples share: complaints, options, and the end by Ctrl-C.
+ * Parts that the examples share: errors, options, and the end by Ctrl-C.
  */
 #ifndef EXAMPLES_COMMON_H
 #define EXAMPLES_COMMON_H
@@ -13,17 +13,17 @@
 
 #include <mtcp_api.h>
 
-/* Threads, and so contexts, that an example will start. */
+/* Threads, and so contexts, that an example starts at most. */
 #define THREADS_MAX 64
 
-/* Says what failed and why, and ends the program. */
+/* Prints the failed step and its error, and ends the program. */
 static inline void die(const char *what)
 {
     fprintf(stderr, "%s: %s\n", what, strerror(errno));
     exit(1);
 }
 
-/* A number within limits, or the program ends. */
+/* A number within limits; otherwise ends the program. */
 static inline long number(const char *option, const char *text, long least, long most)
 {
     char *end;
@@ -36,7 +36,7 @@ static inline long number(const char *option, const char *text, long least, long
     return value;
 }
 
-/* Set by Ctrl-C. Loops look at it when a call that waits returns EINTR. */
+/* Set by Ctrl-C. Loops check it when a waiting call returns EINTR. */
 static volatile sig_atomic_t is_over;
 
 static inline void end_soon(int signum)
@@ -45,7 +45,7 @@ static inline void end_soon(int signum)
     is_over = 1;
 }
 
-/* mtcp_register_signal, unlike signal(2), also wakes the threads that wait within a context. */
+/* Unlike signal(2), mtcp_register_signal also wakes threads that wait in a context. */
 static inline void end_on_signals(void)
 {
     mtcp_register_signal(SIGINT, end_soon);
@@ -53,8 +53,8 @@ static inline void end_on_signals(void)
     signal(SIGPIPE, SIG_IGN);
 }
 
-/* Reads the configuration and says how many stacks the program shall run: as many as asked for,
- * or as the file says. */
+/* Reads the configuration and returns the number of stacks that the program shall run: as many as
+ * asked for, or as in the file. */
 static inline int start(const char *config, int threads)
 {
     struct mtcp_conf conf;

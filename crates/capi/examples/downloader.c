@@ -1,12 +1,12 @@
 /*
- * downloader: fetches a document again and again, from many connections on many threads, and checks
- * that all copies are the same.
+ * downloader: fetches a document many times, over many connections on many threads, and checks
+ * that all copies are equal.
  *
  *   downloader [-f CONFIG] [-t THREADS] [-c CONNECTIONS] [-n DOWNLOADS] [-o FILE] http://ADDRESS[:PORT]/PATH
  *
- * A client's half of mTCP: each thread has a context, tells it with mtcp_init_rss where it is going
- * to connect to (so that it takes only local ports whose answers arrive at its own queue), and
- * keeps its share of the connections busy from one loop.
+ * The client side of mTCP. Each thread has a context and tells it by mtcp_init_rss where it will
+ * connect, so that the context only takes local ports whose answers arrive at its own queue. One
+ * loop per thread keeps its share of the connections busy.
  */
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -22,7 +22,7 @@
 #define HEAD_MAX 4096
 #define CHUNK 65536
 
-/* What is asked for. */
+/* The requested document. */
 static struct sockaddr_in server;
 static char host[64], request[2048];
 static const char *output;
@@ -30,22 +30,22 @@ static const char *output;
 struct download {
     int sockid;
     size_t request_sent;
-    size_t head_len;     /* so much of the answer's head was read */
+    size_t head_len;     /* bytes of the answer's head that were read */
     int is_body;         /* the head is complete */
-    long long length;    /* as the head says; -1: until the end */
+    long long length;    /* length of the body from the head; -1: until the end */
     long long body_len;
-    uint64_t sum;        /* of the body: FNV-1a */
-    int file;            /* where the body goes; -1: nowhere */
+    uint64_t sum;        /* FNV-1a of the body */
+    int file;            /* receives the body; -1: none */
     char head[HEAD_MAX + 1];
 };
 
 struct worker {
     pthread_t thread;
     int core, connections;
-    long downloads; /* to begin */
+    long downloads; /* downloads still to begin */
     long open, done, failed;
     long long bytes;
-    uint64_t sum; /* of the first */
+    uint64_t sum; /* sum of the first body */
     mctx_t mctx;
     int epoll;
 };
@@ -60,7 +60,7 @@ static void watch(struct worker *worker, struct download *download, int op, uint
         die("mtcp_epoll_ctl");
 }
 
-/* Starts one; the connection is there when epoll says that it can be written to. */
+/* Begins a download. The connection is open when epoll reports that it is writable. */
 static void begin(struct worker *worker)
 {
     struct download *download = (struct download *)calloc(1, sizeof *download);
@@ -69,7 +69,7 @@ static void begin(struct worker *worker)
         die("calloc");
     download->length = -1;
     download->sum = 0xcbf29ce484222325ull;
-    /* One copy is kept: the first thread's first. */
+    /* The first download of the first thread is kept. */
     download->file = output && worker->core == 0 && worker->done + worker->open == 0 ? open(output, O_WRONLY | O_CREAT | O_TRUNC, 0644) : -1;
     download->sockid = mtcp_socket(worker->mctx, AF_INET, SOCK_STREAM, 0);
     if (download->sockid < 0)
@@ -113,8 +113,8 @@ static void take_body(struct download *download, const char *bytes, size_t count
         die(output);
 }
 
-/* The head, until it is complete; the rest is the body's beginning. NULL, or what is wrong with
- * it. */
+/* Reads the head until it is complete; the remaining bytes belong to the body. Returns NULL or an
+ * error. */
 static const char *take_head(struct download *download, const char *bytes, size_t count)
 {
     size_t before = download->head_len, room = HEAD_MAX - before, taken = count < room ? count : room, head;
@@ -138,7 +138,7 @@ static const char *take_head(struct download *download, const char *bytes, size_
     return NULL;
 }
 
-/* Reads until there is nothing more. */
+/* Reads until no bytes are left. */
 static void receive(struct worker *worker, struct download *download)
 {
     static __thread char bytes[CHUNK];
@@ -242,7 +242,7 @@ static void understand_url(const char *url)
     }
 }
 
-/* Adds up what the threads did; how the program ends. */
+/* Adds up the threads' results; returns the exit status. */
 static int report(const struct worker *workers, int threads, double seconds)
 {
     long done = 0, failed = 0;
@@ -291,7 +291,7 @@ int main(int argc, char **argv)
     clock_gettime(CLOCK_MONOTONIC, &began);
     for (int i = 0; i < threads; i++) {
         workers[i].core = i;
-        /* Shares of both; the first threads take what does not divide. */
+        /* Shares of connections and downloads; the first threads get the remainder. */
         workers[i].connections = (int)(connections / threads + (i < connections % threads ? 1 : 0));
         workers[i].downloads = downloads / threads + (i < downloads % threads ? 1 : 0);
         if (workers[i].connections == 0)

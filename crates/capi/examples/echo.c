@@ -1,11 +1,11 @@
 /*
- * echo: the smallest server there is. One context, one connection at a time, calls that wait.
+ * echo: the smallest server: one context, one connection at a time, blocking calls.
  *
  *   echo [-f CONFIG] [-p PORT]
  *
- * What is not here is what a program written for sockets has not to learn: accept, read and write
- * wait when there is nothing to do, asleep, and what they return is what their kin in libc return.
- * Only the context is new, the first argument of every call.
+ * Programs written for sockets need to learn little. accept, read and write sleep while there is
+ * nothing to do, and return the same values as in libc. Only the context is new, the first
+ * argument of every call.
  */
 #include <unistd.h>
 
@@ -17,7 +17,7 @@ static void serve(mctx_t mctx, int sockid)
     ssize_t count;
 
     while ((count = mtcp_read(mctx, sockid, bytes, sizeof bytes)) > 0) {
-        /* A socket that blocks takes all of it, or fails. */
+        /* A blocking socket takes all bytes, or fails. */
         if (mtcp_write(mctx, sockid, bytes, (size_t)count) < count)
             break;
     }

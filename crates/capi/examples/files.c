@@ -9,11 +9,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Descriptors that a walk may hold. */
+/* Descriptors that a walk uses at most. */
 #define WALK_FDS 16
 #define PATH_LEN_MAX 4096
 
-/* nftw knows no argument. */
+/* nftw passes no argument to its function. */
 static struct files *loading;
 static size_t prefix_len;
 

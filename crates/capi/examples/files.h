@@ -1,6 +1,6 @@
 /*
- * The document cache of the web server: all files of a directory in memory, found by their path.
- * Nothing of networks here.
+ * The web server's document cache: all files of a directory in memory, found by their path. It
+ * does not use the network.
  */
 #ifndef EXAMPLES_FILES_H
 #define EXAMPLES_FILES_H
@@ -8,20 +8,20 @@
 #include <stddef.h>
 
 struct file {
-    char *path; /* as in a URL: begins with a slash */
+    char *path; /* path as in a URL, with a leading slash */
     char *bytes;
     size_t length;
     const char *type;
 };
 
 struct files {
-    struct file *list; /* in the order of their paths */
+    struct file *list; /* sorted by path */
     size_t count;
 };
 
-/* Reads all regular files below the directory. What cannot be read ends the program. */
+/* Reads all regular files below the directory. An unreadable file ends the program. */
 void files_load(struct files *files, const char *directory);
-/* NULL: there is none. A path that ends with a slash means the index.html there. */
+/* The file at a path, or NULL. A path that ends with a slash means its index.html. */
 const struct file *files_find(const struct files *files, const char *path);
 void files_free(struct files *files);
 

@@ -1,13 +1,12 @@
 /*
- * relay: clients come over Millstream, the server behind it is one of the kernel's; one loop serves
+ * relay: clients connect over Millstream, the server behind it is the kernel's; one loop serves
  * both.
  *
  *   relay [-f CONFIG] [-p PORT] [-s SECONDS] ADDRESS:PORT
  *
- * mtcp_attach_fd gives a descriptor of the kernel a number in the context, and from there on epoll,
- * mtcp_read, mtcp_write and mtcp_shutdown make no difference between the two. So the loop below
- * does not know which end of a connection is whose. The statistics are a timerfd's doing, every so
- * many seconds: another descriptor in the same epoll.
+ * mtcp_attach_fd gives a kernel descriptor a number in the context. From then on epoll, mtcp_read,
+ * mtcp_write and mtcp_shutdown treat it like a socket. So the loop below does not know which end
+ * of a connection is whose. A timerfd in the same epoll prints the statistics.
  */
 #include <arpa/inet.h>
 #include <sys/timerfd.h>
@@ -24,10 +23,10 @@ struct end {
     struct relay *relay;
     struct end *other;
     int sockid;    /* -1: closed */
-    int has_ended; /* it will send no more */
-    int was_shut;  /* and has been told that the other does not */
+    int has_ended; /* the end will send no more */
+    int was_shut;  /* the end was told that the other one sends no more */
     uint32_t watched;
-    size_t len, sent; /* what was read here and is for the other */
+    size_t len, sent; /* bytes read here for the other end */
     char bytes[BUFFER];
 };
 
@@ -41,7 +40,7 @@ static int epoll, listener, ticker;
 static struct sockaddr_in backend;
 static long relays_total, relays_open;
 static long long bytes_total;
-/* Ended while their events may still lie in the batch. */
+/* Ended relays whose events may still be in the batch. */
 static struct relay *dead;
 
 static void watch(void *what, int op, int sockid, uint32_t events)
@@ -73,7 +72,7 @@ static void finish(struct relay *relay)
     relays_open--;
 }
 
-/* Moves what there is from one end to the other. -1: an end is broken. */
+/* Moves the available bytes from one end to the other. -1: an end is broken. */
 static int move(struct end *from, struct end *to)
 {
     for (;;) {
@@ -101,8 +100,7 @@ static int move(struct end *from, struct end *to)
     }
 }
 
-/* An end is asked for what can be used: bytes if there is room for them, room if there are
- * bytes. */
+/* Asks an end only for usable events: input if there is room for bytes, room if there are bytes. */
 static void ask(struct end *end)
 {
     uint32_t events = 0;
@@ -152,7 +150,7 @@ static void accept_one(int sockid)
     attached = mtcp_attach_fd(mctx, fd);
     if (attached < 0)
         die("mtcp_attach_fd");
-    /* The context has a copy of its own. */
+    /* The context has its own copy of the descriptor. */
     close(fd);
     start_end(&relay->client, &relay->server, relay, sockid);
     start_end(&relay->server, &relay->client, relay, attached);

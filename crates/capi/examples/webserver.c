@@ -1,12 +1,12 @@
 /*
- * webserver: serves the files of a directory from memory, with a stack on each of its threads.
+ * webserver: serves the files of a directory from memory, with a stack on each thread.
  *
  *   webserver [-f CONFIG] [-t THREADS] [-p PORT] DIRECTORY
  *
- * The shape of every mTCP server: a thread per core, each with a context, an epoll and a listener
- * at the same port of its own. Connections arrive at the thread whose stack received them and stay
- * there, so that the threads share nothing but the files, which nobody changes. Requests may be
- * pipelined; what cannot be written at once is written when epoll says that there is room.
+ * The structure of every mTCP server: one thread per core, each with a context, an epoll and a
+ * listener of its own at the same port. A connection arrives at the thread whose stack received it
+ * and stays there, so the threads only share the files, which do not change. Requests may be
+ * pipelined. Bytes that cannot be written at once are written when epoll reports room.
  */
 #include <pthread.h>
 #include <unistd.h>
@@ -18,18 +18,18 @@
 
 #define EVENTS_MAX 256
 #define BACKLOG 1024
-/* The longest request that is understood, headers and all. */
+/* Longest request, including headers. */
 #define REQUEST_MAX 8192
 #define HEAD_MAX 256
 
 static struct files files;
 static int port = 80;
 
-/* One connection. It reads requests while it has nothing to write, and the other way round. */
+/* A connection. It reads requests while it has nothing to write, and otherwise writes. */
 struct connection {
-    struct connection *next, **place; /* in the worker's list: what follows, and where this one is pointed to from */
+    struct connection *next, **place; /* list: next one, and the pointer to this one */
     int sockid;
-    int closes; /* after the answer */
+    int closes; /* closes after the answer */
     size_t request_len;
     size_t head_len, head_sent;
     size_t body_sent;
@@ -44,7 +44,7 @@ struct worker {
     mctx_t mctx;
     int epoll;
     int listener;
-    struct connection *connections; /* that are open */
+    struct connection *connections; /* open connections */
 };
 
 /* Answers. */
@@ -61,7 +61,7 @@ static void answer(struct connection *connection, const char *status, const stru
     connection->body_sent = 0;
 }
 
-/* Whether the client, by its version and its headers, wants no further answer on this
+/* True if the client's version and headers say that it wants no further answer on this
  * connection. */
 static int wants_close(const char *version, const char *headers)
 {
@@ -70,7 +70,7 @@ static int wants_close(const char *version, const char *headers)
     return strcmp(version, "HTTP/1.1") != 0 && !strcasestr(headers, "\r\nConnection: keep-alive");
 }
 
-/* The request that ends at `end` (its last byte was replaced by a zero). */
+/* Parses the request that ends at `end`, whose last byte was replaced by a zero. */
 static void understand(struct connection *connection)
 {
     char method[8], path[1024], version[16], *query;
@@ -86,7 +86,7 @@ static void understand(struct connection *connection)
     if (query)
         *query = '\0';
     if (strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0) {
-        connection->closes = 1; /* it may have a body, which nobody reads */
+        connection->closes = 1; /* the request may have a body, which is not read */
         answer(connection, "405 Method Not Allowed", NULL, 0);
         return;
     }
@@ -94,7 +94,7 @@ static void understand(struct connection *connection)
     answer(connection, file ? "200 OK" : "404 Not Found", file, strcmp(method, "GET") == 0);
 }
 
-/* Takes one request out of what was read, if there is a whole one. */
+/* Takes one complete request out of the bytes read, if there is one. */
 static int take_request(struct connection *connection)
 {
     char *end;
@@ -121,7 +121,7 @@ static int take_request(struct connection *connection)
 
 static void finish(struct worker *worker, struct connection *connection)
 {
-    /* Closing takes it out of the epoll. */
+    /* Closing also removes the socket from the epoll. */
     mtcp_close(worker->mctx, connection->sockid);
     *connection->place = connection->next;
     if (connection->next)
@@ -129,7 +129,7 @@ static void finish(struct worker *worker, struct connection *connection)
     free(connection);
 }
 
-/* Writes what is left of the answer. 1: done; 0: there is no room; -1: the client is gone. */
+/* Writes the remaining answer. 1: done; 0: no room; -1: the client is gone. */
 static int write_answer(struct worker *worker, struct connection *connection)
 {
     while (connection->head_sent < connection->head_len || connection->body) {
@@ -170,7 +170,7 @@ static void watch(struct worker *worker, struct connection *connection, int op, 
         die("mtcp_epoll_ctl");
 }
 
-/* Answers all the requests that are there. 0: it waits for epoll; -1: it is over. */
+/* Answers all complete requests. 0: waits for epoll; -1: over. */
 static int go_on(struct worker *worker, struct connection *connection)
 {
     for (;;) {
@@ -215,7 +215,7 @@ static void accept_all(struct worker *worker)
         int sockid = mtcp_accept4(worker->mctx, worker->listener, NULL, NULL, SOCK_NONBLOCK);
 
         if (sockid < 0)
-            return; /* EAGAIN, or a limit: they wait in the queue */
+            return; /* EAGAIN, or a limit: connections wait in the queue */
         connection = (struct connection *)malloc(sizeof *connection);
         if (!connection) {
             mtcp_close(worker->mctx, sockid);
@@ -229,7 +229,7 @@ static void accept_all(struct worker *worker)
             connection->next->place = &connection->next;
         worker->connections = connection;
         watch(worker, connection, MTCP_EPOLL_CTL_ADD, MTCP_EPOLLIN);
-        /* The request came with the last packet of the handshake, or soon after. */
+        /* The request arrived with the handshake's last packet, or soon after. */
         on_event(worker, connection, 0);
     }
 }

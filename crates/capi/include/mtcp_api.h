@@ -1,15 +1,16 @@
 /*
- * libmtcp: the socket calls of Millstream for C, by the names that mTCP gave them.
+ * libmtcp: Millstream's socket calls for C, under mTCP's names.
  *
- * Every call takes a context (one stack, made by mtcp_create_context on the thread that will use
- * it) and, where there is one, a socket descriptor of that context. Descriptors are small numbers,
- * the lowest free first, below the context's max_concurrency; each context counts its own, and they
- * are no descriptors of the kernel. Calls return -1 and set errno as the kernel's calls of the same
- * name do. A context that another thread made answers EPERM, one that is gone EINVAL.
+ * Every call takes a context, which is one stack, made by mtcp_create_context on the thread that
+ * will use it. Most calls also take a socket descriptor of that context. Descriptors are small
+ * numbers below the context's max_concurrency, the lowest free one first. Each context has its
+ * own, and they are not kernel descriptors. Calls return -1 and set errno as the kernel's calls of
+ * the same name do. With another thread's context they fail with EPERM, with a destroyed one with
+ * EINVAL.
  *
- * The first half of this file is the API as mTCP published it; the second half goes beyond it in
- * the same style, unless MTCP_PUBLISHED_ONLY is defined, for programs that have names like these of
- * their own. Manual pages: mtcp(7), and one in section 3 for each call.
+ * The first half of this file is the API that mTCP published. The second half adds calls in the
+ * same style. Programs with names of their own that clash define MTCP_PUBLISHED_ONLY to omit it.
+ * Manual pages: mtcp(7), and one in section 3 for each call.
  */
 #ifndef MTCP_API_H
 #define MTCP_API_H
@@ -25,7 +26,7 @@
 #define UNUSED(x) (void)x
 #endif
 
-/* "Any port": the stack chooses a local port whose answers arrive at the context's own queue. */
+/* Any port: the stack chooses a local port whose answers arrive at the context's own queue. */
 #ifndef INPORT_ANY
 #define INPORT_ANY (uint16_t)0
 #endif
@@ -34,7 +35,7 @@
 extern "C" {
 #endif
 
-/* What a descriptor is. */
+/* The kind of a descriptor. */
 enum socket_type {
     MTCP_SOCK_UNUSED,
     MTCP_SOCK_STREAM,
@@ -44,10 +45,10 @@ enum socket_type {
     MTCP_SOCK_PIPE
 };
 
-/* Settings that a program may read and change: before mtcp_init as defaults of its file, after it
- * over what the file said, until the first context is made. */
+/* Settings that a program may read and change. Set before mtcp_init they are defaults for its file,
+ * set after it they override the file. They can change until the first context is made. */
 struct mtcp_conf {
-    int num_cores;       /* contexts that may be made */
+    int num_cores;       /* number of contexts */
     int max_concurrency; /* descriptors, and connections, of each context */
 
     int max_num_buffers; /* socket buffers of each context */
@@ -55,38 +56,37 @@ struct mtcp_conf {
     int sndbuf_size;     /* send buffer of a socket, in bytes */
 
     int tcp_timewait; /* TIME_WAIT, in seconds */
-    int tcp_timeout;  /* how long a connection may be idle, in seconds; not positive: for ever */
+    int tcp_timeout;  /* longest idle time of a connection, in seconds; not positive: no limit */
 };
 
 typedef struct mtcp_context *mctx_t;
 
-/* Reads the configuration: mTCP's grammar, or TOML from a file whose name ends in .toml. NULL: the
- * file that the environment's MILLSTREAM_CONFIG names, else the defaults. -1 after a line on
- * standard error that names file, line and cause. */
+/* Reads the configuration: mTCP's grammar, or TOML from a file whose name ends in .toml. NULL means
+ * the file in the environment variable MILLSTREAM_CONFIG, or the defaults. On an error prints a
+ * line with file, line and cause to standard error, and returns -1. */
 int mtcp_init(const char *config_file);
 
-/* Ends what mtcp_init began. Contexts that are still there stay usable until their owners
- * destroy them. */
+/* Ends what mtcp_init began. Existing contexts stay usable until their owners destroy them. */
 void mtcp_destroy(void);
 
 int mtcp_getconf(struct mtcp_conf *conf);
 int mtcp_setconf(const struct mtcp_conf *conf);
 
-/* Binds the calling thread to a CPU: cpu modulo those online. */
+/* Binds the calling thread to an online CPU: number cpu modulo their count. */
 int mtcp_core_affinitize(int cpu);
 
-/* A context for the calling thread, with the stack number cpu of mtcp_conf.num_cores; it need not
- * be a CPU's number. NULL with errno EINVAL (no such number, no mtcp_init), EEXIST (taken already),
- * or why the wire cannot be opened. */
+/* Makes a context for the calling thread. cpu is the number of its stack, below
+ * mtcp_conf.num_cores; it need not be a CPU's number. Returns NULL with errno EINVAL (no such
+ * number, or no mtcp_init), EEXIST (number in use), or the error of a wire that does not open. */
 mctx_t mtcp_create_context(int cpu);
 
-/* Closes what the context holds, and the context. */
+/* Closes all sockets of the context, and the context. */
 void mtcp_destroy_context(mctx_t mctx);
 
 typedef void (*mtcp_sighandler_t)(int);
 
-/* As signal(2); in addition, calls that wait in any context return -1 with EINTR once the
- * handler has run. */
+/* As signal(2). In addition, once the handler has run, waiting calls in all contexts return -1 with
+ * EINTR. */
 mtcp_sighandler_t mtcp_register_signal(int signum, mtcp_sighandler_t handler);
 
 /* A pipe within the context: pipeid[0] to read, pipeid[1] to write. */
@@ -106,10 +106,10 @@ int mtcp_bind(mctx_t mctx, int sockid, const struct sockaddr *addr, socklen_t ad
 int mtcp_listen(mctx_t mctx, int sockid, int backlog);
 int mtcp_accept(mctx_t mctx, int sockid, struct sockaddr *addr, socklen_t *addrlen);
 
-/* Connections that this context opens from now on use num_addr local addresses from saddr_base on
- * in turn (INADDR_ANY: ours), and local ports whose answers arrive at the context's own queue.
- * Addresses and port in network byte order. EADDRNOTAVAIL: one of the addresses is not ours;
- * connections leave from our own then. */
+/* From now on, connections of this context use num_addr local addresses from saddr_base on in turn
+ * (INADDR_ANY: the context's own), and local ports whose answers arrive at the context's own queue.
+ * Addresses and port are in network byte order. EADDRNOTAVAIL: an address is not ours; connections
+ * then leave from our own address. */
 int mtcp_init_rss(mctx_t mctx, in_addr_t saddr_base, int num_addr, in_addr_t daddr, in_addr_t dport);
 
 int mtcp_connect(mctx_t mctx, int sockid, const struct sockaddr *addr, socklen_t addrlen);
@@ -143,18 +143,19 @@ ssize_t mtcp_recvfrom(mctx_t mctx, int sockid, void *buf, size_t len, int flags,
 ssize_t mtcp_sendmsg(mctx_t mctx, int sockid, const struct msghdr *msg, int flags);
 ssize_t mtcp_recvmsg(mctx_t mctx, int sockid, struct msghdr *msg, int flags);
 
-/* Received bytes without a copy: *bytes leads to the next ones where they lie, up to 4 KiB, and the
- * value is how many; 0 at the end of the stream. They stay until they are consumed or read, or the
- * socket is closed. Waits as mtcp_read does. EOPNOTSUPP while urgent data waits: use mtcp_recv. */
+/* Received bytes without a copy: sets *bytes to the next bytes in the receive buffer and returns
+ * their number, up to 4 KiB; 0 at the end of the stream. The bytes stay until they are consumed or
+ * read, or the socket is closed. Waits as mtcp_read does. EOPNOTSUPP while urgent data waits: use
+ * mtcp_recv then. */
 ssize_t mtcp_lend(mctx_t mctx, int sockid, const void **bytes);
 
-/* Takes the first len of the lent bytes out of the stream. EINVAL: there are fewer. */
+/* Takes the first len of the lent bytes out of the stream. EINVAL if there are fewer. */
 int mtcp_consume(mctx_t mctx, int sockid, size_t len);
 
 /* how: SHUT_RD, SHUT_WR, SHUT_RDWR. */
 int mtcp_shutdown(mctx_t mctx, int sockid, int how);
 
-/* flags: SOCK_NONBLOCK; SOCK_CLOEXEC changes nothing. */
+/* flags: SOCK_NONBLOCK; SOCK_CLOEXEC has no effect. */
 int mtcp_accept4(mctx_t mctx, int sockid, struct sockaddr *addr, socklen_t *addrlen, int flags);
 
 /* As poll(2), with descriptors of the context; include <poll.h>. */
@@ -163,49 +164,48 @@ int mtcp_poll(mctx_t mctx, struct pollfd *fds, unsigned long nfds, int timeout_m
 /* F_GETFL and F_SETFL (O_NONBLOCK), F_GETFD and F_SETFD. */
 int mtcp_fcntl(mctx_t mctx, int sockid, int cmd, ...);
 
-/* As eventfd(2). Read and written by mtcp_read and mtcp_write; other threads write to its
+/* As eventfd(2). mtcp_read and mtcp_write read and write it; other threads write to its
  * mtcp_kernel_fd. */
 int mtcp_eventfd(mctx_t mctx, unsigned int initval, int flags);
 
-/* A descriptor of the context for one of the kernel's (a UDP or UNIX socket, a timerfd, a pipe …),
- * so that mtcp_epoll_ctl, mtcp_poll and the calls above take it, but mtcp_bind, mtcp_listen and
- * mtcp_connect. mtcp_close of it leaves the kernel's open. EPERM: it cannot be polled. */
+/* Makes a descriptor of the context for a kernel descriptor (a UDP or UNIX socket, a timerfd, a
+ * pipe, ...). mtcp_epoll_ctl, mtcp_poll and the calls above then accept it, except mtcp_bind,
+ * mtcp_listen and mtcp_connect. mtcp_close leaves the kernel descriptor open. EPERM: it cannot be
+ * polled. */
 int mtcp_attach_fd(mctx_t mctx, int fd);
 
-/* The kernel's descriptor behind one of mtcp_attach_fd, mtcp_eventfd or mtcp_pipe. EINVAL: there
- * is none. */
+/* The kernel descriptor behind a descriptor of mtcp_attach_fd, mtcp_eventfd or mtcp_pipe. EINVAL if
+ * there is none. */
 int mtcp_kernel_fd(mctx_t mctx, int sockid);
 
-/* A table or a pool: what is in use, and of how many. */
+/* A table or a pool: entries in use, and entries in all. */
 struct mtcp_pool {
     unsigned int used;
     unsigned int total;
 };
 
-/* How full the tables and pools of a context are. At each limit there is an answer:
- * mtcp_getusage(3). */
+/* The use of a context's tables and pools. mtcp_getusage(3) says what happens when one is full. */
 struct mtcp_usage {
     struct mtcp_pool descriptors;     /* numbers of the context */
-    struct mtcp_pool sockets;         /* connections and listeners, also closed ones that are not over */
+    struct mtcp_pool sockets;         /* connections and listeners, until their end */
     struct mtcp_pool half_open;       /* handshakes in progress */
     struct mtcp_pool time_wait;       /* connections in TIME_WAIT */
-    struct mtcp_pool small_chunks;    /* memory of socket buffers, 256 bytes each */
-    struct mtcp_pool large_chunks;    /* 4 KiB each */
-    struct mtcp_pool segment_records; /* of segments in flight */
-    struct mtcp_pool range_blocks;    /* of ranges that arrived out of order */
-    struct mtcp_pool packed_blocks;   /* that quiet sockets are packed in */
+    struct mtcp_pool small_chunks;    /* chunks of socket buffers, 256 bytes each */
+    struct mtcp_pool large_chunks;    /* chunks of socket buffers, 4 KiB each */
+    struct mtcp_pool segment_records; /* records of segments in flight */
+    struct mtcp_pool range_blocks;    /* blocks of byte ranges that arrived out of order */
+    struct mtcp_pool packed_blocks;   /* blocks that hold packed state of quiet sockets */
 };
 
 int mtcp_getusage(mctx_t mctx, struct mtcp_usage *usage);
 
-/* Something that a context's stack counts: frames, retransmissions, drops, limits that were
- * reached. */
+/* A counter of a context's stack: frames, retransmissions, drops, limits that were reached. */
 struct mtcp_counter {
     char name[40];
-    uint64_t value; /* since the context was made */
+    uint64_t value; /* counted since the context was made */
 };
 
-/* Tells at most max counters of a context, always in the same order; how many there are. */
+/* Writes up to max counters of a context, always in the same order. Returns their total number. */
 int mtcp_getcounters(mctx_t mctx, struct mtcp_counter *counters, int max);
 
 #endif /* MTCP_PUBLISHED_ONLY */

@@ -1,9 +1,8 @@
 /*
- * libmtcp: events, by the names that mTCP gave them and with the meaning that Linux's epoll gives
- * them.
- *
- * A context may have many epolls, an epoll may hold other epolls of its context, and descriptors of
- * the kernel by way of mtcp_attach_fd, so that one loop serves both.
+ * libmtcp: events, under mTCP's names and with the semantics of Linux's epoll.
+ * .
+ * A context may have many epolls. An epoll may hold other epolls of its context and, by
+ * mtcp_attach_fd, kernel descriptors, so that one loop serves both.
  */
 #ifndef MTCP_EPOLL_H
 #define MTCP_EPOLL_H
@@ -44,21 +43,21 @@ typedef union mtcp_epoll_data {
     uint64_t u64;
 } mtcp_epoll_data_t;
 
-/* Not packed, unlike the kernel's. */
+/* Unlike the kernel's structure, this one is not packed. */
 struct mtcp_epoll_event {
     uint32_t events;
     mtcp_epoll_data_t data;
 };
 
-/* size: positive, and otherwise without meaning. */
+/* size: must be positive; otherwise ignored. */
 int mtcp_epoll_create(mctx_t mctx, int size);
 
-/* flags: 0 or EPOLL_CLOEXEC, which changes nothing. */
+/* flags: 0 or EPOLL_CLOEXEC, which has no effect. */
 int mtcp_epoll_create1(mctx_t mctx, int flags);
 
 int mtcp_epoll_ctl(mctx_t mctx, int epid, int op, int sockid, struct mtcp_epoll_event *event);
 
-/* timeout: in milliseconds; 0: return at once; negative: for ever. */
+/* timeout: in milliseconds; 0: return at once; negative: no limit. */
 int mtcp_epoll_wait(mctx_t mctx, int epid, struct mtcp_epoll_event *events, int maxevents, int timeout);
 
 /* The name of the first event in a mask; static storage. */

@@ -1,9 +1,8 @@
-//! The configuration: mTCP's grammar, or TOML, into one set of settings, and from there into
-//! Millstream's.
+//! The configuration: read from mTCP's grammar or from TOML into one set of settings, then
+//! converted to Millstream's configuration.
 //!
-//! A key has one meaning and one line in [`keys`], whichever grammar it came in. An error
-//! stops with file and line. The keys that mTCP knows and that have no meaning here are named in
-//! one warning.
+//! A key has one meaning and one line in [`keys`], whichever grammar it is in. The first error
+//! stops with file and line. One warning names the keys of mTCP that have no meaning here.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -23,23 +22,23 @@ mod toml_file;
 #[cfg(test)]
 mod tests;
 
-/// The receive buffer that `mtcp_getconf` returns until one is set: the size that Linux's begin
-/// with. It grows by itself.
+/// The receive buffer that `mtcp_getconf` returns until one is set, in bytes: the initial size in
+/// Linux. The real buffer grows by itself.
 pub const RCVBUF_DEFAULT: i32 = 131_072;
-/// The send buffer, likewise.
+/// The send buffer that `mtcp_getconf` returns until one is set, in bytes.
 pub const SNDBUF_DEFAULT: i32 = 16_384;
 
 /// An error in the configuration, and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     file: Option<PathBuf>,
-    /// From 1; 0: the file as a whole.
+    /// The line, from 1 on; 0: the file as a whole.
     line: usize,
     why: String,
 }
 
 impl Problem {
-    /// One that no file is to blame for.
+    /// A problem that does not concern a file.
     pub fn of(why: &impl fmt::Display) -> Self {
         Self {
             file: None,
@@ -67,10 +66,10 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Where a setting was made: its line, for complaints that come later.
+/// The line of a setting, for errors that are found later.
 type Line = usize;
 
-/// The driver that moves the frames.
+/// The driver of the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Io {
     Xdp,
@@ -98,7 +97,7 @@ impl Io {
     }
 }
 
-/// The settings of DPDK alone.
+/// Settings for DPDK only.
 #[derive(Clone, Debug, Default)]
 pub struct Dpdk {
     pub memory_channels: Option<(i32, Line)>,
@@ -106,23 +105,23 @@ pub struct Dpdk {
     pub arguments: Option<(String, Line)>,
 }
 
-/// See the module's documentation. `None`: not set.
+/// See the module's documentation. `None`: the setting was not made.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
     pub file: Option<PathBuf>,
     pub io: Option<(Io, Line)>,
     pub ports: Vec<String>,
-    /// The wires of the ports behind the first. Filled by [`complete`](Self::complete).
+    /// The wires of the ports after the first. Filled by [`complete`](Self::complete).
     pub further: Vec<millstream::FurtherWire>,
     pub port_line: Line,
-    /// A wire in Millstream's own words, in place of `io` and `port`.
+    /// A wire specification of Millstream's, which replaces `io` and `port`.
     pub wire: Option<(String, Line)>,
     pub addresses: Vec<IpCidr>,
     pub gateways: Vec<IpAddr>,
     pub on_link: Vec<IpCidr>,
     pub neighbours: Vec<(IpAddr, [u8; 6])>,
     pub num_cores: Option<i32>,
-    /// The CPU of each context; empty: of none.
+    /// The CPU of each context; empty: contexts are not bound.
     pub cores: Vec<usize>,
     /// The pages under each stack's tables and buffers.
     pub hugetlb: millstream::HugePages,
@@ -134,23 +133,23 @@ pub struct Settings {
     pub tcp_timewait_s: Option<i32>,
     pub congestion: Option<millstream::CongestionAlgorithm>,
     pub is_dedicated: bool,
-    /// Microseconds; Millstream's default if none.
+    /// Time to look for work before sleeping, in µs; `None`: Millstream's default.
     pub spin_us: Option<u64>,
-    /// Seconds; 0: never; Millstream's default if none.
+    /// Time until unused memory is returned, in seconds; 0: never; `None`: Millstream's default.
     pub return_memory_s: Option<i32>,
-    /// One in so many new connections has a story; 0: none of them.
+    /// One in so many new connections has its story recorded; 0: none.
     pub story_one_in: Option<i32>,
-    /// Packet rules, of a TOML file alone.
+    /// Packet rules, which only a TOML file can have.
     pub rules: millstream::rules::RuleSet,
     pub dpdk: Dpdk,
-    /// `stat_print`: of which interface does not matter: counters are sums over all.
+    /// `stat_print`. Its interface does not matter: counters are sums over all of them.
     pub prints_statistics: bool,
-    /// Keys that change nothing here, and their lines.
+    /// Keys without a meaning here, and their lines.
     pub without_meaning: Vec<(String, Line)>,
 }
 
 impl Settings {
-    /// Reads a file, and the tables of routes and neighbours that go with it.
+    /// Reads a file, and the tables of routes and neighbours beside it.
     pub fn read(file: &Path) -> Result<Self, Problem> {
         let text = lines::text_of(file)?;
         let mut settings = Self {
@@ -165,7 +164,7 @@ impl Settings {
         Ok(settings)
     }
 
-    /// One line that names all keys without a meaning here; `None`: there are none. Complete after
+    /// One line that names all keys without a meaning here; `None`: there are none. Call it after
     /// [`complete`](Self::complete).
     pub fn warning(&self) -> Option<String> {
         let named = |(key, line): &(String, Line)| format!("{key} (line {line})");
@@ -174,10 +173,10 @@ impl Settings {
         (!named.is_empty()).then(|| self.problem(0, why).to_string())
     }
 
-    /// The values that `mtcp_getconf` returns from now on: the file's, else those of `before`.
+    /// The values that `mtcp_getconf` returns from now on: the file's, otherwise those of `before`.
     pub fn conf(&self, before: Conf) -> Conf {
-        // As in mTCP, either buffer's size is the other's where only one is set, and there are as
-        // many buffers as connections.
+        // As in mTCP, a buffer size that is not set is that of the other buffer, and the number of
+        // buffers is that of connections.
         let (rcvbuf, sndbuf) = (self.rcvbuf.or(self.sndbuf), self.sndbuf.or(self.rcvbuf));
         let max_num_buffers = self.max_num_buffers.or(self.max_concurrency);
         let named = i32::try_from(self.cores.len())
@@ -194,8 +193,8 @@ impl Settings {
         }
     }
 
-    /// `MILLSTREAM_WIRE` and `MILLSTREAM_ADDRESS` in place of what the file says, so that one file
-    /// serves on several machines.
+    /// Applies `MILLSTREAM_WIRE` and `MILLSTREAM_ADDRESS`, which override the file, so that one
+    /// file serves several machines.
     pub fn with_environment(mut self) -> Result<Self, Problem> {
         if let Ok(wire) = std::env::var("MILLSTREAM_WIRE") {
             self.wire = Some((wire, 0));
@@ -236,7 +235,7 @@ pub struct Conf {
 }
 
 impl Conf {
-    /// The values that hold until they are set.
+    /// The default values.
     pub const fn new() -> Self {
         Self {
             num_cores: 0,

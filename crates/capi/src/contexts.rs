@@ -1,8 +1,8 @@
-//! Contexts, found by the handle that C holds.
+//! Contexts, found by the handle that C has.
 //!
-//! A handle is a number, never a pointer that anybody follows, so a stale or foreign one is an
-//! errno and nothing worse. A context is opened by the thread that makes it and belongs to the
-//! first thread that calls with it: mostly the same. Its sockets live in that thread's own storage.
+//! A handle is a number and never dereferenced, so a stale or invalid one only causes an errno. A
+//! thread opens a context, which then belongs to the first thread that makes a call with it,
+//! usually the same. The context's sockets live in thread-local storage.
 
 use std::cell::RefCell;
 use std::mem::ManuallyDrop;
@@ -23,38 +23,37 @@ pub type Handle = usize;
 pub struct OwnContext {
     handle: Handle,
     pub sockets: Sockets,
-    /// Filled by each wait for events.
+    /// Events of the last `mtcp_epoll_wait`; kept to avoid allocations.
     pub events: Vec<EpollEvent>,
-    /// Filled by each `mtcp_poll`.
+    /// Entries of the last `mtcp_poll`; kept to avoid allocations.
     pub entries: Vec<PollFd>,
-    /// Where connections leave from, as `mtcp_init_rss` said: the first address, how many there
-    /// are, and whose turn it is.
+    /// Local addresses of connections, set by `mtcp_init_rss`.
     pub sources: Option<Sources>,
-    /// Set on every socket: `tcp_timeout`.
+    /// `tcp_timeout` in seconds, set on every socket.
     pub timeout_s: u32,
-    /// Descriptors that there may be.
+    /// Largest number of descriptors.
     pub descriptors_max: u32,
-    /// `stat_print`, if the configuration has it.
+    /// State of `stat_print`, if the configuration has it.
     pub stats: Option<Box<Stats>>,
 }
 
-/// A row of local addresses that connections take in turn.
+/// A range of local addresses that connections use in turn.
 #[derive(Clone, Copy)]
 pub struct Sources {
     pub first: u32,
     pub count: u32,
     pub next: u32,
-    /// The destination that the stack takes them for itself, at ports that suit it.
+    /// The destination for which the stack itself chooses among them, with ports that suit it.
     pub pooled: Option<SocketAddrV4>,
 }
 
 impl Sources {
-    /// All of them.
+    /// All addresses.
     pub fn all(self) -> impl Iterator<Item = Ipv4Addr> {
         (0..self.count).map(move |at| Ipv4Addr::from(self.first.wrapping_add(at)))
     }
 
-    /// The next one.
+    /// The address of the next connection.
     pub fn take(&mut self) -> Ipv4Addr {
         let ip = self.first.wrapping_add(self.next % self.count);
         self.next = self.next.wrapping_add(1);
@@ -70,20 +69,20 @@ struct Known {
     is_claimed: bool,
 }
 
-/// Every context there is.
+/// The contexts of the process.
 static KNOWN: Mutex<Vec<Known>> = Mutex::new(Vec::new());
 
-/// Handles are multiples of this: no small number that a program might make up.
+/// Handles are multiples of this, so that small numbers are not handles.
 const HANDLE_STEP: usize = 0x1000;
 
 thread_local! {
     static OWN: RefCell<Vec<OwnContext>> = const { RefCell::new(Vec::new()) };
-    /// In a child of `fork`, what is its parent's: never dropped.
+    /// The parent's contexts in a child of `fork`; never dropped.
     static PARENTS: RefCell<ManuallyDrop<Vec<OwnContext>>> =
         const { RefCell::new(ManuallyDrop::new(Vec::new())) };
 }
 
-/// The same of [`KNOWN`].
+/// The parent's [`KNOWN`] in a child of `fork`; never dropped.
 static PARENTS_KNOWN: Mutex<ManuallyDrop<Vec<Known>>> = Mutex::new(ManuallyDrop::new(Vec::new()));
 
 fn known() -> MutexGuard<'static, Vec<Known>> {
@@ -91,23 +90,23 @@ fn known() -> MutexGuard<'static, Vec<Known>> {
 }
 
 impl Drop for OwnContext {
-    /// Also when its thread ends without having destroyed it.
+    /// Also runs when a thread ends without destroying its context.
     fn drop(&mut self) {
         known().retain(|one| one.handle != self.handle);
     }
 }
 
-/// Opens context `index` for the first thread that calls with it.
+/// Opens context `index` for the first thread that makes a call with it.
 ///
 /// # Errors
-/// Errors of [`process::runtime_of`]; `EEXIST`; why the wire cannot be opened.
+/// Errors of [`process::runtime_of`]; `EEXIST`; the errno of a wire that does not open.
 pub fn open(index: i32) -> Result<Handle, Errno> {
     let (index, runtime) = process::runtime_of(index)?;
     static SERIAL: Mutex<usize> = Mutex::new(0);
     if known().iter().any(|one| one.index == index) {
         return Err(Errno::EXIST);
     }
-    // A signal that came before the context is no concern of its waits.
+    // Waits of the context must not see a signal that came before it existed.
     signals_unsafe::interrupter(index)?.forget();
     if let Err(error) = runtime.open(index) {
         return Err(process::complain(format_args!("context {index}"), &error));
@@ -124,19 +123,19 @@ pub fn open(index: i32) -> Result<Handle, Errno> {
     Ok(handle)
 }
 
-/// In a child of `fork`: what there is of contexts is the parent's, who goes on with them. Their
-/// memory and their wires are shared, so that dropping one here, as the end of its thread does,
-/// would close the parent's connections.
+/// Keeps a child of `fork` from dropping its parent's contexts. Their memory and their wires are
+/// shared with the parent, so dropping one at the end of a thread would close the parent's
+/// connections.
 pub fn leave_to_parent() {
-    // At the end of a thread there is nothing left of them.
+    // If the thread is ending, its contexts are gone already.
     let _ = OWN.try_with(|own| {
         if let Ok(mut own) = own.try_borrow_mut() {
             let own = ManuallyDrop::new(std::mem::take(&mut *own));
             PARENTS.replace(own);
         }
     });
-    // A lock that another thread of the parent held stays locked, since that thread is not in the
-    // child.
+    // A lock that another thread of the parent held stays locked, since that thread does not exist
+    // in the child.
     if let (Ok(mut known), Ok(mut parents)) = (KNOWN.try_lock(), PARENTS_KNOWN.try_lock()) {
         let known = ManuallyDrop::new(std::mem::take(&mut *known));
         *parents = known;
@@ -151,7 +150,7 @@ pub fn with<T>(
     let mut call = Some(call);
     loop {
         let outcome = OWN.try_with(|own| {
-            // A call from within a call: from a signal's handler.
+            // A call within a call, from a signal handler.
             let mut own = own.try_borrow_mut().map_err(|_| Errno::DEADLK)?;
             let Some(context) = own.iter_mut().find(|context| context.handle == handle) else {
                 return Ok(None);
@@ -167,7 +166,7 @@ pub fn with<T>(
     }
 }
 
-/// Gives this thread a context that no thread has called with yet.
+/// Gives this thread a context that no thread has used yet.
 fn claim(handle: Handle) -> Result<(), Errno> {
     let (index, runtime) = {
         let mut known = known();
@@ -207,8 +206,8 @@ fn open_context(handle: Handle, index: usize, runtime: &Runtime) -> Result<OwnCo
     })
 }
 
-/// The lowest free number from 1 on. Programs exist that take 0 for none, and arrays as long as
-/// there are descriptors: so it is the last that is given out.
+/// Allocates the lowest free number from 1 on, and 0 last. Some programs take 0 for "no
+/// descriptor", and have arrays with as many elements as there are descriptors.
 struct ZeroLast {
     others: LowestFree,
     zero_is_used: bool,
@@ -239,7 +238,7 @@ impl Descriptors for ZeroLast {
     }
 }
 
-/// Closes all that a context holds, and the context.
+/// Closes the sockets of a context, and the context.
 pub fn destroy(handle: Handle) -> Result<(), Errno> {
     let own = OWN.try_with(|own| {
         let mut own = own.try_borrow_mut().map_err(|_| Errno::DEADLK)?;
@@ -247,7 +246,7 @@ pub fn destroy(handle: Handle) -> Result<(), Errno> {
         Ok(place.map(|place| own.swap_remove(place)))
     });
     match own {
-        // Dropped here, where nothing is borrowed any more: closing takes its time.
+        // Drop it here, where nothing is borrowed: closing takes time.
         Ok(Ok(Some(context))) => {
             drop(context);
             return Ok(());
@@ -267,15 +266,15 @@ pub fn destroy(handle: Handle) -> Result<(), Errno> {
 }
 
 impl OwnContext {
-    /// The first step of a wait.
+    /// Begins a wait: prints statistics if they are due.
     pub fn begin_wait(&mut self) {
         if let Some(stats) = &mut self.stats {
             stats.look(&self.sockets);
         }
     }
 
-    /// Sets the options of every new socket: within `tcp_timeout` the stack finds out that a peer
-    /// has gone.
+    /// Sets the options of a new socket, by which the stack detects within `tcp_timeout` that a
+    /// peer is gone.
     pub fn prepare(&mut self, fd: i32) {
         if self.timeout_s == 0 {
             return;
@@ -291,7 +290,7 @@ impl OwnContext {
                 name,
                 value: posix::layout::int(value),
             };
-            // They are options that every socket has.
+            // Errors cannot occur: every socket has these options.
             let _ = self.sockets.wait_for(&request);
         }
     }

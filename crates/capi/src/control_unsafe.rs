@@ -1,6 +1,6 @@
 //! The process and its contexts: configuration, CPUs, signals.
 
-// The calls bear the names and the types that C knows; each is documented in `include/mtcp_api.h`.
+// The functions have the names and types of C's headers; `include/mtcp_api.h` documents them.
 #![allow(missing_docs, clippy::missing_safety_doc)]
 
 use std::ffi::{CStr, OsStr, c_char, c_int, c_uint};
@@ -16,7 +16,6 @@ use crate::process;
 use crate::signals_unsafe::{self, Handler};
 use crate::{errno_unsafe, fork_unsafe, memory_unsafe};
 
-/// `SIG_ERR`
 const SIG_ERR: Handler = libc::SIG_ERR;
 
 #[unsafe(no_mangle)]
@@ -114,7 +113,7 @@ pub unsafe extern "C" fn mtcp_getusage(mctx: Handle, usage: *mut Usage) -> c_int
     })
 }
 
-/// Bytes of a counter's name in C, the NUL included.
+/// Size of a counter's name in C, including the NUL.
 const COUNTER_NAME_BYTES: usize = 40;
 
 /// `struct mtcp_counter`.
@@ -126,7 +125,7 @@ pub struct Counter {
 }
 
 impl Counter {
-    /// A name that is too long is cut; none is.
+    /// Cuts a name that is too long; there is none.
     fn new(name: &str, value: u64) -> Self {
         let mut bytes = [0; COUNTER_NAME_BYTES];
         let len = name.len().min(COUNTER_NAME_BYTES - 1);
@@ -148,15 +147,15 @@ pub unsafe extern "C" fn mtcp_getcounters(
             counted.map_err(|error| posix::errno(&error))
         })?;
         for (at, &(name, value)) in counted.iter().take(max).enumerate() {
-            // SAFETY: C gives room for `max` of them, or null, and then for none.
+            // SAFETY: C gives room for `max` counters, or null with a `max` of 0.
             unsafe { memory_unsafe::write(counters.wrapping_add(at), Counter::new(name, value)) }?;
         }
         Ok(counted.len() as i64)
     })
 }
 
-/// Binds the calling thread to a CPU of those that are online; to the next that it may use, where
-/// it is kept from some (`cpuset`).
+/// Binds the calling thread to an online CPU, `cpu` modulo their number. If a `cpuset` excludes it,
+/// takes the next permitted one.
 fn affinitize(cpu: c_int) -> Result<i64, Errno> {
     let cpu = usize::try_from(cpu).map_err(|_| Errno::INVAL)?;
     let cpus = process::cpus();
@@ -177,7 +176,7 @@ pub extern "C" fn mtcp_core_affinitize(cpu: c_int) -> c_int {
     answer_int(|| affinitize(cpu))
 }
 
-/// As programs for mTCP have it from its `cpu.h`.
+/// `GetNumCPUs` of mTCP's `cpu.h`, which some programs declare themselves.
 #[unsafe(no_mangle)]
 pub extern "C" fn GetNumCPUs() -> c_int {
     process::cpus_online() as c_int

@@ -1,4 +1,4 @@
-//! The way out of every call from C: failures become `errno`, and no panic goes further.
+//! The frame of every call from C: errors become `errno`, and panics are caught.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -6,7 +6,7 @@ use posix::Errno;
 
 use crate::errno_unsafe;
 
-/// Runs a call: its value, or -1 with `errno`.
+/// Runs a call; returns its value, or -1 with `errno`.
 pub fn answer(call: impl FnOnce() -> Result<i64, Errno>) -> i64 {
     open(call).unwrap_or(-1)
 }
@@ -19,8 +19,8 @@ pub fn answer_int(call: impl FnOnce() -> Result<i64, Errno>) -> i32 {
 
 /// Runs a call; `None` after setting `errno`.
 pub fn open<T>(call: impl FnOnce() -> Result<T, Errno>) -> Option<T> {
-    // A panic ends the call's borrow of the context. Each structure in the context is whole between
-    // its own statements.
+    // A panic ends the call's borrow of the context. Between statements every structure in the
+    // context is consistent, so later calls may use it.
     let errno = match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(value)) => return Some(value),
         Ok(Err(errno)) => errno,

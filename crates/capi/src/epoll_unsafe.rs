@@ -1,7 +1,6 @@
-//! Waiting for several descriptors: epoll and poll.
+//! Exported calls that wait for several descriptors: epoll and poll.
 
-// The calls bear the names and the types that C knows; each is documented in
-// `include/mtcp_epoll.h`.
+// The functions have the names and types of C's headers; `include/mtcp_epoll.h` documents them.
 #![allow(missing_docs, clippy::missing_safety_doc)]
 
 use std::ffi::{CStr, c_char, c_int, c_ulong};
@@ -117,7 +116,7 @@ pub unsafe extern "C" fn mtcp_poll(
             if count > POLL_ENTRIES_MAX {
                 return Err(Errno::INVAL);
             }
-            // SAFETY: C gives so many entries.
+            // SAFETY: C gives `nfds` entries.
             let asked = unsafe { memory_unsafe::array(fds.cast_const(), count) }?;
             let entries = &mut context.entries;
             entries.clear();
@@ -133,7 +132,7 @@ pub unsafe extern "C" fn mtcp_poll(
                     events: entry.events,
                     revents: entry.revents,
                 };
-                // SAFETY: as above; nobody looks at `asked` any more.
+                // SAFETY: C gives `nfds` entries; `asked` is not used any more.
                 unsafe { memory_unsafe::write(fds.add(at), told) }?;
             }
             Ok(ready as i64)

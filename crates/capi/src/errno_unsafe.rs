@@ -2,7 +2,7 @@
 
 use posix::Errno;
 
-/// Sets it.
+/// Sets the calling thread's `errno`.
 pub fn set(errno: Errno) {
     // SAFETY: libc gives each thread a place of its own, valid for the thread's life.
     unsafe { *libc::__errno_location() = errno.raw_os_error() };

@@ -1,16 +1,15 @@
-//! `fork`: contexts stay with the parent. The child has copies of all that leads to them, and must
-//! let go of nothing.
+//! `fork`: contexts stay the parent's. The child must not drop its copies of them.
 
 use std::sync::Once;
 
 use crate::{contexts, process};
 
-/// From the first context on, children leave contexts to their parent.
+/// Registers the handler for children, with the first context.
 pub fn watch() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // SAFETY: `in_child` is a function of this type, and stays as long as this library does.
-        // Without memory for it a child is as it would be without us.
+        // SAFETY: `in_child` is a function of this type, and exists as long as this library. If
+        // memory is short, registration fails and children keep the copies.
         let _ = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     });
 }

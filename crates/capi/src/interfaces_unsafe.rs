@@ -1,4 +1,4 @@
-//! The kernel's view of an interface: its addresses, and the gateway behind it.
+//! The kernel's addresses of an interface, and its default gateway.
 
 use std::ffi::CStr;
 use std::net::{IpAddr, Ipv4Addr};
@@ -8,7 +8,7 @@ use millstream::IpCidr;
 use posix::Address;
 use posix::c_layout::to_address;
 
-/// The addresses of an interface, IPv4 first; `None`: there is none of that name.
+/// The addresses of an interface, IPv4 first; `None`: the interface does not exist.
 pub fn addresses(interface: &str) -> Option<Vec<IpCidr>> {
     let mut first: *mut ifaddrs = std::ptr::null_mut();
     // SAFETY: `first` is a place for the list; it is freed below.
@@ -56,7 +56,7 @@ unsafe fn ip(at: *const sockaddr) -> Option<IpAddr> {
     }
 }
 
-/// Link-local addresses are left out: they mean nothing without the name of a link.
+/// An address and its prefix. Link-local addresses are omitted: they need a link's name.
 fn cidr(ip: IpAddr, mask: IpAddr) -> Option<IpCidr> {
     let bits = match mask {
         IpAddr::V4(mask) => mask.to_bits().leading_ones(),
@@ -69,14 +69,14 @@ fn cidr(ip: IpAddr, mask: IpAddr) -> Option<IpCidr> {
     }
 }
 
-/// The kernel's default gateway behind an interface.
+/// The kernel's default gateway through an interface.
 pub fn default_gateway(interface: impl AsRef<str>) -> Option<IpAddr> {
     let table = std::fs::read_to_string("/proc/net/route").ok()?;
     gateway_in(&table, interface.as_ref())
 }
 
-/// Columns: interface, destination, gateway, and so on; addresses in hexadecimal, in memory's
-/// order.
+/// Finds the default route in `/proc/net/route`. Columns: interface, destination, gateway, and so
+/// on. Addresses are hexadecimal, in memory order.
 fn gateway_in(table: &str, interface: &str) -> Option<IpAddr> {
     table.lines().skip(1).find_map(|line| {
         let mut words = line.split_whitespace();

@@ -1,6 +1,6 @@
-//! Calls on kernel sockets that a context has taken in: the kernel answers them itself, addresses,
-//! control messages and options included. None of them waits or raises `SIGPIPE`.
-//! `posix::Sockets::on_kernel` makes them again for a caller that waits.
+//! Calls on a context's kernel sockets, which the kernel answers itself, including addresses,
+//! control messages and options. None of them waits or raises `SIGPIPE`.
+//! `posix::Sockets::on_kernel` repeats them for a caller that waits.
 
 use std::ffi::{c_int, c_void};
 use std::io::Error;
@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use libc::{msghdr, sockaddr, socklen_t};
 use posix::Errno;
 
-/// The outcome of a call of libc's.
+/// The result of a libc call.
 fn told(returned: isize) -> Result<usize, Errno> {
     usize::try_from(returned).map_err(|_| {
         let errno = Error::last_os_error().raw_os_error();
@@ -20,7 +20,7 @@ fn told(returned: isize) -> Result<usize, Errno> {
 /// `sendto`.
 ///
 /// # Safety
-/// As for libc's: the kernel looks at what C gives, and copies it during the call.
+/// The promises of libc's `sendto`: the kernel reads C's memory during the call.
 pub unsafe fn sendto(
     kernel: &OwnedFd,
     (at, len): (*const c_void, usize),
@@ -66,7 +66,7 @@ pub unsafe fn recvmsg(kernel: &OwnedFd, msg: *mut msghdr, flags: c_int) -> Resul
     told(unsafe { libc::recvmsg(kernel.as_raw_fd(), msg, flags | libc::MSG_DONTWAIT) })
 }
 
-/// True for a socket that listens.
+/// True for a listening socket.
 ///
 /// # Errors
 /// `ENOTSOCK`
@@ -79,8 +79,8 @@ fn is_listening(kernel: &OwnedFd) -> Result<bool, Errno> {
     Ok(listens != 0)
 }
 
-/// `accept4`, unless no connection waits. A descriptor that does not listen gets the kernel's error
-/// without a wait.
+/// `accept4`, without waiting for a connection. On a descriptor that does not listen, returns the
+/// kernel's error.
 ///
 /// # Safety
 /// Like [`recvfrom`].

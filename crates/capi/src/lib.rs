@@ -1,8 +1,8 @@
-//! libmtcp: the socket calls of Millstream for C, by the names that mTCP gave them.
+//! libmtcp: Millstream's socket calls for C, under mTCP's names.
 //!
-//! The headers in `include/` say what the calls promise. This crate translates and nothing more:
-//! the meaning of calls, options and errno's is `posix`'s, what both need and Rust programs lack
-//! goes into `millstream`.
+//! The headers in `include/` specify the calls. This crate only translates: `posix` implements
+//! calls, options and errnos, and features that Rust programs need as well belong into
+//! `millstream`.
 //!
 //! ```text
 //!  C ─▶ *_unsafe.rs ─▶ door ─▶ contexts: mctx_t ─▶ posix::Sockets of this thread ─▶ millstream
@@ -13,15 +13,15 @@
 //! | module | what it is |
 //! |---|---|
 //! | `control_unsafe`, `socket_unsafe`, `transfer_unsafe`, `epoll_unsafe` | the functions that C programs call |
-//! | `memory_unsafe` | C's memory as slices and values; null is `EFAULT` |
-//! | `door` | what every call passes: no panic leaves, failures become `errno` |
-//! | `contexts` | contexts, found by the handle that C holds; each belongs to one thread |
-//! | `process` | what the process has one of: settings, and the runtime made of them |
+//! | `memory_unsafe` | C's memory as slices and values; a null pointer is `EFAULT` |
+//! | `door` | the frame of every call: errors become `errno`, panics are caught |
+//! | `contexts` | contexts, found by the handle that C has; each belongs to one thread |
+//! | `process` | state of the process: settings, and the runtime made from them |
 //! | `stats` | the lines of `stat_print` |
 //! | `config` | the configuration's two grammars |
-//! | `kernel_unsafe` | calls on sockets of the kernel's that a context has taken in |
-//! | `fork_unsafe` | a child leaves contexts to its parent |
-//! | `signals_unsafe`, `interfaces_unsafe`, `errno_unsafe` | the few calls of libc that have no better name |
+//! | `kernel_unsafe` | calls on a context's kernel sockets |
+//! | `fork_unsafe` | keeps a child from dropping its parent's contexts |
+//! | `signals_unsafe`, `interfaces_unsafe`, `errno_unsafe` | the remaining calls of libc |
 
 #![deny(unsafe_code)]
 

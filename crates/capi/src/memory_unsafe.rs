@@ -1,5 +1,5 @@
-//! C's memory as slices and values. A null pointer to something that is needed is `EFAULT`; what a
-//! pointer that is not null leads to is the caller's promise, as with every function of C.
+//! C's memory as slices and values. A null pointer to something that is needed is `EFAULT`. For
+//! other pointers the caller of the C function promises that they are valid.
 
 use std::ffi::c_void;
 use std::io::{IoSlice, IoSliceMut};
@@ -11,16 +11,16 @@ use posix::{Address, Errno};
 
 use crate::limits::{BYTES_PER_CALL_MAX, PIECES_MAX};
 
-/// Pieces of a vectored call that are looked at without an allocation.
+/// Pieces of a vectored call that are handled without an allocation.
 const FEW_PIECES: usize = 8;
 
-/// Memory beyond the reach of any program, on all platforms of ours: `EFAULT`, which the kernel
-/// returns before it looks at anything.
+/// True for memory outside any program's address space: `EFAULT`, which the kernel returns before
+/// any other check.
 fn reaches_beyond(at: *const c_void, len: usize) -> bool {
     at.addr().saturating_add(len) > isize::MAX as usize
 }
 
-/// Bytes to read from; longer ones are cut to what one call moves.
+/// A slice to read from, cut to what one call moves.
 ///
 /// # Safety
 /// `at` is null or leads to `len` bytes that are not written during `'a`.
@@ -33,7 +33,7 @@ pub unsafe fn bytes<'a>(at: *const c_void, len: usize) -> Result<&'a [u8], Errno
     }
 }
 
-/// Bytes to write to; longer ones are cut to what one call moves.
+/// A slice to write to, cut to what one call moves.
 ///
 /// # Safety
 /// `at` is null or leads to `len` bytes that are not used elsewhere during `'a`.
@@ -46,7 +46,7 @@ pub unsafe fn bytes_mut<'a>(at: *mut c_void, len: usize) -> Result<&'a mut [u8],
     }
 }
 
-/// An array's elements.
+/// The elements of an array.
 ///
 /// # Safety
 /// `at` is null or leads to `count` values that are not written during `'a`.
@@ -59,7 +59,8 @@ pub unsafe fn array<'a, T: Copy>(at: *const T, count: usize) -> Result<&'a [T], 
     }
 }
 
-/// The pieces of a vectored call: not too many, and each of a length that a call may return.
+/// The pieces of a vectored call. Checks their number, and that a call may return their total
+/// length.
 ///
 /// # Safety
 /// `iov` is null or leads to `count` pieces that are not written during `'a`.
@@ -76,7 +77,7 @@ unsafe fn pieces<'a>(iov: *const iovec, count: usize) -> Result<&'a [iovec], Err
     }
 }
 
-/// Makes a call with pieces to read from.
+/// Makes a call with slices to read from.
 ///
 /// # Safety
 /// `iov` is null or leads to `count` pieces, and each of them is memory that is not written during
@@ -86,9 +87,9 @@ pub unsafe fn with_pieces<T>(
     count: usize,
     call: impl FnOnce(&[IoSlice<'_>]) -> Result<T, Errno>,
 ) -> Result<T, Errno> {
-    // SAFETY: the caller's promise; so for the pieces below.
+    // SAFETY: the caller promises `count` pieces.
     let pieces = unsafe { pieces(iov, count) }?;
-    // SAFETY: as above.
+    // SAFETY: the caller promises that nobody writes to the piece during the call.
     let slice = |piece: &iovec| unsafe { bytes(piece.iov_base, piece.iov_len) }.map(IoSlice::new);
     if pieces.len() > FEW_PIECES {
         let many: Vec<_> = pieces.iter().map(slice).collect::<Result<_, _>>()?;
@@ -101,7 +102,7 @@ pub unsafe fn with_pieces<T>(
     call(&few[..pieces.len()])
 }
 
-/// Makes a call with pieces to write to.
+/// Makes a call with slices to write to.
 ///
 /// # Safety
 /// `iov` is null or leads to `count` pieces, and each of them is room that is not used elsewhere
@@ -111,10 +112,10 @@ pub unsafe fn with_pieces_mut<T>(
     count: usize,
     call: impl FnOnce(&mut [IoSliceMut<'_>]) -> Result<T, Errno>,
 ) -> Result<T, Errno> {
-    // SAFETY: the caller's promise; so for the pieces below.
+    // SAFETY: the caller promises `count` pieces.
     let pieces = unsafe { pieces(iov, count) }?;
     let slice = |piece: &iovec| {
-        // SAFETY: as above.
+        // SAFETY: the caller promises that nobody else uses the piece.
         unsafe { bytes_mut(piece.iov_base, piece.iov_len) }.map(IoSliceMut::new)
     };
     if pieces.len() > FEW_PIECES {
@@ -128,7 +129,7 @@ pub unsafe fn with_pieces_mut<T>(
     call(&mut few[..pieces.len()])
 }
 
-/// A value.
+/// A copy of C's value.
 ///
 /// # Safety
 /// `at` is null or leads to a `T`.
@@ -140,7 +141,7 @@ pub unsafe fn read<T: Copy>(at: *const T) -> Result<T, Errno> {
     Ok(unsafe { at.read_unaligned() })
 }
 
-/// Puts a value where C wants it.
+/// Writes a value into C's memory.
 ///
 /// # Safety
 /// `at` is null or leads to room for a `T`.
@@ -153,7 +154,7 @@ pub unsafe fn write<T>(at: *mut T, value: T) -> Result<(), Errno> {
     Ok(())
 }
 
-/// An address that C gives.
+/// Reads an address.
 ///
 /// # Safety
 /// `at` is null or leads to `len` bytes.
@@ -162,7 +163,7 @@ pub unsafe fn address(at: *const sockaddr, len: socklen_t) -> Result<Address, Er
     unsafe { address_bytes(at, len) }.map(to_address)
 }
 
-/// An address that C gives to `bind`.
+/// Reads an address for `bind`.
 ///
 /// # Safety
 /// Like [`address`].
@@ -181,7 +182,7 @@ unsafe fn address_bytes<'a>(at: *const sockaddr, len: socklen_t) -> Result<&'a [
     unsafe { bytes(at.cast(), len as usize) }
 }
 
-/// Tells C an address: as much of it as there is room for, and how long it is.
+/// Writes an address as far as there is room, and its length.
 ///
 /// # Safety
 /// `at` is null or leads to as many bytes as `len` says; `len` is null or leads to a length.
@@ -190,17 +191,17 @@ pub unsafe fn give_address(
     at: *mut sockaddr,
     len: *mut socklen_t,
 ) -> Result<(), Errno> {
-    // SAFETY: the caller's promise, three times.
+    // SAFETY: the caller promises that `len` is null or leads to a length.
     let room = unsafe { room(len) }?;
     let bytes = from_address(address);
     let count = room.min(bytes.len());
-    // SAFETY: as above.
+    // SAFETY: `at` leads to at least `count` bytes, as the caller promises.
     unsafe { bytes_mut(at.cast(), count) }?.copy_from_slice(&bytes[..count]);
-    // SAFETY: as above.
+    // SAFETY: `len` leads to a length, as the caller promises.
     unsafe { write(len, bytes.len() as socklen_t) }
 }
 
-/// The room that a length in C's memory tells of; a negative one is `EINVAL`.
+/// The room that a length in C's memory gives; `EINVAL` if negative.
 ///
 /// # Safety
 /// `len` is null or leads to a length.

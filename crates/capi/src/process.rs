@@ -1,5 +1,4 @@
-//! The state of the process: the settings, and the runtime that is made of them with the first
-//! context.
+//! The state of the process: the settings, and the runtime that the first context makes from them.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -47,23 +46,23 @@ pub fn cpus() -> Vec<usize> {
     })
 }
 
-/// The settings as they stand.
+/// The present settings.
 pub fn conf() -> Conf {
     process().conf
 }
 
-/// The configuration has `stat_print`.
+/// True if the configuration has `stat_print`.
 pub fn prints_statistics() -> bool {
     let process = process();
     let settings = process.settings.as_ref();
     settings.is_some_and(|settings| settings.prints_statistics)
 }
 
-/// Changes settings; fields that are not positive stay as they are, but for the two times, of which
-/// zero means something.
+/// Changes settings. Fields that are not positive stay unchanged, except the two times, where zero
+/// has a meaning.
 ///
 /// # Errors
-/// `EINVAL` out of range; `EBUSY` once a context exists, unless nothing changes.
+/// `EINVAL` if a value is out of range; `EBUSY` once a context exists, unless nothing changes.
 pub fn set_conf(asked: Conf) -> Result<(), Errno> {
     let mut process = process();
     let or = |asked: i32, is: i32| if asked > 0 { asked } else { is };
@@ -87,19 +86,18 @@ pub fn set_conf(asked: Conf) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Reads the configuration: `file`, or what the environment's `MILLSTREAM_CONFIG` names, or
-/// nothing.
+/// Reads the configuration: `file`, otherwise the file in `MILLSTREAM_CONFIG`, otherwise none.
 ///
 /// # Errors
-/// `EINVAL` after a line on standard error; `EALREADY` once a context was made of what was read
-/// before.
+/// `EINVAL` after a line on standard error; `EALREADY` once a context was made from an earlier
+/// configuration.
 pub fn init(file: Option<&Path>) -> Result<(), Errno> {
     let mut process = process();
     if process.runtime.is_some() {
         eprintln!("mtcp: mtcp_init: contexts were made already, and mtcp_destroy comes first");
         return Err(Errno::ALREADY);
     }
-    // Again and again: the first stays.
+    // Repeated calls are harmless: the first function stays.
     millstream::on_notice(|line| eprintln!("mtcp: {line}"));
     let file = match file {
         Some(file) => Some(file.to_owned()),
@@ -129,7 +127,7 @@ pub fn init(file: Option<&Path>) -> Result<(), Errno> {
     }
 }
 
-/// Forgets the configuration and the settings. Contexts that exist go on.
+/// Forgets the configuration and the settings. Existing contexts continue.
 pub fn destroy() {
     let mut process = process();
     process.settings = None;
@@ -137,19 +135,19 @@ pub fn destroy() {
     process.conf = Conf::new();
 }
 
-/// In a child of `fork`: contexts that it makes are its own.
+/// Lets a child of `fork` make contexts of its own.
 pub fn leave_to_parent() {
-    // A lock that another thread of the parent held stays locked, since that thread is not in the
-    // child.
+    // A lock that another thread of the parent held stays locked, since that thread does not exist
+    // in the child.
     if let Ok(mut process) = PROCESS.try_lock() {
         process.runtime = None;
     }
 }
 
-/// The number of context `index` and the runtime that has it, which is made for the first one.
+/// The number of context `index` and its runtime, which the first call makes.
 ///
 /// # Errors
-/// `EINVAL` without `mtcp_init` or beyond `num_cores`; why the wire cannot be opened.
+/// `EINVAL` without `mtcp_init` or beyond `num_cores`; the errno of a wire that does not open.
 pub fn runtime_of(index: i32) -> Result<(usize, Arc<Runtime>), Errno> {
     let mut process = process();
     let Some(settings) = &process.settings else {
@@ -178,8 +176,7 @@ pub fn runtime_of(index: i32) -> Result<(usize, Arc<Runtime>), Errno> {
     Ok((index, runtime))
 }
 
-/// Says on standard error why something cannot be had, and how to mend it. Returns the reason as a
-/// number.
+/// Prints an error and its remedy on standard error; returns the errno.
 pub fn complain(what: impl std::fmt::Display, error: &millstream::Error) -> Errno {
     eprintln!("mtcp: {what}: {error}");
     if let Some(remedy) = error.remedy() {
@@ -188,7 +185,7 @@ pub fn complain(what: impl std::fmt::Display, error: &millstream::Error) -> Errn
     errno(error)
 }
 
-/// The reason why a context cannot be had, as a number.
+/// The errno for a context that cannot be made.
 pub fn errno(error: &millstream::Error) -> Errno {
     match error {
         millstream::Error::Context(..) => Errno::EXIST,
@@ -205,8 +202,7 @@ pub fn errno(error: &millstream::Error) -> Errno {
 mod tests {
     use super::*;
 
-    /// Errno of the first context of a runtime on this wire, whose stack must have reserved huge
-    /// pages.
+    /// Errno of the first context of a runtime on this wire that requires reserved huge pages.
     fn refusal(wire: &str) -> Option<Errno> {
         let mut config = millstream::Config::new(wire.parse().expect("a wire"));
         config.addresses.push("10.0.0.1/24".parse().expect("ours"));

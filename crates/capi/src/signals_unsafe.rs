@@ -1,4 +1,4 @@
-//! Signals: the program's handler runs, and then no context goes on sleeping.
+//! Signals: after the program's handler has run, no context goes on sleeping.
 
 use std::ffi::c_int;
 use std::sync::OnceLock;
@@ -9,17 +9,17 @@ use ring::published::Published64;
 
 use crate::limits::CONTEXTS_MAX;
 
-/// A handler of signals in C: `SIG_DFL`, `SIG_IGN`, `SIG_ERR` or a function.
+/// A signal handler in C: `SIG_DFL`, `SIG_IGN`, `SIG_ERR` or a function.
 pub type Handler = libc::sighandler_t;
 
-/// One for each number that a context may have, made when it is first used and kept, so that a
-/// handler may look at all of them at any time.
+/// The interrupter of each context number. Each is made when first used, and then kept, so that a
+/// handler can use all of them at any time.
 static INTERRUPTERS: [OnceLock<Interrupter>; CONTEXTS_MAX] =
     [const { OnceLock::new() }; CONTEXTS_MAX];
 
-/// Signals that have numbers.
+/// Number of signal numbers, including 0.
 const SIGNALS: usize = 65;
-/// The program's handlers, by signal.
+/// The program's handlers, indexed by signal.
 static HANDLERS: [Published64; SIGNALS] =
     [const { Published64::new(libc::SIG_DFL as u64) }; SIGNALS];
 
@@ -39,8 +39,8 @@ extern "C" fn on_signal(signal: c_int) {
         .and_then(|signal| HANDLERS.get(signal));
     let handler = place.map_or(libc::SIG_IGN, |place| place.load() as Handler);
     if handler != libc::SIG_IGN && handler != libc::SIG_DFL {
-        // SAFETY: a program that registers a number as a handler says that it is a function of this
-        // type.
+        // SAFETY: a program that registers a number as a handler promises that it is a function of
+        // this type.
         let handler: extern "C" fn(c_int) = unsafe { std::mem::transmute(handler) };
         handler(signal);
     }
@@ -49,7 +49,7 @@ extern "C" fn on_signal(signal: c_int) {
     }
 }
 
-/// Registers a handler; the one before it.
+/// Registers a handler; returns the previous one.
 pub fn register(signal: c_int, handler: Handler) -> Result<Handler, Errno> {
     let place = usize::try_from(signal)
         .ok()
@@ -63,8 +63,7 @@ pub fn register(signal: c_int, handler: Handler) -> Result<Handler, Errno> {
         true => ours as Handler,
         false => handler,
     };
-    // SAFETY: `on_signal` stores to flags, writes to eventfds and calls what the program says may
-    // be called.
+    // SAFETY: `on_signal` stores to flags, writes to eventfds and calls the program's handler.
     let was = unsafe { libc::signal(signal, installed) };
     if was == libc::SIG_ERR {
         place.store(before as u64);

@@ -1,6 +1,6 @@
-//! Calls that make, join, describe and end sockets.
+//! Exported calls that open, connect, describe and close sockets.
 
-// The calls bear the names and the types that C knows; each is documented in `include/mtcp_api.h`.
+// The functions have the names and types of C's headers; `include/mtcp_api.h` documents them.
 #![allow(missing_docs, clippy::missing_safety_doc)]
 
 use std::ffi::{c_int, c_long, c_uint, c_void};
@@ -22,7 +22,7 @@ use crate::kernel_unsafe;
 use crate::limits::OPTION_BYTES_MAX;
 use crate::memory_unsafe::{self as memory, bytes, give_address};
 
-/// Makes a call that gives nothing but its value.
+/// Makes a call without other results than its value.
 fn plain(mctx: Handle, request: &Request) -> c_int {
     answer_int(|| with(mctx, |context| context.sockets.wait_for(request).0))
 }
@@ -64,7 +64,7 @@ pub unsafe extern "C" fn mtcp_bind(
 }
 
 impl OwnContext {
-    /// An address that came with `fd`: a bad descriptor is complained of first.
+    /// Returns the address that came with `fd`; an invalid descriptor is the first error.
     fn checked(&self, fd: c_int, address: Result<Address, Errno>) -> Result<Address, Errno> {
         match self.sockets.has(fd) {
             true => address,
@@ -72,7 +72,7 @@ impl OwnContext {
         }
     }
 
-    /// Takes a connection from a listener of the kernel's into the context.
+    /// Accepts a connection from a kernel listener into the context.
     fn accept_of_kernel(
         &mut self,
         fd: c_int,
@@ -92,7 +92,7 @@ impl OwnContext {
         own.map(i64::from)
     }
 
-    /// Takes the next of the addresses that `mtcp_init_rss` said.
+    /// Sets the next address of `mtcp_init_rss` as the socket's source.
     fn choose_source(&mut self, fd: c_int, to: &Address) {
         let is_v6 = self.sockets.is_v6(fd);
         let is_pooled = |sources: &Sources| {
@@ -108,13 +108,13 @@ impl OwnContext {
         }
     }
 
-    /// Replaces the pool of addresses that the stack keeps for one destination.
+    /// Replaces the stack's pool of local addresses for one destination.
     fn set_pool(&self, pool: Option<SourcePool>) -> Result<(), Errno> {
         let told = self.sockets.context().set_source_pool(pool);
         told.map_err(|error| posix::errno(&error))
     }
 
-    /// Checks that an address is ours: a socket can be bound to it.
+    /// Checks that an address is ours, by binding a socket to it.
     fn check_source(&mut self, source: Ipv4Addr) -> Result<(), Errno> {
         let request = Request::Socket {
             domain: AF_INET,
@@ -187,7 +187,7 @@ pub extern "C" fn mtcp_init_rss(
     answer_int(|| {
         let first = u32::from(Ipv4Addr::from(saddr_base.to_ne_bytes()));
         let to = SocketAddrV4::new(daddr.to_ne_bytes().into(), u16::from_be(dport as u16));
-        // A destination that is not named in full is any.
+        // An incomplete destination stands for any destination.
         let to = Some(to).filter(|to| !to.ip().is_unspecified() && to.port() != 0);
         let count = u32::try_from(num_addr).ok().filter(|&count| count > 0);
         let count = count.ok_or(Errno::INVAL)?;
@@ -200,7 +200,7 @@ pub extern "C" fn mtcp_init_rss(
                 next: 0,
                 pooled: to,
             };
-            // Any: the stack chooses.
+            // 0 means any: the stack chooses.
             if first != 0 {
                 sources.all().try_for_each(|ip| context.check_source(ip))?;
                 context.sources = Some(sources);
@@ -252,7 +252,7 @@ pub extern "C" fn mtcp_shutdown(mctx: Handle, fd: c_int, how: c_int) -> c_int {
     })
 }
 
-/// Tells one of a socket's two names.
+/// Returns one of a socket's two names.
 ///
 /// # Safety
 /// Like [`give_address`].
@@ -315,11 +315,11 @@ pub unsafe extern "C" fn mtcp_getsockopt(
     answer_int(|| {
         with(mctx, |context| {
             if let Ok(own) = context.sockets.kernel_fd(fd) {
-                // SAFETY: C gives a length, and room as long as it says.
+                // SAFETY: C gives a length, and room of that length.
                 return unsafe { kernel_unsafe::getsockopt(own, (level, name), optval, optlen) };
             }
             context.sockets.check_options_level(fd, level)?;
-            // SAFETY: C gives a length, and below room as long as it says.
+            // SAFETY: C gives a length, and below room of that length.
             let len = unsafe { memory::room(optlen) }?;
             let request = Request::Getsockopt {
                 fd,
@@ -332,9 +332,9 @@ pub unsafe extern "C" fn mtcp_getsockopt(
             let Reply::Bytes(value) = reply else {
                 return Ok(0);
             };
-            // SAFETY: see above; the value is no longer than the room.
+            // SAFETY: C gives room of the length in `optlen`; the value is no longer.
             unsafe { memory::bytes_mut(optval, value.len()) }?.copy_from_slice(&value);
-            // SAFETY: as above.
+            // SAFETY: C gives a length at `optlen`.
             unsafe { memory::write(optlen, value.len() as socklen_t) }?;
             Ok(0)
         })
@@ -385,8 +385,8 @@ pub extern "C" fn mtcp_setsock_nonblock(mctx: Handle, fd: c_int) -> c_int {
     )
 }
 
-/// Variadic for C. On the platforms that we build for, a callee with one integer or pointer more
-/// finds it where a variadic call puts it.
+/// Variadic in C. On the platforms that we build for, a callee finds one more integer or pointer
+/// where a variadic call puts it.
 #[unsafe(no_mangle)]
 pub extern "C" fn mtcp_fcntl(mctx: Handle, fd: c_int, command: c_int, argument: c_long) -> c_int {
     plain(
@@ -413,7 +413,7 @@ pub unsafe extern "C" fn mtcp_socket_ioctl(
             }
             let number = u64::from(request as u32);
             let argument = match number == FIONBIO {
-                // SAFETY: C gives an int for this one.
+                // SAFETY: C gives an int for this request.
                 true => unsafe { memory::read(argp.cast::<c_int>()) }?,
                 false => 0,
             };
@@ -425,7 +425,7 @@ pub unsafe extern "C" fn mtcp_socket_ioctl(
             let (outcome, reply) = context.sockets.wait_for(&call);
             outcome?;
             match reply {
-                // SAFETY: C gives room for an int for those that answer one.
+                // SAFETY: C gives room for an int for requests that return one.
                 Reply::Int(value) => unsafe { memory::write(argp.cast(), value) }.map(|()| 0),
                 _ => Ok(0),
             }
@@ -485,12 +485,12 @@ pub extern "C" fn mtcp_attach_fd(mctx: Handle, fd: c_int) -> c_int {
     })
 }
 
-/// A copy of a descriptor of the kernel's: the caller may close its own.
+/// A copy of a kernel descriptor, so that the caller may close its own.
 fn copy(fd: c_int) -> Result<OwnedFd, Errno> {
     if fd < 0 {
         return Err(Errno::BADF);
     }
-    // SAFETY: borrowed for one call, which says EBADF of a number that is not open.
+    // SAFETY: borrowed for one call, which returns EBADF if the number is not open.
     let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
     let kernel = rustix::io::fcntl_dupfd_cloexec(borrowed, 0)?;
     // A descriptor that the kernel's epoll refuses cannot be waited for.

@@ -1,11 +1,11 @@
 //! `stat_print`: a line about a context on standard error, at most once a second, while its program
-//! waits for events. Nothing happened: no line.
+//! waits for events. No line is printed if no frame moved.
 //!
 //! ```text
 //! mtcp: context 0: 1204 descriptors, in 10312/s 118.2 Mbit/s, out 10890/s 950.1 Mbit/s, segments_retransmitted +12, orphans_refused +3
 //! ```
 //!
-//! Owned by the context's context, asked by each wait. Off, it costs a look at whether it is there.
+//! Owned by the context and called by each wait. Without `stat_print` a wait only checks an option.
 
 use std::fmt::Write;
 
@@ -13,7 +13,7 @@ use posix::Sockets;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Counters that tell of trouble: shown if they moved.
+/// Counters that show trouble, printed if they moved.
 const TROUBLE: [&str; 25] = [
     "failed",
     "timed_out",
@@ -45,7 +45,7 @@ const TROUBLE: [&str; 25] = [
 /// See the module's documentation.
 pub struct Stats {
     index: usize,
-    /// When the last line was due.
+    /// Time of the last line, in ns.
     last_ns: u64,
     before: Vec<(&'static str, u64)>,
 }
@@ -60,7 +60,7 @@ impl Stats {
         }
     }
 
-    /// Prints a line if it is time for one.
+    /// Prints a line if it is due.
     pub fn look(&mut self, sockets: &Sockets) {
         let now_ns = sockets.context().now_ns();
         let elapsed_ns = now_ns.saturating_sub(self.last_ns);
@@ -68,7 +68,7 @@ impl Stats {
             return;
         }
         self.last_ns = now_ns;
-        // Where the wire is gone there is nothing to tell, and the wait will say so.
+        // If the wire is gone there is no report, and the wait returns the error.
         let Ok(now) = sockets.context().counters() else {
             return;
         };
@@ -86,7 +86,7 @@ impl Stats {
     }
 }
 
-/// The line of what moved between two readings; `None`: no frame did.
+/// The line about counters that moved between two readings; `None`: no frame did.
 fn line(
     before: &[(&'static str, u64)],
     now: &[(&'static str, u64)],
@@ -108,7 +108,7 @@ fn line(
     ] {
         let each_s = change(frames) as f64 / seconds;
         let mbit_s = change(bytes) as f64 * 8e-6 / seconds;
-        // A String takes all that is written.
+        // Writing to a String cannot fail.
         let _ = write!(line, "{way} {each_s:.0}/s {mbit_s:.1} Mbit/s");
     }
     for name in TROUBLE {

@@ -1,6 +1,6 @@
-//! Calls that move bytes: straight between the caller's memory and the socket's rings.
+//! Exported calls that move bytes, directly between the caller's memory and the socket's rings.
 
-// The calls bear the names and the types that C knows; each is documented in `include/mtcp_api.h`.
+// The functions have the names and types of C's headers; `include/mtcp_api.h` documents them.
 #![allow(missing_docs, clippy::missing_safety_doc)]
 
 use std::ffi::{c_char, c_int, c_void};
@@ -18,7 +18,7 @@ use crate::limits::{BYTES_PER_CALL_MAX, PIECES_MAX};
 use crate::memory_unsafe::{self as memory, bytes, bytes_mut};
 
 impl OwnContext {
-    /// Memory that came with `fd`: a bad descriptor is complained of first.
+    /// Returns the memory that came with `fd`; an invalid descriptor is the first error.
     fn room<T>(&self, fd: c_int, memory: Result<T, Errno>) -> Result<T, Errno> {
         match self.sockets.has(fd) {
             true => memory,
@@ -26,7 +26,7 @@ impl OwnContext {
         }
     }
 
-    /// The header of a message, and how many pieces it has.
+    /// The header of a message, and its number of pieces.
     fn header(&self, fd: c_int, header: Result<msghdr, Errno>) -> Result<(msghdr, usize), Errno> {
         let header = self.room(fd, header)?;
         match header.msg_iovlen {
@@ -45,7 +45,7 @@ pub unsafe extern "C" fn mtcp_read(
 ) -> ssize_t {
     let read = answer(|| {
         with(mctx, |context| {
-            // SAFETY: C gives room for so many bytes.
+            // SAFETY: C gives room for `len` bytes.
             let into = context.room(fd, unsafe { bytes_mut(buf.cast(), len) })?;
             let read = context
                 .sockets
@@ -61,8 +61,8 @@ pub unsafe extern "C" fn mtcp_lend(mctx: Handle, fd: c_int, bytes: *mut *const c
     let lent = answer(|| {
         with(mctx, |context| {
             let lent = context.sockets.lend(fd)?;
-            // SAFETY: C gives room for a pointer. What it leads to is the receive buffer, which is
-            // mapped as long as the context, and these bytes of it stay until they are consumed.
+            // SAFETY: C gives room for a pointer. It will point into the receive buffer, which
+            // stays mapped while the context exists; the bytes stay until they are consumed.
             unsafe { memory::write(bytes, lent.as_ptr().cast()) }?;
             Ok(lent.len() as i64)
         })
@@ -91,13 +91,13 @@ pub unsafe extern "C" fn mtcp_recv(
     let received = answer(|| {
         with(mctx, |context| {
             if flags & MSG_TRUNC != 0 && !context.sockets.is_kernel(fd) {
-                // The bytes received are dropped, and the memory is not looked at.
+                // The received bytes are dropped, and the memory is not touched.
                 return context
                     .sockets
                     .wait_for(&Request::Recv { fd, len, flags })
                     .0;
             }
-            // SAFETY: C gives room for so many bytes.
+            // SAFETY: C gives room for `len` bytes.
             let into = context.room(fd, unsafe { bytes_mut(buf.cast(), len) })?;
             let into = &mut [IoSliceMut::new(into)];
             let received = context.sockets.recv_into(fd, into, flags)?;
@@ -107,7 +107,7 @@ pub unsafe extern "C" fn mtcp_recv(
     received as ssize_t
 }
 
-/// A vectored call: of no bytes, it is nothing but a look at the descriptor.
+/// Makes a vectored call. Without bytes it only checks the descriptor.
 fn vectored(
     mctx: Handle,
     fd: c_int,
@@ -132,7 +132,7 @@ pub unsafe extern "C" fn mtcp_readv(
 ) -> c_int {
     vectored(mctx, fd, count, |context, count| {
         let read = |pieces: &mut [IoSliceMut<'_>]| context.sockets.read_into(fd, pieces);
-        // SAFETY: C gives so many pieces, and room in each.
+        // SAFETY: C gives `count` pieces, and room in each.
         unsafe { memory::with_pieces_mut(iov, count, read) }
     })
 }
@@ -149,7 +149,7 @@ pub unsafe extern "C" fn mtcp_writev(
             true => Ok(0),
             false => context.sockets.write_from(fd, pieces),
         };
-        // SAFETY: C gives so many pieces, and bytes in each.
+        // SAFETY: C gives `count` pieces, and bytes in each.
         unsafe { memory::with_pieces(iov, count, write) }
     })
 }
@@ -163,7 +163,7 @@ pub unsafe extern "C" fn mtcp_write(
 ) -> ssize_t {
     let written = answer(|| {
         with(mctx, |context| {
-            // SAFETY: C gives so many bytes.
+            // SAFETY: C gives `len` bytes.
             let from = context.room(fd, unsafe { bytes(buf.cast(), len) })?;
             let written = context.sockets.write_from(fd, &[IoSlice::new(from)])?;
             Ok(written as i64)
@@ -182,7 +182,7 @@ pub unsafe extern "C" fn mtcp_send(
 ) -> ssize_t {
     let sent = answer(|| {
         with(mctx, |context| {
-            // SAFETY: C gives so many bytes.
+            // SAFETY: C gives `len` bytes.
             let from = context.room(fd, unsafe { bytes(buf, len) })?;
             let sent = context
                 .sockets
@@ -216,9 +216,9 @@ pub unsafe extern "C" fn mtcp_sendto(
                 };
                 return context.sockets.on_kernel(fd, flags, send).map(|n| n as i64);
             }
-            // SAFETY: C gives so many bytes, and an address of that length.
+            // SAFETY: C gives `len` bytes.
             let from = context.room(fd, unsafe { bytes(buf, len) })?;
-            // SAFETY: as above.
+            // SAFETY: C gives an address of the length `addrlen`.
             let to = unsafe { memory::address(addr, addrlen) }?;
             let request = Request::Send {
                 fd,
@@ -265,7 +265,7 @@ pub unsafe extern "C" fn mtcp_recvfrom(
     // SAFETY: as the caller promises.
     let received = unsafe { mtcp_recv(mctx, fd, buf.cast(), len, flags) };
     if received >= 0 && !addr.is_null() && !addrlen.is_null() {
-        // A connection's bytes come with no address, as in Linux.
+        // TCP returns no address with bytes, as in Linux.
         // SAFETY: C gives room for a length.
         unsafe { addrlen.write_unaligned(0) };
     }
@@ -286,28 +286,28 @@ pub unsafe extern "C" fn mtcp_sendmsg(
                 let send = |own: &_| unsafe { kernel_unsafe::sendmsg(own, msg, flags) };
                 return context.sockets.on_kernel(fd, flags, send).map(|n| n as i64);
             }
-            // SAFETY: C gives a message, and memory where it says; so for what follows.
+            // SAFETY: C gives a message that describes valid memory.
             let (header, count) = context.header(fd, unsafe { memory::read(msg) })?;
             let iov = header.msg_iov;
             if header.msg_name.is_null() && header.msg_controllen == 0 {
                 let send = |pieces: &[IoSlice<'_>]| context.sockets.send_from(fd, pieces, flags);
-                // SAFETY: as above.
+                // SAFETY: the message from C leads to valid pieces.
                 return unsafe { memory::with_pieces(iov, count, send) }.map(|sent| sent as i64);
             }
             let to = match header.msg_name.is_null() {
                 true => None,
                 false => {
-                    // SAFETY: as above.
+                    // SAFETY: the message from C leads to an address of its length.
                     Some(unsafe { memory::address(header.msg_name.cast(), header.msg_namelen) }?)
                 }
             };
-            // SAFETY: as above.
+            // SAFETY: the message from C leads to control bytes of its length.
             let control = unsafe { bytes(header.msg_control, header.msg_controllen) }?;
             let gather = |pieces: &[IoSlice<'_>]| {
                 let slices: Vec<&[u8]> = pieces.iter().map(|piece| &piece[..]).collect();
                 Ok(slices.concat())
             };
-            // SAFETY: as above.
+            // SAFETY: the message from C leads to valid pieces.
             let mut all = unsafe { memory::with_pieces(iov, count, gather) }?;
             all.truncate(BYTES_PER_CALL_MAX);
             let request = Request::Send {
@@ -338,7 +338,7 @@ pub unsafe extern "C" fn mtcp_recvmsg(
                 let sockets = &mut context.sockets;
                 return sockets.on_kernel(fd, flags, receive).map(|n| n as i64);
             }
-            // SAFETY: C gives a message, and memory where it says; so for what follows.
+            // SAFETY: C gives a message that describes valid memory.
             let (mut header, count) = context.header(fd, unsafe { memory::read(msg) })?;
             let (iov, room) = (header.msg_iov, header.msg_controllen);
             header.msg_namelen = 0;
@@ -347,16 +347,16 @@ pub unsafe extern "C" fn mtcp_recvmsg(
             if room == 0 && flags & !(MSG_DONTWAIT | MSG_WAITALL | MSG_PEEK) == 0 {
                 let receive =
                     |pieces: &mut [IoSliceMut<'_>]| context.sockets.recv_into(fd, pieces, flags);
-                // SAFETY: as above.
+                // SAFETY: the message from C leads to valid pieces.
                 let got = unsafe { memory::with_pieces_mut(iov, count, receive) }?;
-                // SAFETY: as above.
+                // SAFETY: C gives room for a message.
                 unsafe { memory::write(msg, header) }?;
                 return Ok(got as i64);
             }
             let measure = |pieces: &mut [IoSliceMut<'_>]| {
                 Ok(pieces.iter().map(|piece| piece.len()).sum::<usize>())
             };
-            // SAFETY: as above.
+            // SAFETY: the message from C leads to valid pieces.
             let len = unsafe { memory::with_pieces_mut(iov, count, measure) }?;
             let request = Request::Recvmsg {
                 fd,
@@ -379,15 +379,15 @@ pub unsafe extern "C" fn mtcp_recvmsg(
                     }
                     Ok(())
                 };
-                // SAFETY: as above.
+                // SAFETY: the message from C leads to valid pieces.
                 unsafe { memory::with_pieces_mut(iov, count, scatter) }?;
                 let control = from_control(&control, room);
-                // SAFETY: as above.
+                // SAFETY: the message from C leads to room for `room` control bytes.
                 unsafe { bytes_mut(header.msg_control, control.len()) }?.copy_from_slice(&control);
                 header.msg_controllen = control.len() as _;
                 header.msg_flags = flags;
             }
-            // SAFETY: as above.
+            // SAFETY: C gives room for a message.
             unsafe { memory::write(msg, header) }?;
             Ok(done)
         })

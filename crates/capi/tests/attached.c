@@ -1,6 +1,6 @@
 /*
- * Sockets of the kernel's within a context: addresses, control messages, options, listeners; and
- * that nothing of it raises SIGPIPE.
+ * Kernel sockets in a context: addresses, control messages, options, listeners. Nothing raises
+ * SIGPIPE.
  *
  *   attached CONFIG
  */
@@ -22,7 +22,7 @@ static mctx_t mctx;
 
 #define REFUSED(call, why) MUST((call) == -1 && errno == (why))
 
-/* The number of a descriptor that the program itself has no use for any more. */
+/* Attaches a descriptor and closes the program's own. */
 static int attached(int fd)
 {
     int sockid = mtcp_attach_fd(mctx, fd);
@@ -74,7 +74,7 @@ static void datagrams_have_addresses(void)
     MUST(mtcp_recvfrom(mctx, b, bytes, sizeof bytes, 0, (struct sockaddr *)&from, &len) == 5 && memcmp(bytes, "hello", 5) == 0);
     MUST(len == sizeof from && from.sin_port == here.sin_port && from.sin_addr.s_addr == here.sin_addr.s_addr);
     REFUSED(mtcp_recvfrom(mctx, b, bytes, sizeof bytes, MSG_DONTWAIT, (struct sockaddr *)&from, &len), EAGAIN);
-    /* It waits otherwise, asleep. */
+    /* This call waits asleep. */
     later.fd = socket(AF_INET, SOCK_DGRAM, 0);
     later.to = there;
     MUST(pthread_create(&thread, NULL, send_later, &later) == 0);
@@ -92,7 +92,7 @@ static void datagrams_have_addresses(void)
     MUST(mtcp_close(mctx, a) == 0 && mtcp_close(mctx, b) == 0);
 }
 
-/* A descriptor goes through, as a control message. */
+/* Passes a descriptor in a control message. */
 static void descriptors_are_passed_on(void)
 {
     char control[CMSG_SPACE(sizeof(int))], byte = 'x';
@@ -170,7 +170,7 @@ static void listeners_accept_into_the_context(void)
     MUST(mtcp_close(mctx, sockid) == 0 && mtcp_close(mctx, listener) == 0 && mtcp_close(mctx, epoll) == 0);
 }
 
-/* SIGPIPE would end the program. */
+/* A SIGPIPE would end the program. */
 static void nothing_raises_a_signal(void)
 {
     struct iovec pieces[2] = {{(void *)"a", 1}, {(void *)"b", 1}};
@@ -187,7 +187,7 @@ static void nothing_raises_a_signal(void)
     REFUSED(mtcp_sendto(mctx, ends[1], "x", 1, 0, (struct sockaddr *)fds, sizeof fds), ENOTSOCK);
     REFUSED(mtcp_shutdown(mctx, ends[1], SHUT_WR), ENOTSOCK);
     MUST(mtcp_close(mctx, ends[1]) == 0);
-    /* A pipe of the program's own, which waits. */
+    /* A blocking pipe of the program. */
     MUST(pipe(fds) == 0);
     close(fds[0]);
     ends[1] = attached(fds[1]);

@@ -1,5 +1,4 @@
-//! Sockets of the kernel's that a context has taken in: `attached.c` says what is looked at. With
-//! the sanitizers.
+//! Kernel sockets in a context: runs `attached.c`, with the sanitizers.
 
 mod common;
 

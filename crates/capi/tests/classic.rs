@@ -1,6 +1,6 @@
-//! The promises that programs for mTCP rely on: a server and a client in their manner, with a
-//! configuration in theirs, over shared memory. The sources in `classic/` say what is looked at,
-//! and are built with the sanitizers.
+//! The promises that mTCP programs rely on: a server and a client in their style, with a
+//! configuration in theirs, over shared memory. The sources in `classic/` say what is tested; they
+//! are built with the sanitizers.
 
 mod common;
 
@@ -12,8 +12,8 @@ use common::With;
 use common::lab::{Running, printed};
 use rustix::process::Signal;
 
-/// A file as mTCP's samples have it: comments, keys of other machines, the number of cores left to
-/// the program, tables of routes and neighbours beside it.
+/// A configuration like those of mTCP's samples: comments, keys for other machines, the number of
+/// cores left to the program, tables of routes and neighbours beside it.
 fn configuration(directory: &Path, role: &str, addresses: &str) {
     let text = format!(
         "# The underlying I/O module\n\
@@ -71,7 +71,7 @@ fn programs_in_the_manner_of_mtcp_find_what_they_rely_on() {
     }
     let output = command("load", "client").output().unwrap();
     printed(&["the client"], &output);
-    // Its main thread waits for its workers, and they for events, without a limit.
+    // The main thread waits for its workers, and these for events, without a time limit.
     server.signal(Signal::INT);
     assert_eq!(printed(&["the server"], &server.wait()), "done\n");
 }

@@ -1,8 +1,8 @@
 /*
- * The control plane, call by call: what comes before mtcp_init, what it refuses, whose a context
- * is, and how all of it ends.
+ * The control plane, call by call: calls before mtcp_init, refused arguments, the owner of a
+ * context, and the end of everything.
  *
- *   control [CONFIG]     without: mtcp_init(NULL)
+ * control [CONFIG]     without CONFIG: mtcp_init(NULL)
  */
 #include <limits.h>
 #include <pthread.h>
@@ -16,7 +16,7 @@
 
 #define REFUSED(call, why) MUST((call) == -1 && errno == (why))
 
-/* The library has them without a declaration, as mTCP's had. */
+/* The library defines these without a declaration, like mTCP's. */
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -57,7 +57,7 @@ static void settings_come_before(void)
     other = conf;
     other.max_concurrency = INT_MAX;
     REFUSED(mtcp_setconf(&other), EINVAL);
-    /* More cores than the machine has; what is not positive stays as it is. */
+    /* More cores than the machine has; fields that are not positive stay unchanged. */
     memset(&other, 0, sizeof other);
     other.num_cores = 5;
     MUST(mtcp_setconf(&other) == 0 && mtcp_getconf(&other) == 0);
@@ -111,12 +111,12 @@ static void contexts_belong_to_threads(void)
     MUST(new_socket(shared) == 1);
     run_thread(use_of_another, NULL);
     MUST(new_socket(shared) == 2);
-    /* One that nobody has called with yet belongs to who does; and goes when that thread ends. */
+    /* A context without a caller yet belongs to the first thread that uses it, and ends with it. */
     other = mtcp_create_context(4);
     MUST(other != NULL);
     run_thread(first_use, other);
     REFUSED(new_socket(other), EINVAL);
-    /* From here on settings are settled. */
+    /* Settings can no longer change. */
     MUST(mtcp_getconf(&conf) == 0 && mtcp_setconf(&conf) == 0);
     conf.max_concurrency++;
     REFUSED(mtcp_setconf(&conf), EBUSY);
@@ -153,7 +153,7 @@ static void two(int signum)
     (void)signum;
 }
 
-/* Each counter has a name of its own, which fits; what was sent is counted. */
+/* Each counter has its own name, which fits. Sent frames are counted. */
 static void counters_are_told(void)
 {
     struct mtcp_counter some[3], all[300];

@@ -1,5 +1,5 @@
-//! The control plane, call by call: `control.c` says what is looked at. With the sanitizers, as C
-//! and as C++, and with each way to name a configuration.
+//! The control plane, call by call: runs `control.c` with the sanitizers, as C and as C++, and with
+//! each way to name a configuration.
 
 mod common;
 

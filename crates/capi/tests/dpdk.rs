@@ -1,6 +1,6 @@
-//! A file of mTCP's own form with `io = dpdk`: two stacks behind one port of DPDK's serve the
-//! kernel. The driver is `net_tap`, so it takes neither a NIC nor huge pages; where there is no
-//! DPDK to build the plug-in against, the test says so.
+//! A file in mTCP's format with `io = dpdk`: two stacks behind one DPDK port serve the kernel. The
+//! driver is `net_tap`, so the test needs neither a NIC nor huge pages. Without DPDK for the
+//! plug-in the test is skipped and says so.
 
 mod common;
 
@@ -44,7 +44,7 @@ fn webserver_of_mtcp_s_own_file_serves_over_dpdk() {
     lab.write("www/large", &large);
     let directory = common::crate_directory().join("examples");
     let sources = ["webserver.c", "files.c"].map(|file| directory.join(file));
-    // Without the sanitizers: what DPDK keeps for ever they would call a leak.
+    // Without the sanitizers, which would report memory that DPDK never frees.
     let program = lab.directory.join("webserver");
     common::compile("gcc", &sources, &[], With::Libmtcp, &program);
     let mut command = lab.command("ours", &program);

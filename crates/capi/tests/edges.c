@@ -1,6 +1,6 @@
 /*
- * The edges of calls that programs for mTCP make: any port, nobody's address, nothing to accept, a
- * listener or a context that goes while others are in the middle.
+ * Edge cases of calls in mTCP programs: any port, unused addresses, nothing to accept, a listener
+ * or a context that closes while others use it.
  *
  *   edges CONFIG     io = loopback, contexts from 10.9.0.1 on
  */
@@ -24,7 +24,7 @@
 #define ROUNDS 20
 #define CONCURRENCY 300
 
-/* Both are this thread's: one listens at 10.9.0.1, the other asks. */
+/* Two contexts of this thread: one listens at 10.9.0.1, the other connects. */
 static mctx_t server, client;
 static int listener;
 
@@ -67,7 +67,7 @@ static void listen_again(void)
     MUST(mtcp_listen(server, listener, 100) == 0);
 }
 
-/* Waits for what a socket tells; both stacks go on meanwhile. */
+/* Waits for an event of a socket while both stacks run. */
 static int told(mctx_t mctx, int sockid, short events)
 {
     struct pollfd one = {sockid, events, 0};
@@ -105,7 +105,7 @@ static struct sockaddr_in own_address(int sockid)
     return own;
 }
 
-/* A connection that must stand: a byte goes across. */
+/* Checks that a connection is open by sending a byte. */
 static void meet(int sockid)
 {
     char byte = 0;
@@ -118,7 +118,7 @@ static void meet(int sockid)
     MUST(mtcp_close(server, other) == 0);
 }
 
-/* Bytes are read where they lie, on a connection from which the rest is read as usual. */
+/* Reads bytes in the receive buffer, on a connection that is otherwise read as usual. */
 static void lent_bytes_are_read_without_a_copy(void)
 {
     const void *bytes = NULL;
@@ -152,7 +152,7 @@ static void any_port_is_a_port(void)
     meet(sockid);
 }
 
-/* Without mtcp_init_rss, with nobody named in it, and with everybody. */
+/* Without mtcp_init_rss, with an unspecified destination, and with a full one. */
 static void addresses_are_had_without_a_pool(void)
 {
     in_addr_t own = inet_addr("10.9.0.2");
@@ -164,7 +164,7 @@ static void addresses_are_had_without_a_pool(void)
     MUST(mtcp_init_rss(client, own, 1, INADDR_ANY, htons(PORT)) == 0);
     meet(new_socket(client));
     MUST(mtcp_init_rss(client, own, 1, inet_addr("10.9.0.1"), htons(PORT)) == 0);
-    /* A socket that is bound keeps its address. */
+    /* A bound socket keeps its address. */
     sockid = new_socket(client);
     connected(sockid);
     MUST(own_address(sockid).sin_addr.s_addr == own && own_address(sockid).sin_port != 0);
@@ -186,7 +186,7 @@ static void waits_are_as_long_as_they_are_asked_to_be(void)
 
     MUST(epoll > 0 && mtcp_epoll_ctl(server, epoll, MTCP_EPOLL_CTL_ADD, listener, &event) == 0);
     began_ms = now_ms();
-    /* A sleep of 5 ms for each would take 50 seconds. */
+    /* With a sleep of 5 ms each, these calls would take 50 seconds. */
     for (int i = 0; i < 10000; i++)
         MUST(mtcp_epoll_wait(server, epoll, &event, 1, 0) == 0);
     MUST(now_ms() - began_ms < 40000);
@@ -196,7 +196,7 @@ static void waits_are_as_long_as_they_are_asked_to_be(void)
     MUST(mtcp_close(server, epoll) == 0);
 }
 
-/* Who waits to be accepted is reset, who comes later is refused; what was accepted stays. */
+/* Connections that were not accepted are reset, later ones are refused, accepted ones stay. */
 static void listener_goes_and_connections_stay(void)
 {
     int kept = connected(new_socket(client)), other = accepted(), waiting = connected(new_socket(client)), late = new_socket(client), error = 0;
@@ -218,7 +218,7 @@ static void listener_goes_and_connections_stay(void)
     meet(new_socket(client));
 }
 
-/* A context that goes with all that it holds tells its peers, and its number is free. */
+/* A context that is destroyed resets its connections, and its number is free again. */
 static void context_goes_with_its_sockets(void)
 {
     int sockids[PEERS];
@@ -226,12 +226,11 @@ static void context_goes_with_its_sockets(void)
     for (int i = 0; i < PEERS; i++) {
         sockids[i] = connected(new_socket(client));
         MUST(mtcp_write(client, sockids[i], "unread", 6) == 6);
-        /* The last ones stay in the queue. */
+        /* The last connections stay in the queue. */
         if (i < PEERS / 2)
             accepted();
     }
-    /* Handshakes come to their end: with a context goes all that could answer who is in the
-     * middle of one. */
+    /* Let handshakes complete: without the context there would be no answer to a half-open one. */
     MUST(mtcp_poll(server, NULL, 0, 100) == 0);
     mtcp_destroy_context(server);
     for (int i = 0; i < PEERS; i++) {
@@ -255,14 +254,14 @@ static int is_child;
 #ifdef __cplusplus
 extern "C"
 #endif
-/* Asked by the leak sanitizer: what threads hold that fork left behind, it would miss. */
+/* Turns the leak sanitizer off in children, where it would miss memory of the parent's threads. */
 int __lsan_is_turned_off(void)
 {
     return is_child;
 }
 
-/* In a child that fork made there are none of the parent's contexts, and its end closes nothing
- * of theirs. It can make its own. */
+/* A child of fork does not have the parent's contexts, and its end does not close them. It can make
+ * contexts of its own. */
 static void child_leaves_contexts_to_its_parent(void)
 {
     int mine = connected(new_socket(client)), other = accepted(), status = 0;
@@ -288,8 +287,8 @@ static void child_leaves_contexts_to_its_parent(void)
     meet(new_socket(client));
 }
 
-/* As many as max_concurrency, the lowest first, but 0 last: programs take it for none, and have
- * arrays of that length. */
+/* There are max_concurrency descriptors. The lowest comes first, but 0 last: some programs take 0
+ * for "none", and have arrays of that length. */
 static void descriptors_are_as_many_as_was_asked_for(void)
 {
     mctx_t mctx = mtcp_create_context(2);
@@ -309,8 +308,8 @@ static void on_signal(int signum)
     (void)signum;
 }
 
-/* A signal interrupts who waits, or the next wait of the contexts that there are; not of one
- * that is made later. */
+/* A signal interrupts a current wait, or the next wait of existing contexts, but not of later
+ * ones. */
 static void signal_is_not_left_to_the_next_context(void)
 {
     mctx_t mctx = mtcp_create_context(2);
@@ -325,7 +324,8 @@ static void signal_is_not_left_to_the_next_context(void)
     mtcp_destroy_context(mctx);
 }
 
-/* stat_print: at most a line a second of each context, about what moved. edges.rs reads it. */
+/* stat_print: at most one line per second and context, about counters that moved. edges.rs reads
+ * it. */
 static void statistics_are_printed(void)
 {
     MUST(mtcp_poll(client, NULL, 0, 1100) == 0);
@@ -370,11 +370,12 @@ int main(int argc, char **argv)
     struct mtcp_conf conf;
 
     MUST(argc > 1);
-    /* More than the machine has, set before the file is read, which does not say. */
+    /* More cores than the machine has, set before reading the file, which does not contain the
+     * number. */
     MUST(mtcp_getconf(&conf) == 0);
     conf.num_cores = THREADS;
     MUST(mtcp_setconf(&conf) == 0 && mtcp_init(argv[1]) == 0 && mtcp_getconf(&conf) == 0 && conf.num_cores == THREADS);
-    /* And after it, over what it says. */
+    /* Values set after reading the file override it. */
     conf.max_concurrency = CONCURRENCY;
     MUST(mtcp_setconf(&conf) == 0);
     threads_make_contexts_at_once();

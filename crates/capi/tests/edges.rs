@@ -1,5 +1,5 @@
-//! The edges of calls that programs for mTCP make: `edges.c` says which. With the sanitizers, as C
-//! and as C++, with both cranks.
+//! Edge cases of calls in mTCP programs: runs `edges.c` with the sanitizers, as C and as C++, with
+//! both cranks.
 
 mod common;
 

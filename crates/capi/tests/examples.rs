@@ -1,4 +1,4 @@
-//! The examples compile without a warning, as C and as C++, and run: over a veth pair against curl,
+//! The examples compile without warnings, as C and as C++, and run: over a veth pair against curl,
 //! wrk and ab, and over memif against each other. Programs that run are built with the sanitizers.
 
 mod common;
@@ -11,7 +11,7 @@ use common::With;
 use common::kernel;
 use common::lab::{Lab, OURS, Running, printed};
 
-/// Each program and what it is made of.
+/// Each program and its sources.
 const PROGRAMS: [(&str, &[&str]); 4] = [
     ("echo", &["echo.c"]),
     ("webserver", &["webserver.c", "files.c"]),
@@ -26,7 +26,7 @@ fn sources(name: &str) -> Vec<PathBuf> {
     files.iter().map(|file| directory.join(file)).collect()
 }
 
-/// The program, with the sanitizers, in a directory.
+/// Builds a program with the sanitizers in a directory.
 fn build(directory: &Path, name: &str) -> PathBuf {
     let program = directory.join(name);
     common::compile(
@@ -49,7 +49,7 @@ fn config(lab: &Lab, io: &str) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// Starts a program of ours and waits for its first line.
+/// Starts one of our programs and waits for its first line.
 fn start(lab: &Lab, name: &str, words: &[&str]) -> Running {
     let program = build(&lab.directory, name);
     let mut command = lab.command("ours", &program);
@@ -60,7 +60,7 @@ fn start(lab: &Lab, name: &str, words: &[&str]) -> Running {
     running
 }
 
-/// The program ends when asked to, and the sanitizers report nothing.
+/// Ends a program; the sanitizers must report nothing. Returns its output.
 fn ends_well(running: Running) -> String {
     printed(&["the example"], &running.end())
 }
@@ -92,7 +92,7 @@ fn webserver_serves_curl_wrk_and_ab() {
 
     assert_eq!(curl(&[&url("/")]), "<p>hello</p>");
     assert_eq!(curl(&[&url("/deep/er/page.txt?x=y")]), "deep");
-    // Two documents on one connection: the second is no new one.
+    // Two documents on one connection: the second reuses it.
     let reuse = curl(&["-w", "%{num_connects}", &url("/"), &url("/index.html")]);
     assert_eq!(reuse, "<p>hello</p>1<p>hello</p>0");
     assert!(curl(&["-I", &url("/")]).starts_with("HTTP/1.1 200 OK\r\n"));
@@ -130,7 +130,7 @@ fn echo_sends_everything_back() {
     let lab = lab.with_veth();
     let server = start(&lab, "echo", &["-f", &config(&lab, "xdp")]);
     let client = kernel::within(&lab, "kernel", || {
-        // One after the other: the server has no more than one at a time.
+        // One connection at a time, as the server requires.
         for length in [1, 1000, 300_000] {
             let bytes = kernel::noise(length);
             let stream = kernel::connect(format!("{}:7", OURS[0]).parse().unwrap());
@@ -182,7 +182,7 @@ fn relay_joins_both_worlds() {
     let ab = lab.run(&["ab", "-q", "-n", "20", "-c", "5", &url]);
     assert!(ab.contains("Failed requests:        0"), "{ab}");
     let said = ends_well(relay);
-    // ab may open one more than it has a use for.
+    // ab may open one more connection than it uses.
     let last = said.lines().last().unwrap();
     let served = [
         "relay: 25 connections, 0 open",
@@ -191,7 +191,7 @@ fn relay_joins_both_worlds() {
     assert!(served.iter().any(|words| last.starts_with(words)), "{said}");
 }
 
-/// Configurations of both ends of a shared memory, `server.conf` and `client.conf`.
+/// Writes `server.conf` and `client.conf` for both ends of a memif.
 fn memif(directory: &Path, queues: u32) {
     for (name, role, address) in [("server", "server", 1), ("client", "client", 2)] {
         let text = format!(
@@ -223,7 +223,7 @@ fn run_in(directory: &Path, program: &Path, words: &str) -> String {
     printed(&words, &output)
 }
 
-/// No root, no interface: shared memory between the two programs, two contexts each.
+/// Two programs with two contexts each over shared memory, which needs no root and no interface.
 #[test]
 fn webserver_and_downloader_meet_over_memif() {
     let directory = common::scratch("examples-memif");
@@ -247,8 +247,7 @@ fn webserver_and_downloader_meet_over_memif() {
     ends_well(server);
 }
 
-/// The server has connections under way, and silent connections, when it is asked to end. It frees
-/// what it held for them.
+/// The server ends while it has active and silent connections, and frees their resources.
 #[test]
 fn webserver_ends_in_the_middle_of_it_all() {
     let directory = common::scratch("examples-middle");
@@ -281,7 +280,7 @@ fn echo_answers_over_memif() {
     let source = common::crate_directory().join("tests/ports/echoer.cc");
     let flags = [&["-std=c++11"], &common::SANITIZE[..]].concat();
     common::compile("g++", &[source], &flags, With::Libmtcp, &client);
-    // Three at a time of one that serves one after the other.
+    // Three connections at a time to a server that serves one at a time.
     let said = run_in(&directory, &client, "load client.conf 1 3 50000 10.79.0.1");
     assert!(said.contains("done"), "{said}");
     ends_well(server);

@@ -1,6 +1,6 @@
 /*
- * What programs were compiled to rely on: sizes, offsets and values, in C and in C++. Compiled with
- * every warning an error; run by layout.rs.
+ * Sizes, offsets and values that compiled programs rely on, in C and in C++. Compiled with all
+ * warnings as errors; run by layout.rs.
  */
 #include <mtcp_epoll.h>
 
@@ -48,7 +48,7 @@ MUST((uint32_t)MTCP_EPOLLET == (uint32_t)1 << 31);
 MUST(INPORT_ANY == 0);
 MUST(sizeof(INPORT_ANY) == 2);
 
-/* The types of the calls as mTCP published them. */
+/* The types of the calls in mTCP's published API. */
 int (*init)(const char *) = mtcp_init;
 mctx_t (*create_context)(int) = mtcp_create_context;
 int (*socket_of)(mctx_t, int, int, int) = mtcp_socket;

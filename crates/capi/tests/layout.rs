@@ -1,5 +1,5 @@
-//! Sizes, offsets, values and types that programs rely on: asserted by a C program that is compiled
-//! as C and as C++, with shared and static library.
+//! Sizes, offsets, values and types that programs rely on, checked by a C program. It is compiled
+//! as C and as C++, with the shared and the static library.
 
 mod common;
 

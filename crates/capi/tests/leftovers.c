@@ -1,7 +1,7 @@
 /*
- * What mtcp_destroy leaves behind: nothing that grows. The library is begun and ended again and
- * again, each time with contexts, connections that talk and connections that are left open;
- * descriptors, threads, mappings and memory are counted each time.
+ * After mtcp_destroy nothing that grows may remain. The library is started and ended many times,
+ * each time with contexts, active connections and connections that are left open. Descriptors,
+ * threads, mappings and memory are counted each time.
  *
  *   leftovers CONFIG
  */
@@ -18,16 +18,16 @@
 #include "common/must.h"
 
 #define ROUNDS 12
-/* What is made once and kept is there after so many. */
+/* Rounds after which everything that is made once exists. */
 #define WARM_ROUNDS 3
 #define CLIENTS 40
 #define EVENTS_MAX 64
 #define PORT 4000
-/* The loopback's first context; the second is the next one. */
+/* The address of the loopback's first context; the second has the next one. */
 #define SERVER "10.77.0.1"
 #define PATIENCE_MS 3000
 
-/* Bytes that are allocated, by all threads: a sanitizer knows. */
+/* Allocated bytes of all threads, which a sanitizer knows. */
 __attribute__((weak)) size_t __sanitizer_get_current_allocated_bytes(void);
 
 static const char *config;
@@ -77,12 +77,12 @@ static void *serve(void *unused)
             }
             MUST(mtcp_read(mctx, events[i].data.sockid, bytes, sizeof bytes) == 5);
             MUST(mtcp_write(mctx, events[i].data.sockid, "world", 5) == 5);
-            /* The others stay open until the context ends. */
+            /* The other connections stay open until the context ends. */
             if (++asked % 2 == 0)
                 MUST(mtcp_close(mctx, events[i].data.sockid) == 0);
         }
     }
-    /* The client still needs its answers: the stack works while we wait. */
+    /* The client still needs its answers, which the stack sends while we wait. */
     for (int i = 0; i < 20; i++)
         mtcp_epoll_wait(mctx, epoll, events, EVENTS_MAX, 5);
     pthread_barrier_wait(&both_are_done);
@@ -173,7 +173,7 @@ static struct held held(void)
     return held;
 }
 
-/* A little is left to the C library and the sanitizer: they cache, and keep books. */
+/* Permits a little growth: the C library and the sanitizer have caches and records. */
 static int is_no_more(const struct held *now, const struct held *before)
 {
     return now->fds <= before->fds && now->threads <= before->threads && now->mappings <= before->mappings + 8 && now->bytes <= before->bytes + 512;

@@ -1,5 +1,5 @@
-//! The library begun and ended again and again: nothing is left that grows. With sanitizers and
-//! without, with both cranks.
+//! The library is started and ended many times, and nothing that grows remains. With and without
+//! sanitizers, with both cranks.
 
 mod common;
 
@@ -17,8 +17,8 @@ fn leaves_nothing(name: &str, flags: &[&str], settings: &str) {
     let text = format!("io = loopback\nnum_cores = 2\nmax_concurrency = 1000\n{settings}");
     std::fs::write(&config, text).unwrap();
     let words = ["120", program.to_str().unwrap(), config.to_str().unwrap()];
-    // The sanitizer keeps freed memory, to catch late uses: mappings then grow and say nothing.
-    // Other tests run under the sanitizer.
+    // The sanitizer keeps freed memory to detect late uses, which makes mappings grow. Other tests
+    // run with its usual settings.
     let output = Command::new("timeout")
         .args(words)
         .env("ASAN_OPTIONS", "quarantine_size_mb=1")

@@ -1,5 +1,5 @@
-//! Every exported call has a manual page, every page a call, the headers declare both, and the
-//! formatter has nothing to say about any page.
+//! Every exported call has a manual page and vice versa, the headers declare all of them, and the
+//! formatter reports no errors in the pages.
 
 mod common;
 
@@ -10,7 +10,7 @@ use std::process::Command;
 
 type Names = BTreeSet<String>;
 
-/// Functions of mTCP's `cpu.h` that programs declare themselves, so they are no part of the API.
+/// Functions of mTCP's `cpu.h`, which programs declare themselves; they are not part of the API.
 const UNPUBLISHED: [&str; 2] = ["CoreAffinitize", "GetNumCPUs"];
 
 fn man_directory(section: u32) -> PathBuf {
@@ -18,7 +18,7 @@ fn man_directory(section: u32) -> PathBuf {
     crates.join(format!("../../docs/man/man{section}"))
 }
 
-/// The functions that the library defines for others.
+/// The functions that the library exports.
 fn exported() -> Names {
     let library = common::library_directory().join("libmtcp.so");
     let output = Command::new("nm")
@@ -38,7 +38,7 @@ fn exported() -> Names {
     functions.collect()
 }
 
-/// The names in the headers that stand before a parenthesis and have one of our prefixes.
+/// Names in the headers that precede a parenthesis and have one of our prefixes.
 fn declared() -> Names {
     let include = common::crate_directory().join("include");
     let texts = common::files(&include, "h")
@@ -79,7 +79,8 @@ fn calls_pages_and_headers_are_the_same_names() {
     assert_eq!(missing(&exported, &documented), [""; 0], "page of no call");
 }
 
-/// A page that stands for another is one line; else it names itself and shows how it is called.
+/// A page that stands for another is one line. Other pages contain their own name and how it is
+/// called.
 #[test]
 fn page_names_its_calls() {
     for path in pages() {
@@ -102,7 +103,7 @@ fn page_names_its_calls() {
     }
 }
 
-/// Pages refer only to pages that exist, as far as they are ours.
+/// References to our own pages lead to existing ones.
 #[test]
 fn pages_refer_to_pages() {
     let known = documented();

@@ -1,5 +1,4 @@
-//! docs/porting.md tells the truth: its diff is what differs between the two programs, and both
-//! compile.
+//! docs/porting.md is right: its diff is that between the two programs, and both compile.
 
 mod common;
 
@@ -21,7 +20,7 @@ fn worked_diff_is_what_differs() {
         .output()
         .unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    // The first two lines are names and times.
+    // The first two lines have names and times.
     let hunks: Vec<&str> = text.lines().skip(2).collect();
     let page = common::crate_directory().join("../../docs/porting.md");
     let page = fs::read_to_string(page).unwrap();

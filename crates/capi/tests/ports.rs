@@ -1,7 +1,7 @@
-//! Programs as others wrote them for mTCP: a web server, a load generator, an echo service in C++.
-//! They are built by the line that such a project's Makefile has, and run under load with several
-//! cores. They run against each other over memif, and against curl, wrk, ab and the kernel over
-//! AF_XDP on a veth pair.
+//! Programs in the style of mTCP's users: a web server, a load generator, an echo service in C++.
+//! They are built with the flags of such a project's Makefile and run under load with several
+//! cores: against each other over memif, and against curl, wrk, ab and the kernel over AF_XDP on a
+//! veth pair.
 
 mod common;
 
@@ -12,10 +12,10 @@ use std::process::{Command, Stdio};
 use common::lab::{Lab, OURS, Running, printed};
 use rustix::process::Signal;
 
-/// A Makefile's flags, for C and for C++.
+/// A Makefile's flags for C and for C++.
 const C: &str = "gcc -g -O3 -m64 -Wall -Werror -fgnu89-inline -D_GNU_SOURCE";
 const CXX: &str = "g++ -std=c++11 -O2 -Wall -Wextra -Werror";
-/// The libraries that follow `-lmtcp` in it.
+/// The libraries that follow `-lmtcp` in the Makefile.
 const LIBRARIES: [&str; 4] = ["-lpthread", "-lrt", "-ldl", "-lm"];
 
 fn build(directory: &Path, source: &str) -> PathBuf {
@@ -37,7 +37,7 @@ fn build(directory: &Path, source: &str) -> PathBuf {
     program
 }
 
-/// A configuration as mTCP's programs bring along, but for the wire.
+/// A configuration as mTCP's programs have it, except for the wire.
 fn configuration(directory: &Path, name: &str, wire: &str, address: &str) {
     let text = format!(
         "# I/O module\n{wire}\nip_addr = {address}\nnum_mem_ch = 4\nrcvbuf = 8192\nsndbuf = 8192\ntcp_timeout = 30\ntcp_timewait = 0\nstat_print = dpdk0\n"
@@ -45,7 +45,7 @@ fn configuration(directory: &Path, name: &str, wire: &str, address: &str) {
     fs::write(directory.join(name), text).unwrap();
 }
 
-/// Both ends of a memif with so many queues.
+/// Writes configurations for both ends of a memif with `queues` queues.
 fn memif(directory: &Path, queues: u32) {
     for (role, address) in [("server", 1), ("client", 2)] {
         let wire = format!("io = memif\nport = wire.sock,role={role},queues={queues}");
@@ -74,7 +74,7 @@ fn run(program: &Path, words: &str) -> String {
     said
 }
 
-/// Ctrl-C, and what it says then.
+/// Ends a program by SIGINT; returns its output.
 fn end(running: Running) -> String {
     running.signal(Signal::INT);
     let said = printed(&["the server"], &running.wait());
@@ -98,7 +98,7 @@ fn server_and_load_generator_meet_over_memif() {
         "-f client.conf -N 4 -c 1000 -n 2000 -b 3000 10.83.0.1",
     );
     assert!(asked.contains("finished 8000 failed 0 bytes 24000000 "));
-    // More than a buffer holds: each is written in many parts, when there is room.
+    // More bytes than a buffer holds, so each document is written in many parts.
     let asked = run(
         &client,
         "-f client.conf -N 4 -c 100 -n 100 -b 300000 10.83.0.1",
@@ -121,7 +121,7 @@ fn objects_of_cxx_echo_over_memif() {
     assert!(end(server).contains("done"));
 }
 
-/// A lab with a veth pair, our end of which `file` configures.
+/// A lab with a veth pair; `file` configures our end.
 fn beside_the_kernel(name: &str, file: &str) -> Option<Lab> {
     Some(configured(Lab::new(name)?.with_veth(), file))
 }
@@ -132,7 +132,7 @@ fn configured(lab: Lab, file: &str) -> Lab {
     lab
 }
 
-/// Both processes drive their end of the pair, and the kernel has no address on it.
+/// Both processes drive one end of the pair, and the kernel has no address on it.
 #[test]
 fn server_and_load_generator_meet_over_xdp() {
     let Some(lab) = beside_the_kernel("ports-xdp", "server.conf") else {
@@ -172,7 +172,7 @@ fn server_and_load_generator_meet_over_xdp() {
     assert!(end(server).contains("errors 0"));
 }
 
-/// One stack per core on a wire with one queue, and the kernel's clients.
+/// One stack per core on a wire with one queue, with kernel clients.
 #[test]
 fn server_serves_crowds_of_the_kernel() {
     let Some(lab) = beside_the_kernel("ports-veth", "server.conf") else {
@@ -197,7 +197,7 @@ fn server_serves_crowds_of_the_kernel() {
     assert!(said.contains(" errors "), "{said}");
 }
 
-/// Frames come in at each queue of the interface, and there is one stack: it has them all.
+/// Frames arrive at each queue of the interface, and a single stack gets all of them.
 #[test]
 fn one_stack_serves_a_wire_of_many_queues() {
     let Some(lab) = Lab::new("ports-queues") else {
@@ -214,8 +214,7 @@ fn one_stack_serves_a_wire_of_many_queues() {
     assert!(end(server).contains("errors 0"));
 }
 
-/// The configuration is read first, as programs do that become daemons: what was read holds in the
-/// child.
+/// The configuration is read before fork, as daemons do, and holds in the child.
 #[test]
 fn server_goes_into_the_background() {
     let Some(lab) = beside_the_kernel("ports-daemon", "server.conf") else {
@@ -225,7 +224,7 @@ fn server_goes_into_the_background() {
     let mut command = lab.command("ours", &program);
     command.args(["-f", "server.conf", "-N", "1", "-d"]);
     let mut parent = Running::start(command.stdout(Stdio::piped()));
-    // The parent names its child while the child begins: who comes first is chance.
+    // Parent and child print at the same time, in either order.
     let lines = [parent.first_line(), parent.first_line()];
     assert!(lines.iter().any(|line| line.contains("ready")), "{lines:?}");
     let named = lines

@@ -48,7 +48,7 @@ static void add(mctx_t mctx, int ep, int sockid, uint32_t events)
     MUST(mtcp_epoll_ctl(mctx, ep, MTCP_EPOLL_CTL_ADD, sockid, &event) == 0);
 }
 
-/* Echoes what it reads; true: the connection is over. */
+/* Echoes the bytes read. True: the connection is over. */
 static int echo(mctx_t mctx, int sockid)
 {
     static char buffer[65536];

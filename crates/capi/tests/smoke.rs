@@ -1,5 +1,5 @@
-//! A server and a client of one process, in C: over an Ethernet of their own, with both cranks and
-//! with sanitizers.
+//! A server and a client of one C program over an in-process Ethernet, with both cranks and with
+//! sanitizers.
 
 mod common;
 

@@ -1,11 +1,10 @@
-//! Eight threads on the CPUs that there are, each with its context and its connections, against
-//! eight others over memif. Their clients end in order, close with bytes under way, reset, or
-//! vanish. No byte is lost and nothing stalls. At the end nothing is left: the server's count is
-//! zero, as many connections as ever fit once more, every pool is full, and the sanitizers are
-//! silent.
+//! Eight threads, each with its context and its connections, against eight others over memif. Their
+//! clients end in order, close with bytes under way, reset, or vanish. No byte may be lost and no
+//! connection may stall. At the end nothing may be left: the server has no connections, the full
+//! number can be opened once more, all pools are full, and the sanitizers report nothing.
 //!
-//! A short form is a part of CI. `cargo xtask stress` is the long one: it sets the two variables
-//! that [`setting`] reads.
+//! CI runs a short form. `cargo xtask stress` runs the long one: it sets the two variables that
+//! [`setting`] reads.
 
 mod common;
 
@@ -22,26 +21,26 @@ use common::lab::{Running, printed};
 use rustix::process::Signal;
 
 const THREADS: u32 = 8;
-/// How long what vanished may take to be noticed, all of it.
+/// Time in which all vanished connections must be detected.
 fn patience() -> Duration {
     Duration::from_secs(120) * common::slowness()
 }
 
-/// A connection that makes no progress is given up after this time. In a large crowd each has to
-/// wait for the others: two CPUs serve some thousand in a second.
+/// Time without progress after which a connection is given up. In a large crowd each has to wait
+/// for the others: two CPUs serve some thousand per second.
 fn timeout_s(connections: u64) -> u64 {
     (6 + connections / 400) * u64::from(common::slowness())
 }
 
-/// A number of the environment's, or the short form's.
+/// A number from the environment, or that of the short form.
 fn setting(name: &str, short: u64) -> u64 {
     let value = std::env::var(name).ok();
     value.map_or(short, |value| value.parse().expect(name))
 }
 
 fn configuration(directory: &Path, role: &str, address: u32, connections: u64) {
-    // Those of a crowd that vanished are still there when the next comes; a listener and an epoll
-    // need a place too.
+    // The connections of a vanished crowd still exist when the next crowd comes; a listener and an
+    // epoll need descriptors, too.
     let places = connections * 2 + 100;
     let timeout_s = timeout_s(connections);
     let text = format!(
@@ -50,7 +49,7 @@ fn configuration(directory: &Path, role: &str, address: u32, connections: u64) {
     fs::write(directory.join(format!("{role}.conf")), text).unwrap();
 }
 
-/// The lines of a program's standard output, as they come; they are printed, too.
+/// The lines of a program's standard output as they come; also prints them.
 fn lines_of(child: &mut Child) -> Receiver<String> {
     let (sender, receiver) = channel();
     let output = BufReader::new(child.stdout.take().unwrap());
@@ -84,9 +83,9 @@ impl Crowd<'_> {
     }
 }
 
-/// Waits until the server says that nothing is open.
+/// Waits until the server reports no open connections.
 fn until_nothing_is_open(lines: &Receiver<String>) {
-    // Lines from before do not count.
+    // Drop earlier lines.
     while lines.try_recv().is_ok() {}
     let began = Instant::now();
     loop {
@@ -125,12 +124,13 @@ fn crowds_come_and_go_and_nothing_is_left() {
         program: &program,
         connections,
     };
-    // Without a word, in the middle of it all.
+    // Vanish silently, in the middle of the work.
     let vanishing = crowd.come(seconds);
     thread::sleep(Duration::from_secs(seconds / 3));
     vanishing.signal(Signal::KILL);
     vanishing.wait();
-    // While the server still believes in the first, the second comes from the same address.
+    // The second crowd comes from the same address while the server still has the first one's
+    // connections.
     let said = printed(&["load"], &crowd.come(seconds).wait());
     println!("{said}");
     assert!(said.contains("done: "), "{said}");

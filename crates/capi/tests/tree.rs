@@ -1,6 +1,6 @@
-//! A tree as mTCP's: `cargo xtask install --prefix TREE/mtcp --static` puts headers and library
-//! where its programs look for them. A program beside it is built by a Makefile that knows nothing
-//! of Millstream. Its helpers bear names that the library has too.
+//! A source tree like mTCP's: `cargo xtask install --prefix TREE/mtcp --static` puts headers and
+//! library where its programs expect them. A Makefile that does not know Millstream builds a
+//! program beside it. The program's helpers have names that the library has, too.
 
 mod common;
 
@@ -10,7 +10,7 @@ use std::process::Command;
 
 use common::lab::printed;
 
-/// Libraries that such Makefiles name, where the machine has them.
+/// Libraries that such Makefiles name, if the machine has them.
 const WANTED: [&str; 2] = ["numa", "gmp"];
 
 fn run(command: &mut Command) -> String {
@@ -18,7 +18,7 @@ fn run(command: &mut Command) -> String {
     printed(&[&words], &command.output().unwrap())
 }
 
-/// Lays it out in the directory `mtcp` of the tree, named as it is from there.
+/// Installs into the directory `mtcp` of the tree, by its relative name.
 fn install(tree: &Path, more: &[&str]) {
     let manifest = common::crate_directory().join("../../Cargo.toml");
     let mut command = Command::new(env!("CARGO"));
@@ -79,14 +79,13 @@ fn program_in_a_tree_like_mtcp_s_is_built_by_its_own_makefile() {
             assert_eq!(said, "done\n", "{name}, {mode}");
         }
     }
-    // A program finds the library when it starts, without being told where it is.
+    // The program finds the library at its start, without a given path.
     let mut needed = Command::new("readelf");
     let needed = run(needed.arg("-d").arg(program.join("pair")));
     assert!(!needed.contains("libmtcp"), "{needed}");
 }
 
-/// Builds the program that looks at layouts by what pkg-config says of an installation, and runs
-/// it.
+/// Builds the layout program with pkg-config's flags for an installation, and runs it.
 fn build_by_pkg_config(tree: &Path, asked: &[&str], more: &[&str]) -> PathBuf {
     let mut command = Command::new("pkg-config");
     command.args(asked).args(["--cflags", "--libs", "libmtcp"]);
@@ -100,7 +99,7 @@ fn build_by_pkg_config(tree: &Path, asked: &[&str], more: &[&str]) -> PathBuf {
     program
 }
 
-/// Nothing is shared, the C library neither.
+/// A fully static program, including the C library.
 #[test]
 fn program_is_linked_statically_by_pkg_config() {
     let tree = common::scratch("static-prefix");
@@ -111,7 +110,7 @@ fn program_is_linked_statically_by_pkg_config() {
     assert!(!needed.contains("NEEDED"), "{needed}");
 }
 
-/// A distribution's layout: the shared library is taken, by its major version.
+/// A distribution's layout: the program loads the shared library by its major version.
 #[test]
 fn program_finds_the_library_by_pkg_config() {
     let tree = common::scratch("prefix");

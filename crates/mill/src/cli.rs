@@ -1,4 +1,4 @@
-//! The command line: what the commands are called, and one line with status 2 for what is wrong.
+//! The command line: the commands' names, and errors of usage in one line with status 2.
 
 use std::process::ExitCode;
 
@@ -61,14 +61,14 @@ pub enum Command {
     Metrics(MetricsOptions),
 }
 
-/// Reads the command line. Help and version are printed; what is wrong is one line, and status 2.
+/// Parses the command line. Prints help and version; prints errors in one line, with status 2.
 pub fn parse() -> Result<Cli, ExitCode> {
     Cli::try_parse().map_err(|error| match error.kind() {
         ErrorKind::DisplayHelp
         | ErrorKind::DisplayVersion
         | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let missing = error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
-            // A closed stdout leaves nobody to tell.
+            // An error is ignored: stdout is closed.
             let _ = error.print();
             if missing {
                 ExitCode::from(2)
@@ -83,7 +83,7 @@ pub fn parse() -> Result<Cli, ExitCode> {
     })
 }
 
-/// clap's first paragraph says what and where; usage and hints follow it.
+/// The first paragraph of clap's message, which says what is wrong. Usage and hints follow it.
 fn one_line(message: &str) -> String {
     let message = message.strip_prefix("error: ").unwrap_or(message);
     let paragraph = message.split("\n\n").next().unwrap_or(message);
@@ -91,7 +91,7 @@ fn one_line(message: &str) -> String {
     words.join(" ")
 }
 
-/// Log lines go to stderr: warnings, or more on request.
+/// Sends log lines to stderr: warnings, and more on request.
 pub fn start_log(verbose: u8) {
     let default = match verbose {
         0 => "warn",

@@ -1,16 +1,16 @@
-//! Why a command ends badly: one line, and the exit status that goes with it.
+//! The failure of a command: one line, and its exit status.
 
 use std::fmt;
 use std::process::ExitCode;
 
-/// The end of a command that did not do what it was asked.
+/// The reason why a command failed.
 #[derive(Debug)]
 pub enum Failure {
-    /// The request cannot be met: a wrong option, address, interface, file. Status 2.
+    /// The request is impossible: a wrong option, address, interface or file. Status 2.
     Usage(String),
-    /// The work failed on the way. Status 1.
+    /// The work failed. Status 1.
     Run(String),
-    /// Said already, or shown in a report. Status 1.
+    /// The failure was reported already. Status 1.
     Reported,
 }
 

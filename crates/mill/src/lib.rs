@@ -1,8 +1,8 @@
-//! The `mill` command as a library: what its program calls, and what the benchmarks share with it.
+//! The `mill` command as a library, which its program calls and the benchmarks share.
 //!
-//! Owns the choice of the command; each command is a module. The parts that the benchmarks use as
-//! well are public. These are the transport under `serve` and `get` ([`net`]), the ends of commands
-//! ([`failure`]), limits, CPU time, the server and the bad wire.
+//! Owns the choice of the command; each command is a module. Parts that the benchmarks use are
+//! public: the transport under `serve` and `get` ([`net`]), failures ([`failure`]), limits, CPU
+//! time, the server and the bad wire.
 
 #![forbid(unsafe_code)]
 
@@ -29,8 +29,8 @@ pub mod wire;
 
 use std::process::ExitCode;
 
-/// Reads the command line, runs the command and says how it ended: status 2 for what cannot be
-/// asked, 1 for what went wrong.
+/// Reads the command line and runs the command. Returns status 2 for an impossible request, 1 for a
+/// failure.
 pub fn run() -> ExitCode {
     let cli = match cli::parse() {
         Ok(cli) => cli,

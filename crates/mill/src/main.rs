@@ -1,4 +1,4 @@
-//! `mill`: the millstream command. Everything stands in the library of the same name.
+//! `mill`: the Millstream command. Its code is in the library of the same name.
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
-//! The Millstream processes that this user may look into, and their values.
+//! The Millstream processes that this user may observe, and their values.
 //!
-//! Owns a connection to the agent of each. A process that ends, or does not answer, leaves the
-//! list. Called by `mill top` and `mill metrics`.
+//! Owns a connection to the agent of each. Removes a process that ends or does not answer. Called
+//! by `mill top` and `mill metrics`.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use crate::limits::PUBLISH_MS_MAX;
 #[derive(Default)]
 pub struct Processes {
     all: Vec<Process>,
-    /// The one that is asked for; none: all.
+    /// The process that is asked for; `None`: all.
     only: Option<u32>,
 }
 
@@ -29,12 +29,12 @@ struct Process {
     path: PathBuf,
 }
 
-/// One process at one moment.
+/// The values of a process at one time.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     pub pid: u32,
     pub command: String,
-    /// When it began to publish, ns since 1970.
+    /// Time at which it began to publish, in ns since 1970.
     pub start_ns: u64,
     pub names: Vec<Name>,
     /// The values of each context, and of each port behind a context's first.
@@ -42,10 +42,10 @@ pub struct Snapshot {
 }
 
 impl Processes {
-    /// All processes, or the one of number `only`.
+    /// Finds all processes, or process `only`.
     ///
     /// # Errors
-    /// There is no such process, or nobody may look into it.
+    /// There is no such process, or this user may not observe it.
     pub fn find(only: Option<u32>) -> Result<Self, Failure> {
         let mut processes = Self {
             all: Vec::new(),
@@ -60,7 +60,7 @@ impl Processes {
         }
     }
 
-    /// The values of all processes now. Those that ended are forgotten, new ones are found.
+    /// The present values of all processes. Forgets processes that have ended, and finds new ones.
     pub fn snapshots(&mut self) -> Vec<Snapshot> {
         self.look_for_new();
         let mut snapshots = Vec::new();
@@ -101,13 +101,15 @@ impl Process {
         })
     }
 
-    /// Asks each context for fresh values. One that does not answer in time shows its last ones.
+    /// Asks each context for fresh values. For a context that does not answer in time, returns its
+    /// last values.
     fn snapshot(&mut self) -> Option<Snapshot> {
         let names = self.statistics.names()?;
         for context in self.statistics.contexts(&[]) {
             match self.client.publish(context.slot) {
                 Err(rustix::io::Errno::TIMEDOUT) => {
-                    // The answer may still come, and the agent takes no other request before.
+                    // The answer may still come, and the agent accepts no other request before
+                    // that.
                     let mut client = Client::connect(&self.path).ok()?;
                     client.set_patience(Duration::from_millis(PUBLISH_MS_MAX));
                     self.client = client;
@@ -127,7 +129,7 @@ impl Process {
 }
 
 impl Snapshot {
-    /// A number of a context by name; 0 if it has none.
+    /// The number with this name in a context; 0 if it has none.
     pub fn number(&self, context: &ContextValues, name: &str) -> u64 {
         let at = self.names.iter().position(|one| one.name == name);
         match at.and_then(|at| context.values.get(at)) {
@@ -136,7 +138,7 @@ impl Snapshot {
         }
     }
 
-    /// The sum of a context's numbers whose names `is_one` takes.
+    /// The sum of a context's numbers for whose names `is_one` is true.
     pub fn sum(&self, context: &ContextValues, is_one: impl Fn(&str) -> bool) -> u64 {
         let rows = self.names.iter().zip(&context.values);
         rows.filter_map(|(name, value)| match value {
@@ -147,7 +149,7 @@ impl Snapshot {
     }
 }
 
-/// Whether a counter counts frames or segments that were dropped.
+/// True if a counter counts dropped frames or segments.
 pub fn is_drop(name: &str) -> bool {
     name.split('_')
         .any(|word| matches!(word, "drop" | "dropped"))

@@ -1,4 +1,4 @@
-//! `mill rules`: what the packet rules of running processes have counted.
+//! `mill rules`: the counters of running processes' packet rules.
 
 use clap::Args;
 use millstream::rules::{RuleCounts, RuleStep};
@@ -47,7 +47,7 @@ pub fn rules(options: &RulesOptions) -> Result<(), Failure> {
             Err(errno) if options.pid.is_some() => {
                 return Err(Failure::Run(format!("process {pid}: {errno}")));
             }
-            // A process that ends while it is asked is as good as gone.
+            // The process may have ended meanwhile, which does not matter.
             Err(errno) => tracing::info!("process {pid}: {errno}"),
         }
     }
@@ -62,7 +62,7 @@ pub fn rules(options: &RulesOptions) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Asks all contexts of a process, a step at a time.
+/// Asks all contexts of a process, in bounded steps.
 fn ask(process: u32, path: &std::path::Path, rows: &mut Vec<Row>) -> Result<(), Errno> {
     let mut client = Client::connect(path)?;
     for one in client.statistics()?.contexts(&[]) {
@@ -88,7 +88,7 @@ fn ask(process: u32, path: &std::path::Path, rows: &mut Vec<Row>) -> Result<(), 
                     refused,
                 }
             }));
-            // The rules may be replaced by fewer meanwhile.
+            // The rules may have been replaced by fewer ones meanwhile.
             if step.next >= step.total || step.next <= next {
                 break;
             }

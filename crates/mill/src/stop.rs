@@ -1,5 +1,5 @@
-//! The wish to stop, as a descriptor that becomes readable: on SIGINT and SIGTERM, or when somebody
-//! raises it.
+//! The request to stop, as a descriptor that becomes readable: on SIGINT and SIGTERM, or when
+//! another thread raises it.
 
 use std::io::{self, PipeReader, PipeWriter, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -8,7 +8,7 @@ use std::thread;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// A pipe that nobody reads from: one byte in it, and it is readable for everyone from then on.
+/// A pipe that is never read: one byte makes it readable for all threads for good.
 pub struct Stop {
     reader: PipeReader,
     writer: PipeWriter,
@@ -20,7 +20,7 @@ impl Stop {
         Ok(Self { reader, writer })
     }
 
-    /// Raised by SIGINT and SIGTERM, from now on.
+    /// A request that SIGINT and SIGTERM raise from now on.
     pub fn on_signals() -> io::Result<Self> {
         let stop = Self::new()?;
         let writer = stop.writer.try_clone()?;
@@ -37,13 +37,13 @@ impl Stop {
         raise(&self.writer);
     }
 
-    /// Readable once it is raised.
+    /// A descriptor that is readable once the request was raised.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.reader.as_fd()
     }
 }
 
 fn raise(mut writer: &PipeWriter) {
-    // The write fails only if no thread is there to stop.
+    // The write fails only if there is no thread to stop.
     let _ = writer.write(&[1]);
 }

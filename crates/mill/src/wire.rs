@@ -1,4 +1,4 @@
-//! `mill wire A B`: joins two wires through a bad one, until it is told to stop. The engine is
+//! `mill wire A B`: joins two wires through a bad one until it is stopped. The engine is
 //! `packetio::bridge`.
 
 use clap::Args;
@@ -54,7 +54,7 @@ pub struct WireOptions {
     pub json: bool,
 }
 
-/// Joins them until SIGINT or SIGTERM, then says what passed.
+/// Joins the wires until SIGINT or SIGTERM, then reports the traffic.
 pub fn wire(options: &WireOptions) -> Result<(), Failure> {
     let line = line_options(options)?;
     let back = if options.one_way {

@@ -1,5 +1,5 @@
-//! `mill capture` of a server that answers curl: tshark decodes it without a complaint, and a
-//! reader that is stopped, killed or hostile costs the server nothing.
+//! `mill capture` of a server that answers curl: tshark decodes the file without errors, and a
+//! reader that is stopped, killed or hostile does not harm the server.
 
 mod world;
 
@@ -20,7 +20,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use world::{CURL, OURS, Server, World};
 
 const MILL: &str = env!("CARGO_BIN_EXE_mill");
-/// Long past what anything here takes on a busy machine.
+/// Longer than anything here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits until `is_so`.
@@ -33,7 +33,7 @@ fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// A world whose server has a document of so many bytes.
+/// A world whose server has a document of `bytes` bytes.
 fn serving(name: &str, bytes: usize) -> Option<(World, Server)> {
     let world = World::new(name)?;
     let document = world.write("site/a", &world::noise(bytes));
@@ -55,7 +55,7 @@ fn download(world: &World) {
 struct Capture(Child);
 
 impl Capture {
-    /// Begins a capture. The capture is on when this returns.
+    /// Begins a capture, which is on when this returns.
     fn begin(words: &[&str], file: &Path) -> Self {
         Self::begin_by(Command::new(MILL), words, file)
     }
@@ -73,7 +73,7 @@ impl Capture {
         kill_process(Pid::from_child(&self.0), signal).unwrap();
     }
 
-    /// Ends it; frames captured, and frames missed.
+    /// Ends the capture; returns the numbers of frames captured and missed.
     fn end(mut self) -> [u64; 2] {
         self.signal(Signal::INT);
         let mut said = String::new();
@@ -94,7 +94,7 @@ impl Drop for Capture {
     }
 }
 
-/// The text that tshark prints; `None` where it is not installed.
+/// The output of tshark; `None` if it is not installed.
 fn tshark(words: &[&str]) -> Option<String> {
     let output = Command::new("tshark").args(words).output();
     let Ok(output) = output else {
@@ -106,8 +106,8 @@ fn tshark(words: &[&str]) -> Option<String> {
     Some(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// A field of all frames that a display filter takes. Each frame is judged alone: HTTP over a
-/// retransmission that overlaps is an error to tshark.
+/// A field of all frames that a display filter matches. Each frame is decoded alone, since tshark
+/// takes HTTP over an overlapping retransmission for an error.
 fn field(file: &Path, filter: &str, name: &str) -> Option<Vec<String>> {
     let alone = "tcp.desegment_tcp_streams:FALSE";
     let read = ["-r", file.to_str().unwrap(), "-o", alone];
@@ -115,9 +115,8 @@ fn field(file: &Path, filter: &str, name: &str) -> Option<Vec<String>> {
     Some(text.lines().map(str::to_owned).collect())
 }
 
-/// Frames that tshark finds fault with: in their form, in TCP's course, in checksums. Checksums of
-/// a kernel's peer over a veth pair are partial, so those of TCP are judged in what the server
-/// sends.
+/// Frames in which tshark finds errors: malformed ones, TCP analysis, checksums. A kernel on a veth
+/// pair sends partial checksums, so TCP's are checked in the server's frames only.
 fn faults(file: &Path) -> Option<String> {
     let wrong = "_ws.malformed || (tcp.analysis.flags && !tcp.analysis.window_update) \
         || ip.checksum.status == 0 || (tcp.srcport == 80 && tcp.checksum.status == 0)";
@@ -128,8 +127,8 @@ fn faults(file: &Path) -> Option<String> {
     tshark(&words.collect::<Vec<_>>())
 }
 
-/// Frames that a display filter takes in a file that is still written, whose last block may be
-/// cut. As many as can be where tshark is not installed.
+/// Number of frames that a display filter matches in a file that is still written and may end in
+/// the middle of a block. The largest number if tshark is not installed.
 fn so_far(file: &Path, filter: &str) -> usize {
     let mut command = Command::new("tshark");
     let command = command.arg("-r").arg(file).args(["-Y", filter]);
@@ -141,7 +140,7 @@ fn so_far(file: &Path, filter: &str) -> usize {
     })
 }
 
-/// The FINs of both ends are in the file.
+/// True if the FINs of both ends are in the file.
 fn has_both_fins(file: &Path) -> bool {
     so_far(file, "tcp.flags.fin == 1") >= 2
 }
@@ -161,7 +160,7 @@ fn live_capture_of_curl_is_decoded_without_an_error() {
     let Some(faults) = faults(&file) else {
         return;
     };
-    // The kernel's handshake and its ACKs come without a fault on a veth pair.
+    // The kernel's handshake and ACKs have no errors on a veth pair.
     assert_eq!(faults, "", "frames that tshark complains about");
     let all = field(&file, "frame", "frame.packet_flags_direction").unwrap();
     assert_eq!(all.len() as u64, captured);
@@ -176,7 +175,7 @@ fn live_capture_of_curl_is_decoded_without_an_error() {
         bytes > 100_000,
         "{bytes} bytes of the document and its head"
     );
-    // The server goes on when nobody captures any more.
+    // The server goes on after the capture.
     download(&world);
     server.stop();
 }
@@ -188,7 +187,7 @@ fn retransmission_in_the_trace_is_the_only_one_that_tshark_finds() {
     };
     let document = world.write("site/a", &world::noise(200_000));
     let site = document.parent().unwrap();
-    // One frame in fifty of the server's is lost behind the port that is captured.
+    // One in fifty of the server's frames is lost behind the captured port.
     let wire = ["--wire", "xdp:right,tx.loss=2%,seed=7"];
     let server = world.serve("ours", site, &[&wire[..], &OURS].concat());
     let pid = server.pid().to_string();
@@ -197,7 +196,7 @@ fn retransmission_in_the_trace_is_the_only_one_that_tshark_finds() {
     download(&world);
     until("the FINs are captured", || has_both_fins(&file));
     assert_eq!(capture.end()[1], 0, "missed");
-    // A segment that is sent again soon is out of order in tshark's eyes.
+    // tshark takes an early retransmission for a segment out of order.
     let again = "tcp.srcport == 80 && (tcp.analysis.retransmission || tcp.analysis.out_of_order)";
     let Some(again) = field(&file, again, "tcp.seq") else {
         return;
@@ -218,7 +217,7 @@ fn dropped_frames_are_captured_with_their_reasons() {
     let Some(world) = World::new("captdrop") else {
         return;
     };
-    // The kernel's checksums are whole, so that a flipped bit is found.
+    // The kernel computes complete checksums, so that a flipped bit is detected.
     said(Ok(world.kernel(&["ethtool", "-K", "left", "tx", "off"])));
     let document = world.write("site/a", &world::noise(400_000));
     let site = document.parent().unwrap();
@@ -289,7 +288,7 @@ fn tshark_reads_a_capture_from_a_pipe_with_filter_snap_length_and_count() {
         eprintln!("ignored: tshark is not installed");
         return;
     };
-    // The capture is on at some time during these.
+    // The capture begins at some time during these downloads.
     until("twelve frames are captured", || {
         download(&world);
         capture.try_wait().unwrap().is_some()
@@ -351,7 +350,7 @@ fn wireshark_lists_a_process_and_captures_from_it() {
             .spawn()
             .unwrap(),
     );
-    // Opening waits for the writer, which opens once the capture is on.
+    // Opening waits for the writer, which opens the FIFO once the capture is on.
     let mut reader = std::fs::File::open(&fifo).unwrap();
     download(&world);
     let mut head = vec![0; 1_000];
@@ -367,7 +366,7 @@ fn wireshark_lists_a_process_and_captures_from_it() {
     server.stop();
 }
 
-/// A connection to the agent of a process, and the place of its first context.
+/// A connection to the agent of a process, and the slot of its first context.
 fn client(pid: &str) -> (Client, u16) {
     let directory = place::directory().unwrap();
     let path = place::socket_path(&directory, pid.parse().unwrap());
@@ -376,14 +375,14 @@ fn client(pid: &str) -> (Client, u16) {
     (client, slot)
 }
 
-/// Switches the capture on, or keeps it on; its log.
+/// Starts or renews the capture; returns its log.
 fn log(client: &mut Client, slot: u16) -> OwnedFd {
     let answer = client.ask(slot, kind::CAPTURE, &60_u32.to_le_bytes());
     answer.unwrap().file.unwrap()
 }
 
-/// tshark finds the program of `packaging` and lists the interface. A mount that is private to
-/// tshark puts the program into its folder.
+/// tshark finds the program of `packaging` and lists the interface. A mount namespace of tshark's
+/// own has the program in its folder.
 fn tshark_lists(world: &World, name: &str) {
     let Some(folders) = tshark(&["-G", "folders"]) else {
         return;
@@ -427,7 +426,7 @@ fn stopped_reader_misses_frames_and_the_server_waits_for_none() {
     let (mut other, slot) = client(&pid);
     let is_over = Flag::new();
     std::thread::scope(|scope| {
-        // Another reader keeps the log on meanwhile.
+        // Another reader renews the capture meanwhile.
         scope.spawn(|| {
             while !is_over.is_raised() {
                 log(&mut other, slot);
@@ -442,7 +441,7 @@ fn stopped_reader_misses_frames_and_the_server_waits_for_none() {
     until("the end is captured", || has_both_fins(&file));
     let [captured, missed] = capture.end();
     assert!(captured > 100, "{captured}");
-    // The log holds 8 MiB: of the first document the newest frames were left at most. They are up
+    // The log holds 8 MiB, so at most the newest frames of the first document remain. They are up
     // to 64 KiB long.
     assert!(missed > 50, "{missed} missed");
     server.stop();
@@ -459,7 +458,7 @@ fn killed_reader_leaves_no_capture_on() {
     let first = FrameLogReader::open(log(&mut client, slot)).unwrap();
     capture.signal(Signal::KILL);
     until("a later reader gets another log", || {
-        // Nobody asks meanwhile. Frames pass, so that the server turns.
+        // No reader renews the capture meanwhile. Frames arrive, so the server turns.
         std::thread::sleep(Duration::from_secs(4));
         download(&world);
         !first.is_of(log(&mut client, slot).as_fd())
@@ -478,7 +477,7 @@ fn requests_without_sense_are_refused_and_the_log_is_not_for_writing() {
         let answer = client.ask(slot, kind::CAPTURE, body);
         assert_eq!(answer.err(), Some(Errno::INVAL));
     }
-    // The fifth byte names a port, and there is one.
+    // The fifth byte is a port's number, and there is only one port.
     let answer = client.ask(slot, kind::CAPTURE, b"abcd\x01");
     assert_eq!(answer.err(), Some(Errno::NODEV));
     for snap in [0_u32, 1, 70_000, u32::MAX] {
@@ -516,7 +515,7 @@ fn writer_that_never_pauses_does_not_keep_the_reader_from_ending() {
     std::fs::remove_dir_all(&directory).unwrap();
 }
 
-/// Ends the writer, also when the test fails.
+/// Ends the writer, even if the test fails.
 struct EndOfWriter<'a>(&'a Flag);
 
 impl Drop for EndOfWriter<'_> {
@@ -525,7 +524,7 @@ impl Drop for EndOfWriter<'_> {
     }
 }
 
-/// A context that answers every request with its log, and writes frames as fast as it can.
+/// A context that answers every request with its log, and writes frames as fast as possible.
 fn write_for_ever(mut joined: Joined, is_over: &Flag) {
     let mut log = FrameLog::create(1 << 16, 64, &["drop_}{"]).unwrap();
     while !is_over.is_raised() {

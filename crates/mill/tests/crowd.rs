@@ -1,5 +1,5 @@
-//! Thousands of the kernel's connections at once on `mill serve` over AF_XDP: nobody is left
-//! without an answer, and no ring overflows.
+//! Thousands of concurrent kernel connections to `mill serve` over AF_XDP: each gets its answer,
+//! and no ring overflows.
 
 mod world;
 
@@ -13,13 +13,13 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use world::{OURS, World};
 
-/// More than the 2,048 frames that any rings hold, each with a request and ACKs.
+/// More connections than the 2,048 frames of a ring, each with a request and ACKs.
 const CONNECTIONS: usize = 6_000;
 const ROUNDS: usize = 3;
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: millstream\r\n\r\n";
-/// Long past what retransmissions take.
+/// Longer than retransmissions take.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Frames that found no room on our side.
+/// Counters of frames that found no room on our side.
 const LOST: [&str; 3] = [
     "xdp_rx_ring_full",
     "xdp_rx_fill_ring_empty",
@@ -74,7 +74,7 @@ fn crowd_that_asks_at_once_is_answered_whole_and_no_ring_overflows() {
     }
 }
 
-/// Reads one answer: a head, and 7,000 bytes behind it.
+/// Reads one answer: a head and 7,000 bytes of content.
 fn answer(stream: &mut TcpStream) -> std::io::Result<()> {
     let mut bytes = vec![0; 16_384];
     let mut len = 0;

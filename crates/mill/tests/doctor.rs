@@ -1,4 +1,4 @@
-//! `mill doctor` on a real host: a veth pair with what is wrong made by hand.
+//! `mill doctor` on a real host: a veth pair with faults made by hand.
 
 mod world;
 

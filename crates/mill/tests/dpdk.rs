@@ -1,6 +1,5 @@
-//! `mill` over DPDK ports without a NIC: drivers that speak to the kernel (`net_af_packet` on a
-//! veth pair, `net_tap`) and to a native memif. Skipped, with the reason printed, where DPDK is
-//! missing.
+//! `mill` over DPDK ports without a NIC: drivers that use the kernel (`net_af_packet` on a veth
+//! pair, `net_tap`), and a native memif. Skipped without DPDK; the reason is printed.
 
 #[path = "../../packetio/tests/dpdk_common/mod.rs"]
 mod dpdk_common;
@@ -28,7 +27,7 @@ fn wire_by(plugin: &Path, device: &str, options: &str) -> String {
     format!("dpdk:0,plugin={plugin}{options},eal=--no-huge -m 256 --no-pci --vdev={device}")
 }
 
-/// A counter of a server, as it publishes it now and then.
+/// The last published value of a server's counter.
 fn counter(world: &World, server: &Server, name: &str) -> f64 {
     let page = world.ours(&["metrics", "--pid", &server.pid().to_string()]);
     let page = String::from_utf8_lossy(&page.stdout);
@@ -37,7 +36,7 @@ fn counter(world: &World, server: &Server, name: &str) -> f64 {
     values.sum()
 }
 
-/// curl and `wanted` bytes at `url`.
+/// Checks that curl gets `wanted` from `url`.
 fn curl_gets(world: &World, url: &str, wanted: &[u8]) {
     let copy = world.directory.join("copy");
     let words = ["-o", copy.to_str().unwrap(), url];
@@ -53,8 +52,8 @@ fn af_packet_on_a_veth_carries_files_both_ways() {
     let Some(world) = World::new("afp") else {
         return;
     };
-    // This driver takes no frame above the MTU, and the kernel would leave the cutting to the other
-    // end.
+    // This driver takes no frame above the MTU, and the kernel would leave segmentation to the
+    // other end.
     ok(&world.kernel(&["ethtool", "-K", "left", "tso", "off", "gso", "off"]));
     let large = noise(5_000_000);
     world.write("www/large", &large);
@@ -76,7 +75,7 @@ fn af_packet_on_a_veth_carries_files_both_ways() {
 
 #[test]
 fn tap_with_checksum_offload_and_interrupts_serves_the_kernel() {
-    // Two queues, and contexts that share them.
+    // One queue, and two queues that contexts share.
     for (queues, contexts) in [("", "1"), (",queues=2", "2")] {
         let Some(wire) = wire("net_tap0,iface=dtap", queues) else {
             return;

@@ -41,7 +41,7 @@ fn curl_gets_what_a_server_owes_it() {
     let url = |path: &str| format!("http://10.78.0.2{path}");
 
     assert_eq!(curl(&[&url("/")]), "<p>hello</p>");
-    // Two URLs on one connection: the second is a reuse of the first's.
+    // Two URLs on one connection: the second reuses it.
     let reuse = curl(&["-w", "%{num_connects}", &url("/"), &url("/index.html")]);
     assert_eq!(reuse, "<p>hello</p>1<p>hello</p>0");
     assert!(curl(&["-I", &url("/")]).starts_with("HTTP/1.1 200 OK\r\n"));
@@ -114,8 +114,8 @@ fn keep_alive_of_long_and_short_documents_changes_its_lane_in_order() {
             assert_eq!(by_lane(), None);
             continue;
         }
-        // The counters are published now and then. All large documents by frames of one segment
-        // would be 6,200.
+        // Counters are published from time to time. In single segments all large documents would
+        // take 6,200 frames.
         let deadline = Instant::now() + Duration::from_secs(60);
         while by_lane() < Some(100.0) {
             assert!(Instant::now() < deadline, "{:?}", by_lane());
@@ -125,7 +125,7 @@ fn keep_alive_of_long_and_short_documents_changes_its_lane_in_order() {
     }
 }
 
-/// The frames that a server's bulk lane has sent; `None`: it has no such lane.
+/// The number of frames that a server's bulk lane has sent; `None` without such a lane.
 fn bulk_frames(world: &World, server: &Server) -> Option<f64> {
     let page = text(&world.ours(&["metrics", "--pid", &server.pid().to_string()]));
     let line = page
@@ -165,7 +165,7 @@ fn get_downloads_from_a_server_on_the_kernel() {
     }
 }
 
-/// Wrong command lines, each with a part of its error; DIR stands for a directory that exists.
+/// Invalid command lines, each with a part of its error. DIR stands for an existing directory.
 const WRONG: &[(&str, &str)] = &[
     ("serve DIR --wire xdp:nosuch --addr 10.0.0.2/24", "nosuch"),
     ("serve DIR --wire xdp:right", "--addr is missing"),
@@ -206,7 +206,7 @@ fn wrong_words_are_one_line_and_status_2() {
         let output = world.ours(&words);
         let complaint = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{line}: {complaint}");
-        // A wire that does not open has the line of `mill doctor` behind it.
+        // A wire that does not open also gets the matching line of `mill doctor`.
         let lines = complaint.trim_end().lines();
         let own = lines.filter(|line| !line.starts_with("mill: doctor: "));
         assert_eq!(own.count(), 1, "{line}: {complaint}");

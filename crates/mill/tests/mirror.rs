@@ -1,5 +1,5 @@
 //! `xdp:IFACE,mirror`: one process serves at the kernel's own address, without a service. The
-//! kernel keeps ARP, ping and UDP, and what changes there holds for running connections.
+//! kernel keeps ARP, ping and UDP, and its changes apply to running connections.
 
 mod world;
 
@@ -11,7 +11,7 @@ use world::{CURL, Server, World, noise};
 
 const WIRE: [&str; 4] = ["--wire", "xdp:right,mirror", "--port", "8080"];
 
-/// The kernel's address is on Millstream's side of the pair.
+/// A world in which the kernel's address is on Millstream's side of the pair.
 fn world(name: &str) -> Option<(World, Vec<u8>)> {
     let world = World::new(name)?;
     world.run_ip("ours", "link set lo up");
@@ -35,7 +35,7 @@ fn fetch(world: &World, words: &[&str], address: &str) -> Result<Vec<u8>, String
     }
 }
 
-/// Tries until `is_so`, for the kernel tells of its changes a moment later.
+/// Repeats until `is_so`, since the kernel announces its changes with a delay.
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let patience = Instant::now() + Duration::from_secs(30);
     while !is_so() {
@@ -58,7 +58,7 @@ fn process_serves_at_the_address_of_the_kernel() {
         let ping = world.kernel(&["ping", "-c", "1", "-W", "10", address]);
         assert!(ping.status.success(), "{ping:?}");
     }
-    // The kernel has a link address for its neighbour, which it asked for itself.
+    // The kernel has resolved its neighbour's link address itself.
     let said = world.command("ours", &["ip", "neigh", "show", "dev", "right"]);
     let said = { said }.output().unwrap();
     let said = String::from_utf8_lossy(&said.stdout).into_owned();
@@ -108,7 +108,7 @@ fn address_that_comes_is_served_and_one_that_goes_is_not() {
     assert_eq!(fetch(&world, &[], "10.78.0.2"), Ok(body));
 }
 
-/// An address of the user's narrows the set: TCP at the other one stays the kernel's.
+/// A configured address selects: TCP at the other address stays the kernel's.
 #[test]
 fn address_left_out_stays_with_the_kernel() {
     let Some((world, body)) = world("mirror-narrow") else {
@@ -140,7 +140,7 @@ fn route_and_gateway_that_come_are_used() {
     });
 }
 
-/// Asks for a file in two halves: says `half` after the first, and whether all came.
+/// Requests a file in two halves: prints `half` after the first, and whether all of it came.
 const HALVES: &str = r#"
 import socket, sys
 one = socket.create_connection(("10.78.0.2", 8080), 60)
@@ -157,7 +157,7 @@ while True:
 print("all" if got > 300000 else got, flush=True)
 "#;
 
-/// The peer's link address changes while it reads: the kernel notices, and the transfer goes on.
+/// The peer's link address changes while it reads. The kernel notices, and the transfer continues.
 #[test]
 fn neighbour_with_another_link_address_is_followed() {
     let Some((world, body)) = world("mirror-mac") else {
@@ -182,8 +182,8 @@ fn neighbour_with_another_link_address_is_followed() {
     assert_eq!(fetch(&world, &[], "10.78.0.2"), Ok(body));
 }
 
-/// The interface's link address changes while the peer reads: the peer hears of it, for it would
-/// send to the old one until it doubts it.
+/// The interface's link address changes while the peer reads. Without an announcement the peer
+/// would send to the old one until it doubts it.
 #[test]
 fn interface_with_another_link_address_announces_it() {
     let Some((world, body)) = world("mirror-own-mac") else {
@@ -192,7 +192,7 @@ fn interface_with_another_link_address_announces_it() {
     let _server = serve(&world);
     assert_eq!(fetch(&world, &[], "10.78.0.2"), Ok(body.clone()));
     assert_eq!(fetch(&world, &["-g"], "[fd78::2]"), Ok(body.clone()));
-    // An entry that is held for true is not asked about by itself.
+    // The kernel does not probe a reachable entry by itself.
     world.run_ip("ours", "link set right address 02:00:00:00:77:03");
     for address in ["10.78.0.2", "fd78::2"] {
         until("the neighbour does not know the address", || {
@@ -205,7 +205,7 @@ fn interface_with_another_link_address_announces_it() {
     assert_eq!(fetch(&world, &["-g"], "[fd78::2]"), Ok(body));
 }
 
-/// The largest segment that the server says it takes, of a new connection.
+/// The segment size that a new connection gets from the server.
 const MSS: &str = "import socket; one = socket.create_connection(('10.78.0.2', 8080), 60); \
                    print(one.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG))";
 
@@ -219,13 +219,13 @@ fn mtu_that_shrinks_shortens_segments() {
         let output = world.kernel(&["python3", "-c", MSS]);
         String::from_utf8_lossy(&output.stdout).trim().to_owned()
     };
-    // 1,500 less both headers and the timestamps.
+    // 1,500 less both headers and the timestamps option.
     assert_eq!(segment(), "1448");
     world.run_ip("ours", "link set right mtu 1300");
     until("the MTU is not followed", || segment() == "1248");
 }
 
-/// The kernel's neighbour entries that were made for the stack go with it.
+/// Kernel neighbour entries that were made for the stack are removed with it.
 #[test]
 fn end_of_the_process_gives_everything_back() {
     let Some((world, body)) = world("mirror-end") else {

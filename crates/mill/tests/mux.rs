@@ -1,7 +1,7 @@
-//! `mill mux`: servers of Millstream's and of the kernel's share one NIC and one address.
+//! `mill mux`: servers of Millstream and of the kernel share one NIC and one address.
 //!
-//! The NIC is one end of a veth pair. Its peer, in a namespace of its own, is another host: curl
-//! and ping run there.
+//! The NIC is one end of a veth pair. Its peer, in a namespace of its own, is another host, on
+//! which curl and ping run.
 
 #[path = "mux/bulk.rs"]
 mod bulk;
@@ -34,11 +34,11 @@ use world::{CURL, World, noise};
 
 const MILL: &str = env!("CARGO_BIN_EXE_mill");
 
-/// All NICs of this process have the same name, and a service keeps what it builds under its NIC's
-/// name: one test at a time.
+/// Serializes the tests: all NICs of this process have the same name, and a service keeps its state
+/// under the NIC's name.
 static ONE: Mutex<()> = Mutex::new(());
 
-/// The NIC's name. Another run of these tests has another one.
+/// The NIC's name, which is unique to this run of the tests.
 fn nic() -> String {
     format!("right{}", std::process::id())
 }
@@ -48,7 +48,7 @@ fn run_directory() -> PathBuf {
     Path::new("/run/millstream").join(nic())
 }
 
-/// A program that is ended when this goes.
+/// A program that is killed on drop.
 struct Program(Child);
 
 impl Drop for Program {
@@ -62,13 +62,13 @@ impl Drop for Program {
 struct Service {
     namespace: String,
     socket: String,
-    /// Lines that the services of the world have said.
+    /// File with the output of the world's services.
     log: PathBuf,
     program: Option<Program>,
 }
 
 impl Service {
-    /// The NIC gets addresses of the kernel's, and its peer takes frames from XDP.
+    /// Starts a service. The NIC gets kernel addresses, and its peer accepts frames from XDP.
     fn start(world: &World, words: &[&str]) -> Self {
         let namespace = world.namespace("ours");
         let nic = nic();
@@ -124,13 +124,13 @@ impl Service {
         options.create(true).append(true).open(&self.log).unwrap()
     }
 
-    /// All lines that the services of the world have said.
+    /// All output of the world's services.
     fn said(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// In the NIC's network namespace, but in the mount namespace of all, so that what is pinned
-    /// outlives the service.
+    /// A command in the NIC's network namespace but in the common mount namespace, so that pins
+    /// outlive the service.
     fn inside(&self, words: &[&str]) -> Command {
         let mut command = Command::new("nsenter");
         command
@@ -140,7 +140,7 @@ impl Service {
         command
     }
 
-    /// A server without privileges, in a network namespace that has nothing at all.
+    /// An unprivileged server, in an empty network namespace.
     fn serve(&self, directory: &Path, words: &[&str]) -> Program {
         self.serve_on(&format!("mux:{}", self.socket), directory, words)
     }
@@ -156,7 +156,7 @@ impl Service {
         ready(command)
     }
 
-    /// A server of the kernel's beside it.
+    /// A kernel server beside it.
     fn serve_by_kernel(&self, directory: &Path, port: &str) -> Program {
         let directory = directory.to_str().unwrap();
         let words = [MILL, "serve", directory, "--json", "--wire", "kernel"];
@@ -165,7 +165,7 @@ impl Service {
         ready(command)
     }
 
-    /// Waits until an application of the service before has come back.
+    /// Waits until an application of the previous service has come back.
     fn until_connected(&self) {
         let until = Instant::now() + Duration::from_secs(30);
         while !self.ask("status").contains("connected") {
@@ -190,7 +190,7 @@ impl Drop for Service {
         let Some(mut program) = self.program.take() else {
             return;
         };
-        // The service answers first and removes what it built after that.
+        // The service answers first and then removes everything.
         let until = Instant::now() + Duration::from_secs(30);
         while Instant::now() < until && matches!(program.0.try_wait(), Ok(None)) {
             std::thread::sleep(Duration::from_millis(20));
@@ -202,13 +202,14 @@ impl Drop for Service {
     }
 }
 
-/// True if the tests run over pairs of veth, the default. Two kinds of tests are about pairs alone:
-/// connections that outlive the service, and the rate in the bulk lane.
+/// True if the tests run over veth pairs, the default. Two kinds of tests need pairs: connections
+/// that outlive the service, and the rate in the bulk lane.
 fn is_veth() -> bool {
     std::env::var("MUX_PATH").map_or(true, |path| path == "veth")
 }
 
-/// With `MUX_PATH=memif` all tests run over that path, but those that name a path or `--local`.
+/// With `MUX_PATH=memif` all tests run over that path, except those with a path of their own or
+/// `--local`.
 fn path_of(words: &[&str]) -> Vec<String> {
     let is_free = !words.contains(&"--path");
     let path = std::env::var("MUX_PATH").ok().filter(|_| is_free);
@@ -227,7 +228,7 @@ fn ready(mut command: Command) -> Program {
     out.read_line(&mut line).unwrap();
     let program = Program(child);
     assert!(line.contains("\"ready\""), "{line}");
-    // The pipe stays open for what the server says at its end.
+    // Keeps the pipe open for the server's last output.
     std::mem::forget(out);
     program
 }
@@ -264,10 +265,10 @@ fn millstream_and_the_kernel_serve_at_the_same_address() {
     assert_eq!(curl(&world, "http://[fd78::2]:8080/file"), body);
     let ping = world.kernel(&["ping", "-c", "1", "-W", "10", "10.78.0.2"]);
     assert!(ping.status.success(), "{ping:?}");
-    // Nobody listens there: the kernel says so.
+    // No socket listens there, so the kernel refuses.
     let refused = world.kernel(&[&CURL[..], &["http://10.78.0.2:8082/"]].concat());
     assert_eq!(refused.status.code(), Some(7), "{refused:?}");
-    // A second server of any kind does not get the port.
+    // A second server of either kind does not get the port.
     let taken = service
         .inside(&[MILL, "serve", "/tmp", "--wire", "kernel", "--port", "8080"])
         .output()
@@ -308,11 +309,11 @@ fn client_without_privileges_downloads_from_another_host() {
     drop(server);
 }
 
-/// A crowd of clients in the namespace of the kernel's.
+/// A crowd of clients in the kernel's namespace.
 struct Crowd(Program);
 
 impl Crowd {
-    /// A line of the program, byte by byte, so that none is lost in a buffer.
+    /// Reads a line of the program byte by byte, so that no byte stays in a buffer.
     fn line(&mut self) -> String {
         let out = self.0.0.stdout.as_mut().unwrap();
         let mut line = Vec::new();
@@ -338,7 +339,7 @@ fn connections_go_on_while_the_service_is_replaced() {
     let mut service = Service::start(&world, &[]);
     let _ours = service.serve(&world.directory.join("a"), &["--port", "8080"]);
     assert_eq!(curl(&world, "http://10.78.0.2:8080/file"), body);
-    // Killed without a word.
+    // Killed without warning.
     service.program = None;
     for _ in 0..3 {
         assert_eq!(curl(&world, "http://10.78.0.2:8080/file"), body);
@@ -350,7 +351,7 @@ fn connections_go_on_while_the_service_is_replaced() {
     assert!(said.contains("8080"), "{said}");
 }
 
-/// Opens, uses and closes connections as its input says, one word a line.
+/// A Python program that opens, uses and closes connections as its input says, one word per line.
 const CLIENTS: &str = r#"
 import socket, sys
 kept = []
@@ -371,7 +372,7 @@ for line in sys.stdin:
 "#;
 
 impl Crowd {
-    /// Clients that do nothing before they are told to.
+    /// Starts clients that wait for commands.
     fn of_clients(world: &World) -> Self {
         let mut command = world.command("kernel", &["python3", "-c", CLIENTS]);
         let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -387,7 +388,7 @@ impl Crowd {
         assert_eq!(self.line(), "ready\n");
     }
 
-    /// Each of the streams has a byte of its client and sends it back.
+    /// Echoes a byte of each client on its stream.
     fn echo(&mut self, streams: &mut [TcpStream]) {
         self.tell("echo 0");
         for stream in streams {
@@ -419,7 +420,7 @@ fn systemd_is_told_when_the_service_is_ready_and_when_it_stops() {
     let variables = [("NOTIFY_SOCKET", path.to_str().unwrap())];
     service.launch_with(&[], &variables);
     assert_eq!(next(), "READY=1");
-    // The service answers from now on.
+    // The service answers from here on.
     assert!(service.ask("status").contains("up"));
     let second = service
         .inside(&[
@@ -440,14 +441,14 @@ fn systemd_is_told_when_the_service_is_ready_and_when_it_stops() {
     assert_eq!(next(), "STOPPING=1");
 }
 
-/// The library on the wire of a service, in the test's own process.
+/// The library on a service's wire, in the test's own process.
 fn runtime(service: &Service, contexts: usize) -> Runtime {
     let mut config = Config::new(format!("mux:{}", service.socket).parse().unwrap());
     config.contexts = contexts;
     Runtime::new(config).unwrap()
 }
 
-/// Connections that wait at the listeners, `count` in all.
+/// Accepts `count` connections in all from the listeners.
 fn accepted(listeners: &[&TcpListener], count: usize) -> Vec<TcpStream> {
     let mut streams = Vec::new();
     let until = Instant::now() + Duration::from_secs(30);
@@ -513,7 +514,7 @@ fn claim_ends_with_its_listener_and_its_connections() {
         assert!(Instant::now() < until, "the claim stays");
         std::thread::sleep(Duration::from_millis(50));
     }
-    // Both sides get the port in turn.
+    // Each side gets the port in turn.
     let words = [
         "python3",
         "-c",
@@ -548,7 +549,7 @@ fn flows_keep_their_contexts(name: &str, words: &[&str]) {
     clients.echo(&mut streams);
     drop(first);
     clients.echo(&mut streams);
-    // New ones go to the listener that is left.
+    // New connections go to the remaining listener.
     clients.open(10);
     streams.extend(accepted(&[&second], 10));
     clients.echo(&mut streams);
@@ -561,8 +562,8 @@ fn flows_keep_their_contexts(name: &str, words: &[&str]) {
     clients.echo(&mut streams);
 }
 
-/// A file passes again and again, and whole, beside a hostile application that runs for three
-/// seconds; the number that the application printed last.
+/// Downloads a file again and again beside a hostile application that runs for three seconds.
+/// Returns the last number that the application printed.
 fn download_beside(world: &World, service: &Service, hostile: &mut Command) -> u64 {
     let body = noise(3_000_000);
     world.write("a/file", &body);

@@ -1,17 +1,17 @@
-//! Two servers, and the commands that look into them from outside.
+//! Two servers, and the commands that observe them from outside.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// Long past what a server takes to begin.
+/// Longer than a server takes to begin.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 struct Server(Child);
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // The process may have been killed before.
+        // The process may be dead already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -1,7 +1,7 @@
-//! A server under load beside all tools that look in, and the same load without them.
+//! A server under load while all tools observe it, and the same load without them.
 //!
-//! `cargo xtask stress observe` lets it run for minutes and judges the throughput. Without
-//! `OBSERVE_SECONDS` the slices are short and only the tools' and the server's health is judged.
+//! `cargo xtask stress observe` runs it for minutes and checks the throughput. Without
+//! `OBSERVE_SECONDS` the slices are short, and only the health of tools and server is checked.
 
 mod world;
 
@@ -12,14 +12,14 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use world::{OURS, World};
 
 const MILL: &str = env!("CARGO_BIN_EXE_mill");
-/// Throughput with all tools on, as a share of that without.
+/// Least throughput with all tools, as a share of that without.
 const SHARE_MIN: f64 = 0.98;
 /// Seconds of one slice of the long run, and of the short one.
 const SLICE_SECONDS: [u64; 2] = [3, 1];
-/// The tools that are on during a slice. The order is turned round each time, and each round is
-/// judged by itself. Other work of the machine that lasts longer than a round hits all alike, and
-/// the median leaves out shorter work. Where more runs than there are CPUs, the tools take CPU time
-/// from the server as all others do. Requests for CPU time of the server tell what they cost it.
+/// The tools that run during a slice. Each round reverses the order and is judged alone. Other load
+/// that lasts longer than a round affects all slices alike, and the median excludes shorter load.
+/// If there are more threads than CPUs, the tools also take CPU time from the server. Requests per
+/// CPU time of the server show only the tools' cost to it.
 const SLICES: [Tools; 3] = [Tools::None, Tools::Readers, Tools::All];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,11 +27,11 @@ enum Tools {
     None,
     /// `ss`, `top` and `metrics`, each once a second.
     Readers,
-    /// And a capture of the first 96 bytes of each frame, filtered.
+    /// Also a filtered capture of the first 96 bytes of each frame.
     All,
 }
 
-/// A program and its children, ended when dropped.
+/// A program and its children, killed on drop.
 struct Group(Child);
 
 impl Group {
@@ -45,13 +45,13 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // The group may be over.
+        // The group may have ended already.
         let _ = kill_process_group(Pid::from_child(&self.0), Signal::KILL);
         let _ = self.0.wait();
     }
 }
 
-/// Switches tools on that look into process `pid`.
+/// Starts tools that observe process `pid`.
 fn switch_on(tools: Tools, pid: u32, world: &World) -> Vec<Group> {
     let directory = world.directory.display();
     let forever = |line: String| Group::new(&format!("while :; do {line}; sleep 1; done"));
@@ -85,13 +85,13 @@ fn switch_on(tools: Tools, pid: u32, world: &World) -> Vec<Group> {
 /// CPU time of a process so far, in ticks of the kernel's.
 fn cpu_ticks(pid: u32) -> f64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    // The command in parentheses may hold anything. User and system time are fields 14 and 15.
+    // The command in parentheses may contain anything. User and system time are fields 14 and 15.
     let (_, fields) = text.rsplit_once(") ").unwrap();
     let ticks = fields.split(' ').skip(11).take(2);
     ticks.map(|field| field.parse::<f64>().unwrap()).sum()
 }
 
-/// Requests a second that wrk gets answered; `None` where it is not installed.
+/// Requests per second that wrk measures; `None` if it is not installed.
 fn load(world: &World, seconds: u64) -> Option<f64> {
     let duration = format!("-d{seconds}s");
     let words = ["wrk", "-t1", "-c32", &duration, "http://10.78.0.2/a"];

@@ -1,5 +1,5 @@
-//! Prometheus' own programs read what `mill metrics` says, and check the rules and the dashboard of
-//! `packaging/grafana`.
+//! Prometheus's own programs read the output of `mill metrics`, and check the rules and the
+//! dashboard of `packaging/grafana`.
 
 mod world;
 
@@ -11,17 +11,17 @@ use std::time::{Duration, Instant};
 use world::{OURS, Server, World};
 
 const MILL: &str = env!("CARGO_BIN_EXE_mill");
-/// Long past what anything here takes on a busy machine.
+/// Longer than anything here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// Responses that the load fetches before the scrapes are judged.
+/// Responses that the load fetches before the scrapes are checked.
 const ANSWERS: usize = 200;
 
-/// A program, ended when dropped.
+/// A program, killed on drop.
 struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // The process may be over.
+        // The process may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -31,7 +31,7 @@ fn grafana(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../packaging/grafana/{name}"))
 }
 
-/// Runs promtool; `None` where it is not installed.
+/// Runs promtool; `None` if it is not installed.
 fn promtool(words: &[&str], input: &[u8]) -> Option<Output> {
     let mut command = Command::new("promtool");
     command.args(words).stdin(Stdio::piped());
@@ -88,7 +88,7 @@ fn promtool_accepts_the_rules_and_the_dashboard() {
     if !accepts(&["check", "rules", rules.to_str().unwrap()], b"") {
         return;
     }
-    // promtool knows no dashboards, so each of its expressions becomes a rule.
+    // promtool cannot check dashboards, so each expression becomes a rule.
     let mut text = "groups:\n- name: dashboard\n  rules:\n".to_owned();
     for (at, expr) in dashboard().iter().enumerate() {
         text += &format!("  - record: dashboard:{at}\n    expr: '{expr}'\n");
@@ -99,7 +99,7 @@ fn promtool_accepts_the_rules_and_the_dashboard() {
     std::fs::remove_file(&path).unwrap();
 }
 
-/// A world with a server, which an HTTP load has begun to ask.
+/// A world with a server that is under an HTTP load.
 fn loaded(name: &str) -> Option<(World, Server)> {
     let world = World::new(name)?;
     let document = world.write("site/a", &world::noise(20_000));
@@ -136,7 +136,7 @@ fn promtool_reads_the_text_file_and_it_has_what_the_dashboard_shows() {
         .filter(|line| line.trim().starts_with("expr:"));
     for expression in dashboard().into_iter().chain(lines.map(str::to_owned)) {
         for name in names(&expression) {
-            // Drops are shown by reason, and a fresh server may have none.
+            // Drops are labelled by reason, and a fresh server may have none.
             assert!(
                 page.contains(&format!("\n{name}{{")),
                 "{name} of {expression}"
@@ -146,7 +146,7 @@ fn promtool_reads_the_text_file_and_it_has_what_the_dashboard_shows() {
     server.stop();
 }
 
-/// Prometheus, which scrapes `target` each second; where it answers queries.
+/// Starts a Prometheus that scrapes `target` each second; returns its address for queries.
 fn prometheus(world: &World, target: &str) -> Option<(Running, String)> {
     let config = format!(
         "global: {{scrape_interval: 1s, scrape_timeout: 1s}}\n\
@@ -197,7 +197,7 @@ fn prometheus_scrapes_a_server_under_load() {
         return;
     };
     let mut command = Command::new(MILL);
-    // Other processes of this host may be observed, too.
+    // Other processes of this host may be observed at the same time.
     let pid = server.pid().to_string();
     command.args(["metrics", "--pid", &pid, "--listen", "127.0.0.1:0"]);
     let mut metrics = Running(command.stdout(Stdio::piped()).spawn().unwrap());

@@ -1,11 +1,11 @@
-//! `mill serve --rules`: the kernel's clients meet packet rules over a veth pair.
+//! `mill serve --rules`: packet rules applied to kernel clients over a veth pair.
 
 mod world;
 
 use world::{CURL, OURS, World};
 
-/// Downloads `/a` of the server at an address, from a local address: the exit code of curl. A client
-/// that is to get no answer has less patience than the others.
+/// Downloads `/a` from the server at an address, from a local address; returns curl's exit code.
+/// Clients that shall get no answer have less patience.
 fn fetch(world: &World, from: &str, address: &str, patience_s: &str) -> Option<i32> {
     let url = format!("http://{address}/a");
     let words = [
@@ -20,7 +20,7 @@ fn fetch(world: &World, from: &str, address: &str, patience_s: &str) -> Option<i
     got.status.code()
 }
 
-/// Codes with which curl ends.
+/// Exit codes of curl.
 const OK: Option<i32> = Some(0);
 const REFUSED: Option<i32> = Some(7);
 const TIMED_OUT: Option<i32> = Some(28);

@@ -1,5 +1,5 @@
-//! A server on two wires, and one whose wire cuts large frames, seen from outside: each wire has
-//! values and an interface of its own.
+//! A server on two wires, and one whose wire cuts large frames, observed from outside: each wire
+//! has its own values and interface.
 
 mod world;
 
@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use world::{CURL, OURS, World};
 
 const MILL: &str = env!("CARGO_BIN_EXE_mill");
-/// Long past what anything here takes on a busy machine.
+/// Longer than anything here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Downloads `/a` of the server at an address.
+/// Downloads `/a` from the server at an address.
 #[track_caller]
 fn download(world: &World, address: &str) {
     let url = format!("http://{address}/a");
@@ -22,11 +22,11 @@ fn download(world: &World, address: &str) {
     assert!(got.status.success(), "{complaint}");
 }
 
-/// A `mill capture` into a file, ended when dropped.
+/// A `mill capture` into a file, killed on drop.
 struct Capture(Child);
 
 impl Capture {
-    /// Begins a capture. The capture is on when this returns.
+    /// Begins a capture, which is on when this returns.
     fn begin(pid: &str, file: &Path) -> Self {
         let mut command = Command::new(MILL);
         command.args(["capture", pid, "-w"]).arg(file);
@@ -39,7 +39,7 @@ impl Capture {
         Self(child)
     }
 
-    /// Ends it when `is_so`.
+    /// Ends the capture once `is_so`.
     #[track_caller]
     fn end_when(mut self, is_so: impl Fn() -> bool) {
         let begin = Instant::now();
@@ -55,14 +55,14 @@ impl Capture {
 
 impl Drop for Capture {
     fn drop(&mut self) {
-        // The capture may be over.
+        // The capture may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// A field of all frames that a display filter takes, checksums judged. `None` where tshark is not
-/// installed.
+/// A field of all frames that a display filter matches, with checksum validation. `None` if tshark
+/// is not installed.
 fn field(file: &Path, filter: &str, name: &str) -> Option<Vec<String>> {
     let mut command = Command::new("tshark");
     let judged = ["-o", "tcp.check_checksum:TRUE", "-T", "fields", "-e", name];
@@ -79,7 +79,7 @@ fn field(file: &Path, filter: &str, name: &str) -> Option<Vec<String>> {
     Some(text.lines().map(str::to_owned).collect())
 }
 
-/// Whether a display filter takes a frame of a file that is still written.
+/// True if a display filter matches a frame in a file that is still written.
 fn has(file: &Path, filter: &str) -> bool {
     field(file, filter, "frame.number").is_none_or(|all| !all.is_empty())
 }
@@ -130,7 +130,7 @@ fn server_on_two_wires_shows_each_apart() {
     assert!((50_000.0..150_000.0).contains(&frames[0]), "{frames:?}");
     assert!(frames[1] > 150_000.0, "{frames:?}");
     for wire in ["right", "right2"] {
-        // IPv6 comes by both and is at home on the first only.
+        // IPv6 arrives on both wires, and has an address on the first only.
         let port = format!("port=\"xdp:{wire}\"");
         sample(
             &page,

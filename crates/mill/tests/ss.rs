@@ -1,4 +1,5 @@
-//! `mill ss` beside the kernel's `ss`: one parser reads both, for the two ends of one connection.
+//! `mill ss` compared with the kernel's `ss`: one parser reads both, for the two ends of a
+//! connection.
 
 mod world;
 
@@ -8,8 +9,8 @@ use std::process::{Child, Command, Stdio};
 
 use world::{OURS, World};
 
-/// A connection as a monitoring program reads it from `ss -tnoiH`: it knows the words of iproute2
-/// and nothing of who printed them.
+/// A connection as a monitoring program parses it from `ss -tnoiH`. The program knows iproute2's
+/// words, and not who printed them.
 #[derive(Debug)]
 struct Row {
     state: String,
@@ -69,7 +70,7 @@ impl Row {
     }
 }
 
-/// A client that asked for the document and keeps its connection.
+/// A client that has requested the document and keeps its connection.
 struct Client(Child);
 
 impl Client {
@@ -146,7 +147,7 @@ fn one_parser_reads_both_ends_of_a_connection() {
     server.stop();
 }
 
-/// Sockets as `jc --ss` reads them, a program of others; `None` where it is not installed.
+/// Sockets as the third-party program `jc --ss` parses them; `None` if it is not installed.
 fn by_jc(text: &str) -> Option<Vec<serde_json::Value>> {
     let mut command = Command::new("jc");
     command.arg("--ss").stdin(Stdio::piped());
@@ -172,7 +173,7 @@ fn parser_of_others_reads_both_programs() {
     let server = world.serve("ours", site, &[&wire[..], &OURS].concat());
     let pid = server.pid().to_string();
     let client = Client::new(&world);
-    // jc reads the table that has the column Netid.
+    // jc reads the table with the column Netid.
     let kernel = said(&world.kernel(&["ss", "-an", "state", "all"]));
     let ours = said(&world.ours(&["ss", "-an", "--pid", &pid]));
     let (Some(kernel), Some(ours)) = (by_jc(&kernel), by_jc(&ours)) else {
@@ -187,7 +188,7 @@ fn parser_of_others_reads_both_programs() {
         found.cloned().unwrap_or_else(|| panic!("{rows:?}"))
     };
     let (kernel, ours) = (open(&kernel), open(&ours));
-    // Where iproute2 leaves no blank between two heads jc takes them for one.
+    // Where iproute2 prints no blank between two headers, jc takes them for one.
     let peer_port = |row: &serde_json::Value| {
         let names = ["peer_port", "peer_portprocess"];
         let port = names.iter().find_map(|name| row[*name].as_str());

@@ -1,4 +1,4 @@
-//! `mill wire` between two kernels: what it delays and loses is what they see. Needs root.
+//! `mill wire` between two kernels, which observe its delay and loss. Needs root.
 
 use std::io::Write as _;
 use std::io::{BufRead, BufReader};
@@ -6,7 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 const SIDES: [&str; 3] = ["left", "right", "between"];
 
-/// Two namespaces, each with a veth pair into a third; gone when dropped.
+/// Two namespaces, each with a veth pair into a third; removed on drop.
 struct Kernels(String);
 
 impl Kernels {
@@ -36,7 +36,7 @@ impl Kernels {
         format!("{}-{side}", self.0)
     }
 
-    /// Starts `mill wire` with these options and waits until it has joined both.
+    /// Starts `mill wire` with these options, and waits until it has joined both wires.
     fn wire(&self, options: &str) -> Wire {
         let mill = env!("CARGO_BIN_EXE_mill");
         let line = format!(

@@ -1,5 +1,5 @@
-//! One flow in one direction, both ends in one thread over an in-process link: `bulk MEGABYTES`.
-//! For instruction counts per byte and segment: `valgrind --tool=callgrind
+//! One flow in one direction, with both ends in one thread over an in-process link: `bulk
+//! MEGABYTES`. For counting instructions per byte and segment: `valgrind --tool=callgrind
 //! target/release/examples/bulk 64`.
 
 use std::io::{ErrorKind, Read, Write};

@@ -1,6 +1,7 @@
-//! A congestion control of one's own: `congestion ADD KEEP_PERCENT BYTES`. AIMD with other numbers
-//! than Reno's: a window that grows by ADD segments a round trip and keeps KEEP_PERCENT of itself
-//! when congestion is found. Two contexts of this process transfer BYTES bytes with it.
+//! A congestion control of the program's own: `congestion ADD KEEP_PERCENT BYTES`. It is AIMD with
+//! other numbers than Reno's: the window grows by ADD segments per round trip and keeps
+//! KEEP_PERCENT of its size on congestion. Two contexts of this process transfer BYTES bytes with
+//! it.
 
 use std::error::Error;
 use std::io::{ErrorKind, Read, Write};
@@ -10,16 +11,16 @@ use millstream::congestion_control::{
 };
 use millstream::{Config, Runtime, TcpListener, TcpStream};
 
-/// Additive increase, multiplicative decrease. `add` 1 and `keep_percent` 50 are Reno's. The window
-/// does not grow while the round trip is more than twice the least one, since a queue stands then.
+/// Additive increase, multiplicative decrease. `add` 1 and `keep_percent` 50 are Reno's values. The
+/// window does not grow while the round trip exceeds twice the least one, which means a queue.
 pub struct Aimd {
     /// Segments by which the window grows in a round trip.
     pub add: u32,
-    /// The part of the window that is kept, in percent.
+    /// The part of the window that is kept on congestion, in percent.
     pub keep_percent: u32,
 }
 
-/// The word of the state that is 1 while a queue stands.
+/// Index of the state's word that is 1 while there is a queue.
 const QUEUED: usize = 0;
 
 impl CongestionControl for Aimd {
@@ -62,14 +63,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A transfer that is over.
+/// The result of a transfer.
 #[derive(Debug)]
 pub struct Done {
     /// Bytes that arrived.
     pub bytes: usize,
-    /// The algorithm that the sender used in the end.
+    /// The algorithm that the sender used at the end.
     pub algorithm: String,
-    /// The sender's congestion window in the end, in segments.
+    /// The sender's congestion window at the end, in segments.
     pub cwnd: u32,
 }
 
@@ -77,7 +78,8 @@ pub struct Done {
 pub fn transfer(algorithm: Aimd, bytes: usize) -> Result<Done, Box<dyn Error>> {
     let mut config = Config::new("loopback:".parse()?);
     config.addresses.push("10.0.0.1/24".parse()?);
-    // All connections of the runtime use it. A socket alone: `set_congestion_named("aimd")`.
+    // All connections of the runtime use the algorithm. For one socket:
+    // `set_congestion_named("aimd")`.
     config.tcp.congestion = config.add_congestion_control("aimd", algorithm)?;
     config.contexts = 2;
     let runtime = Runtime::new(config)?;
@@ -107,7 +109,7 @@ pub fn transfer(algorithm: Aimd, bytes: usize) -> Result<Done, Box<dyn Error>> {
     })
 }
 
-/// 0 in place of `WouldBlock`.
+/// Turns `WouldBlock` into 0.
 fn or_none_yet(answer: std::io::Result<usize>) -> std::io::Result<usize> {
     match answer {
         Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),

@@ -43,7 +43,8 @@ pub fn serve(wire: &str, address: &str, count: usize) -> Result<(), Box<dyn Erro
 /// A context stays on the thread that takes it. The contexts share no connection and no lock.
 fn one_context(runtime: &Runtime, index: usize, local: SocketAddr) -> io::Result<()> {
     let context = runtime.context(index).map_err(io::Error::other)?;
-    // All contexts may listen on the same port: each accepts what its own stack receives.
+    // All contexts may listen on the same port: each accepts the connections that its stack
+    // receives.
     let listener = TcpListener::bind(&context, local)?;
     loop {
         let (mut stream, _peer) = listener.accept()?;

@@ -29,7 +29,7 @@ pub fn serve(wire: &str, address: &str) -> Result<(), Box<dyn Error>> {
     loop {
         let (stream, peer) = listener.accept()?;
         if let Err(error) = echo(stream) {
-            // A peer that goes in the middle ends its own connection and no other.
+            // A broken connection must not end the server.
             eprintln!("{peer}: {error}");
         }
     }
@@ -39,7 +39,7 @@ fn echo(mut stream: TcpStream) -> std::io::Result<()> {
     let mut bytes = [0; 16_384];
     loop {
         match stream.read(&mut bytes)? {
-            // The peer has sent its end. Dropping the stream sends ours.
+            // The peer has closed its direction. Dropping the stream closes ours.
             0 => return Ok(()),
             n => stream.write_all(&bytes[..n])?,
         }

@@ -12,7 +12,7 @@ use millstream::{
 const PORT: u16 = 80;
 const LISTENER: Token = Token(0);
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello\n";
-/// A request's head may have this many bytes. A longer one ends its connection.
+/// Largest head of a request in bytes. A longer one ends its connection.
 const HEAD_BYTES_MAX: usize = 8_192;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -36,7 +36,7 @@ pub fn serve(wire: &str, address: &str) -> Result<(), Box<dyn Error>> {
     )?)
 }
 
-/// A connection: what was read of the next head, and what has not been written yet.
+/// A connection, with the bytes of an incomplete head and those of unsent answers.
 struct Client {
     stream: TcpStream,
     head: Vec<u8>,
@@ -90,7 +90,7 @@ fn accept(listener: &TcpListener) -> io::Result<Option<TcpStream>> {
 }
 
 impl Client {
-    /// Reads all that is there and answers each head that is whole. An error is the end of the
+    /// Reads the bytes that are there and answers each complete head. An error means the end of the
     /// connection.
     fn go_on(&mut self) -> io::Result<()> {
         let mut bytes = [0; 4_096];
@@ -116,7 +116,7 @@ impl Client {
         while !self.unsent.is_empty() {
             match self.stream.write(&self.unsent) {
                 Ok(n) => drop(self.unsent.drain(..n)),
-                // An event tells when there is room again.
+                // An event reports when there is room again.
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) => return Err(error),
             }

@@ -1,5 +1,5 @@
 //! A client with many connections at once: `many WIRE ADDRESS/BITS SERVER:PORT COUNT`. Each
-//! connection sends a request, takes what comes back until the server has answered, and closes.
+//! connection sends a request, reads the answer, and closes.
 
 use std::error::Error;
 use std::io::{self, ErrorKind, Read, Write};
@@ -19,7 +19,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Opens `count` connections, sends a request on each, and says how many were answered.
+/// Opens `count` connections and sends a request on each; returns the number of answers.
 pub fn ask(
     wire: &str,
     address: &str,
@@ -37,7 +37,7 @@ fn ask_all(context: &Context, server: SocketAddr, count: usize) -> io::Result<us
     let mut poll = Poll::new(context);
     let mut streams = Vec::with_capacity(count);
     for index in 0..count {
-        // The SYN leaves with the next wait. The stream is writable when the connection stands.
+        // The SYN leaves during the next wait. The stream is writable when the connection is open.
         let stream = TcpStream::start_connect(context, server)?;
         stream.set_nonblocking(true);
         poll.register(&stream, Token(index), Interest::WRITABLE, Mode::Level)?;
@@ -65,7 +65,7 @@ fn ask_all(context: &Context, server: SocketAddr, count: usize) -> io::Result<us
     Ok(answered)
 }
 
-/// Sends the request once there is room, and then waits for the answer. True when it has come.
+/// Sends the request once there is room, then waits for the answer. True when it has arrived.
 fn go_on(poll: &mut Poll, stream: &mut TcpStream, token: Token) -> io::Result<bool> {
     let mut bytes = [0; 4_096];
     match stream.read(&mut bytes) {

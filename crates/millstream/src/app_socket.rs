@@ -19,7 +19,7 @@ pub(crate) enum Kind {
     Unused,
     /// The socket is neither connected nor listening.
     Idle,
-    /// Waits for the first bytes, to open fast with them.
+    /// A Fast Open socket whose SYN waits for the first write, to carry its bytes (RFC 7413).
     Deferred,
     Stream,
     Listener,
@@ -34,7 +34,7 @@ impl AcceptQueue {
         Self(vec![ring])
     }
 
-    /// Connections come in this ring from some time on.
+    /// Appends the ring of a longer backlog.
     pub fn add(&mut self, ring: Consumer<Accepted>) {
         self.0.push(ring);
     }
@@ -61,19 +61,19 @@ pub(crate) struct AppSocket {
     pub kind: Kind,
     pub rx: RxReader,
     pub tx: TxWriter,
-    /// The failure was reported once, as `SO_ERROR` does.
+    /// The connection's error was reported, which happens once (`SO_ERROR`).
     pub error_taken: bool,
-    /// `shutdown(Write)` was called: writes fail from then on, whatever the stack has got to.
+    /// `shutdown(Write)` was called: writes fail, also before the stack sends the FIN.
     pub write_shut: bool,
     /// `shutdown(Read)` was called: reads find the end.
     pub read_shut: bool,
     /// The options that were set; `None`: none was.
     pub settings: Option<Rc<Settings>>,
-    /// A listener's.
+    /// The accept queue; `Some` for listeners only.
     pub queue: Option<Box<AcceptQueue>>,
     /// First of the list of registrations with polls.
     pub registrations: u32,
-    /// Urgent data.
+    /// The urgent mark and how it is read (RFC 6093).
     pub urgent: Urgent,
 }
 
@@ -95,7 +95,7 @@ impl AppSocket {
     }
 }
 
-// Urgent data takes the last sixteen.
+// `urgent` takes the last 16 bytes.
 const _: () = assert!(size_of::<AppSocket>() == 80);
 
 /// The application's sockets by index. The table grows with use, never beyond the stack's limit.
@@ -104,7 +104,7 @@ pub(crate) struct AppSockets {
     sockets: Vec<AppSocket>,
     /// Number of sockets in use.
     open: usize,
-    /// See [`Urgent::is_apart`].
+    /// Makes new sockets take urgent bytes out of the stream ([`Urgent::is_apart`]).
     pub urgent_apart: bool,
 }
 
@@ -143,7 +143,7 @@ impl AppSockets {
             .filter(|socket| socket.id == id && !matches!(socket.kind, Kind::Unused))
     }
 
-    /// Asks for the memory of what `id` may name.
+    /// Prefetches the entry of `id`.
     #[inline]
     pub fn prefetch(&self, id: SocketId) {
         if let Some(socket) = self.sockets.get(id.index as usize) {
@@ -151,7 +151,7 @@ impl AppSockets {
         }
     }
 
-    /// Ends a use.
+    /// Ends the present use of `id`.
     pub fn close(&mut self, id: SocketId) {
         let socket = &mut self.sockets[id.index as usize];
         self.open -= usize::from(!matches!(socket.kind, Kind::Unused));

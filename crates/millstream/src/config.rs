@@ -31,8 +31,8 @@ pub enum Crank {
     Dedicated,
 }
 
-/// The setting for observation by other processes with `mill top`, `mill ss` and the like: those of
-/// the same user, and root.
+/// The setting for observation by other processes (`mill top`, `mill ss` and the like). Only
+/// processes of the same user, and of root, can observe.
 ///
 /// ```
 /// let mut config = millstream::Config::new("loopback:".parse().unwrap());
@@ -44,7 +44,7 @@ pub enum Observe {
     /// users. The variable `MILLSTREAM_OBSERVE` names another directory, or says `off`.
     #[default]
     Default,
-    /// Nobody may.
+    /// Nobody can observe the process.
     Off,
     /// Through a socket in this directory. The process's first context decides.
     In(PathBuf),
@@ -62,9 +62,9 @@ pub enum Observe {
 pub struct Config {
     /// The wire, or the first of several. The addresses and routes below are those of this wire.
     pub wire: WireSpec,
-    /// The wires behind the first, eight in all. Each context
-    /// drives one queue of each. A connection uses the wire of its local address; a new one chooses
-    /// by route, the first wire's before the others'.
+    /// The wires behind the first, eight in all. Each context drives one queue of each wire. A
+    /// connection uses the wire of its local address. A new connection chooses the wire by route;
+    /// routes of the first wire come first.
     pub further_wires: Vec<FurtherWire>,
     /// Our addresses, each with the prefix length of its subnet.
     pub addresses: Vec<IpCidr>,
@@ -80,10 +80,10 @@ pub struct Config {
     /// one context run within it, and no packet of theirs reaches a wire. No other address is
     /// needed.
     pub loopback: bool,
-    /// Packet rules of each context's stack; by default everything is allowed. Rate limits and
-    /// counters are per context ([`rules`](crate::rules)).
+    /// Packet rules of each context's stack; none by default, so everything is allowed. Each
+    /// context has rate limits and counters of its own ([`rules`](crate::rules)).
     pub rules: RuleSet,
-    /// The thread that replaces the application while it is away from its stack.
+    /// The thread that turns the stack while the application is away from it.
     pub crank: Crank,
     /// Number of contexts, each with a stack on its own queue of the wire.
     pub contexts: usize,
@@ -93,28 +93,28 @@ pub struct Config {
     pub hugetlb: HugePages,
     /// Settings of TCP.
     pub tcp: tcp::Config,
-    /// Time after which unused memory of buffers and connections goes back to the system, in ns,
-    /// and twice that at the most; 0: never. Counted as `memory_returned_bytes`.
+    /// Time after which unused memory of buffers and connections goes back to the system, in ns; 0:
+    /// never. It takes twice that time at most. Counted as `memory_returned_bytes`.
     pub return_memory_ns: u64,
     /// Local ports for outgoing connections, first and last.
     pub local_ports: (u16, u16),
     /// Secret of hashes, sequence numbers and cookies; `None`: from the kernel.
     pub seed: Option<[u64; 4]>,
-    /// Segments of one flow that a batch may bring to their connection together; 1: each alone.
+    /// Largest number of segments of one flow that a turn processes as one run; 1: each alone.
     pub aggregation_max: u16,
-    /// The stack sends only the last of the ACKs that fall due within a turn (as with Linux's GRO),
-    /// and not one for each segment.
+    /// Of the ACKs that fall due within a turn the stack sends only the last, as Linux does after
+    /// GRO. Off: it sends one for each segment.
     pub merge_acks: bool,
-    /// Those ACKs are expanded from one template. Off: each is built alone, with the same bytes;
-    /// for measuring the gain.
+    /// ACKs of one turn are expanded from one template. Off: each is built alone, with the same
+    /// bytes. It serves to measure the gain.
     pub offload_acks: bool,
-    /// Longest time to look for work before sleeping, in ns: lower latency for CPU time. A look
-    /// that finds nothing makes the next ones rarer, so an idle stack uses no CPU; 0: never.
+    /// Longest time to look for work before sleeping, in ns; 0: never. It trades CPU time for
+    /// latency. A look that finds nothing makes the next ones rarer, so an idle stack uses no CPU.
     pub spin_ns: u64,
-    /// Time that a dropped runtime gives its connections to close in order, in ns. It is over
-    /// 1 s after the last delivery, though peers may not have sent their FINs.
+    /// Time that a dropped runtime gives its connections to close in order, in ns. The runtime
+    /// stops waiting 1 s after the last delivery, even if peers have not sent their FINs.
     pub linger_ns: u64,
-    /// The process that goes on for the remainder of that time, if this one is to end at once.
+    /// The process that delivers for the remainder of `linger_ns`, if this one has to end at once.
     pub heir: Option<Heir>,
     /// The source of time. On a virtual clock nothing sleeps and no watchdog runs. A call that
     /// would have to wait returns `WouldBlock`, and time passes when the clock's holder advances
@@ -126,14 +126,14 @@ pub struct Config {
     /// so is the context's stack thread, if it has one. The context's memory comes from that CPU's
     /// memory node. The process's shared watchdog is not bound.
     pub cores: Vec<usize>,
-    /// The story of one in so many new connections is written, for `mill ss -v`; 0: only of those
-    /// that somebody asks about. A stack writes 64 at once.
+    /// One in so many new connections has its story recorded for `mill ss -v`. 0: only connections
+    /// that somebody asks about. A stack records 64 stories at a time.
     pub story_one_in: u32,
-    /// Whether other processes may observe this one. Never on a virtual clock.
+    /// The access of other processes to this one's values. Never on a virtual clock.
     pub observe: Observe,
 }
 
-/// A wire behind the first, and what we are on it.
+/// A wire behind the first, and our addresses and routes on it.
 #[derive(Clone, Debug)]
 pub struct FurtherWire {
     /// The wire.
@@ -143,8 +143,8 @@ pub struct FurtherWire {
 }
 
 impl Config {
-    /// Defaults on several wires, at least one; an address is still needed on each that shall
-    /// carry connections. `None` without a wire.
+    /// Default settings on several wires. Each wire that shall carry connections still needs an
+    /// address. `None` without a wire.
     ///
     /// ```
     /// use millstream::Config;
@@ -229,7 +229,7 @@ impl Config {
         }
     }
 
-    /// Defaults on this wire; an address is still needed.
+    /// Default settings on this wire, which still needs an address.
     ///
     /// ```
     /// let config = millstream::Config::new("loopback:".parse().unwrap());
@@ -269,8 +269,8 @@ impl Config {
         }
     }
 
-    /// The addresses of context `index` where each context is a host of its own: they count on from
-    /// those of the first.
+    /// The addresses of context `index` where each context is a host of its own: the addresses of
+    /// the first context, counted on by `index`.
     pub(crate) fn addresses_of(&self, index: usize) -> Vec<IpCidr> {
         let next = |cidr: &IpCidr| {
             let address = match cidr.address() {
@@ -281,7 +281,7 @@ impl Config {
                     IpAddr::from(ip.to_bits().wrapping_add(index as u128).to_be_bytes())
                 }
             };
-            // The prefix was good for the first.
+            // The prefix length was valid for the first context's address.
             IpCidr::new(address, cidr.prefix_len()).unwrap_or(*cidr)
         };
         self.addresses.iter().map(next).collect()
@@ -307,7 +307,7 @@ impl Config {
             return_memory_ns: self.return_memory_ns,
             local_ports: self.local_ports,
             spread: None,
-            // Contexts of one seed still differ.
+            // Contexts that share a configured seed must still have different secrets.
             seed: self.seed.map(|[a, b, c, d]| [a, b, c, d ^ index as u64]),
             echo: true,
             aggregation_max: self.aggregation_max,

@@ -1,5 +1,5 @@
-//! The application's end of one stack: jobs go out through it, events come back, calls that must
-//! wait wait here.
+//! The application's end of one stack: jobs leave through it, events arrive through it, and calls
+//! that have to wait sleep in it.
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::io;
@@ -49,14 +49,14 @@ pub struct Inner {
     /// The memory file that holds the sockets' bytes, for readers who look at them where they lie.
     memory: Memory,
     crank: RefCell<Option<Crank>>,
-    /// Bytes that were written since the crank was last asked for.
+    /// Bytes written since the application last turned the crank.
     written: Cell<usize>,
     config: Arc<Config>,
     /// The current settings of TCP. They may change at run time.
     tcp: RefCell<Rc<tcp::Config>>,
-    /// A connection from this stack to itself was begun.
+    /// A connection from this stack to itself was begun ([`Context::talks_to_itself`]).
     talks_to_itself: Cell<bool>,
-    /// Where its listeners are, each with whether `::` stands for IPv4 as well.
+    /// Addresses of this context's listeners, each with whether `::` stands for IPv4 as well.
     pub(crate) listening: RefCell<Vec<(SocketAddr, bool)>>,
     /// Ends this context's waits early.
     interrupter: RefCell<Option<Interrupter>>,
@@ -92,8 +92,8 @@ impl Context {
         }
     }
 
-    /// Makes sockets of this context take urgent bytes out of the stream, unless told otherwise, as
-    /// BSD's do ([`TcpStream::urgent_mark`](crate::TcpStream::urgent_mark)). Without it they stay
+    /// Makes sockets of this context take urgent bytes out of the stream by default, as BSD's
+    /// sockets do ([`TcpStream::urgent_mark`](crate::TcpStream::urgent_mark)). Otherwise they stay
     /// in the stream (RFC 6093).
     ///
     /// ```
@@ -108,7 +108,7 @@ impl Context {
     /// The stack's counters, and the tables and pools that it uses.
     ///
     /// # Errors
-    /// Errors of waiting for its answer.
+    /// Errors of waiting for the stack's answer.
     ///
     /// ```
     #[doc = include_str!("doc/context.txt")]
@@ -134,8 +134,8 @@ impl Context {
         self.inner.crank().looked_ns()
     }
 
-    /// Lets the stack move on without waiting for anything: for a thread that has been busy with
-    /// other things and does not want to leave its connections to the watchdog.
+    /// Turns the stack once without waiting. For a thread that was busy with other things and does
+    /// not want to leave its connections to the watchdog.
     ///
     /// # Errors
     /// `NetworkDown` if the wire is gone for good.
@@ -149,8 +149,8 @@ impl Context {
         self.inner.step().map(|_| ())
     }
 
-    /// Turns until the stack has nothing more to do now: all that can leave has left, all that has
-    /// arrived is seen to. True if anything moved.
+    /// Turns the stack until it has nothing to do: what can be sent was sent, what has arrived was
+    /// processed. True if anything moved.
     ///
     /// # Errors
     /// `NetworkDown` if the wire is gone for good.
@@ -191,8 +191,8 @@ impl Context {
         self.inner.talks_to_itself.get()
     }
 
-    /// Lets what was sent from the stack to itself arrive, as on the kernel's loopback device,
-    /// where it has arrived when the call returns. Takes a bounded number of turns.
+    /// Delivers what was sent from the stack to itself. On the kernel's loopback device it has
+    /// arrived when the call returns. Takes a bounded number of turns.
     ///
     /// ```
     #[doc = include_str!("doc/context.txt")]
@@ -207,14 +207,14 @@ impl Context {
     /// ```
     pub fn deliver_to_itself(&self) {
         for _ in 0..SELF_TURNS_MAX {
-            // A wire that is gone is found by the calls that wait.
+            // Calls that wait report a wire that is gone.
             if !matches!(self.inner.step(), Ok(Step::Moved)) {
                 return;
             }
         }
     }
 
-    /// A listener of this context takes connections to `place`.
+    /// True if a listener of this context takes connections to `place`.
     ///
     /// ```
     #[doc = include_str!("doc/context.txt")]
@@ -233,10 +233,10 @@ impl Context {
         })
     }
 
-    /// Sleeps until the stack has an event, one of `extra` is readable or the time is `until_ns`,
-    /// after one turn that found no work. It is for layers that repeat a call until it succeeds. It
-    /// may return early, so the caller looks again. True: a signal ended the sleep, and there is an
-    /// [`Interrupter`].
+    /// Turns once and, if there was no work, sleeps until the stack has an event, one of `extra` is
+    /// readable, or the time is `until_ns`. For layers that repeat a call until it succeeds. The
+    /// sleep may end early, so the caller looks again. True: a signal ended the sleep, and there is
+    /// an [`Interrupter`].
     ///
     /// # Errors
     /// `NetworkDown` if the wire is gone for good; `Interrupted` by an [`Interrupter`];
@@ -270,9 +270,9 @@ impl Context {
         outcome
     }
 
-    /// Lets `interrupter` end this context's waits, which then fail with `Interrupted`;
-    /// [`Poll::wait`](crate::Poll::wait) also does when a signal came in while it slept, as
-    /// `epoll_wait` does.
+    /// Lets `interrupter` end this context's waits, which then fail with `Interrupted`.
+    /// [`Poll::wait`](crate::Poll::wait) then also fails so when a signal arrives while it sleeps,
+    /// as `epoll_wait` does.
     ///
     /// ```
     #[doc = include_str!("doc/context.txt")]
@@ -288,7 +288,7 @@ impl Context {
         *self.inner.interrupter.borrow_mut() = Some(interrupter);
     }
 
-    /// Time passes only when its holder says so, and only the caller turns the stack.
+    /// True if the clock is virtual: its holder advances time, and only the caller turns the stack.
     ///
     /// ```
     #[doc = include_str!("doc/context.txt")]
@@ -301,7 +301,8 @@ impl Context {
     }
 
     /// Makes an address ours from now on, with the prefix of its subnet, beside
-    /// [`Config::addresses`]. One that is ours already, or that no host can have, changes nothing.
+    /// [`Config::addresses`]. An address that is ours already, or that no host can have, changes
+    /// nothing.
     ///
     /// # Errors
     /// Errors of waiting for room in the queue of requests.
@@ -316,11 +317,10 @@ impl Context {
         self.inner.control(Control::Address(address))
     }
 
-    /// Lets connections to the pool's destination leave from the pool, unless they are bound or
-    /// have a [source](crate::TcpSocket::set_source). Where it can be computed at which queue
-    /// answers arrive, the pool holds only pairs of address and port whose answers reach this
-    /// context's queue. A pool that is used up refuses: `AddrNotAvailable`. `None`: no pool any
-    /// more.
+    /// Lets connections to the pool's destination leave from the pool's addresses, unless they are
+    /// bound or have a [source](crate::TcpSocket::set_source). If the wire's receive hash is known,
+    /// the pool uses only pairs of address and port whose answers reach this context's queue. A
+    /// pool that is used up refuses with `AddrNotAvailable`. `None` removes the pool.
     ///
     /// # Errors
     /// Errors of waiting for room in the queue of requests.
@@ -336,9 +336,9 @@ impl Context {
         self.inner.control(Control::Sources(pool))
     }
 
-    /// Forgets the Fast Open cookies of all peers, and everything else that connections taught of
-    /// Fast Open with them, as Linux does on `ip tcp_metrics flush`. The next connection to each
-    /// peer asks for a cookie again. Path MTUs that routers named stay.
+    /// Forgets the Fast Open cookies of all peers and everything else learnt about Fast Open with
+    /// them, as Linux does on `ip tcp_metrics flush`. The next connection to each peer asks for a
+    /// cookie again. Path MTUs that routers reported stay.
     ///
     /// # Errors
     /// Errors of waiting for room in the queue of requests.
@@ -376,8 +376,8 @@ impl Context {
         (*self.inner.tcp_config()).clone()
     }
 
-    /// Replaces the settings of TCP. Existing connections keep the values that they copied, and the
-    /// runtime its congestion controls from outside ([`Config::add_congestion_control`]);
+    /// Replaces the settings of TCP. Existing connections keep the values that they copied. The
+    /// runtime keeps its added congestion controls ([`Config::add_congestion_control`]).
     /// [`Config::tcp`] does not change.
     ///
     /// # Errors
@@ -401,9 +401,9 @@ impl Context {
     }
 
     /// Replaces the packet rules of this context's stack as a whole. The next frame meets the new
-    /// set, whose counters begin at zero and whose rate limits begin full. Connections that exist
-    /// go on, also those that the new rules would not have let in;
-    /// [`Config::rules`](crate::Config::rules) does not change.
+    /// set, whose counters begin at zero and whose token buckets begin full. Existing connections
+    /// go on, also those that the new rules would deny. [`Config::rules`](crate::Config::rules)
+    /// does not change.
     ///
     /// # Errors
     /// `InvalidInput` names a rule that cannot be obeyed. Errors of waiting for room in the queue
@@ -449,9 +449,9 @@ impl Context {
         self.inner.config().clock.wall_ns(at_ns)
     }
 
-    /// The time at which the stack must be turned though nothing arrives and no request is made;
-    /// `None`: never. It may be a little early, and is never too late. For the holder of a virtual
-    /// clock.
+    /// The time at which the stack must be turned although nothing arrives and no request is made;
+    /// `None`: never. The time may be a little early, and is never too late. For the holder of a
+    /// virtual clock.
     ///
     /// ```
     #[doc = include_str!("doc/context.txt")]
@@ -493,7 +493,7 @@ impl Inner {
         self.tcp.borrow().clone()
     }
 
-    /// Notes that a connection leads back to the stack.
+    /// Notes that a connection from this stack to itself was begun.
     pub(crate) fn note_talk_to_itself(&self) {
         self.talks_to_itself.set(true);
     }
@@ -504,7 +504,7 @@ impl Inner {
         self.config.clock.now_ns()
     }
 
-    /// When a wait that begins now and takes `timeout` is over.
+    /// The end of a wait of `timeout` that begins now, in ns; `None`: never.
     pub fn until(&self, timeout: Option<Duration>) -> Option<u64> {
         timeout.map(|timeout| {
             let ns = timeout.as_nanos().min(u64::MAX.into()) as u64;
@@ -512,7 +512,7 @@ impl Inner {
         })
     }
 
-    /// Sends a request with arguments. A full queue is waited for: nothing is lost.
+    /// Sends a request with arguments, and waits for room in a full queue.
     pub fn control(&self, control: Control) -> io::Result<()> {
         let refused = {
             let state = &mut *self.state();
@@ -544,7 +544,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Sends the stack a question, made with a place for its answer, and waits for the answer.
+    /// Sends the stack a question and waits for the answer. `question` takes the place for it.
     pub(crate) fn ask<T: Send>(
         &self,
         question: impl FnOnce(Producer<T>) -> Control,
@@ -565,9 +565,8 @@ impl Inner {
         .map_err(|_| Errno::NOBUFS.into())
     }
 
-    /// Calls `attempt` again, which a stock was too small for. A turn of the stack fills it; turns
-    /// that found nothing to fill it with for `wait_ns_max` mean that there is nothing: `TimedOut`
-    /// then.
+    /// Repeats `attempt`, which failed because a stock (socket ids, chunks) was empty. A turn of
+    /// the stack refills the stock. `TimedOut` if turns could not refill it for `wait_ns_max`.
     pub(crate) fn await_stock<T>(
         &self,
         wait_ns_max: u64,
@@ -623,8 +622,8 @@ impl Inner {
             if (self.drain_events() || moved) && !is_over && !is_heard {
                 continue;
             }
-            // One more attempt follows the turn that moved nothing: its condition may not be an
-            // event.
+            // One more attempt follows the turn that moved nothing, since no event may report what
+            // `attempt` waits for.
             if let Some(answer) = attempt(&mut self.state()) {
                 break answer;
             }
@@ -643,9 +642,9 @@ impl Inner {
         outcome
     }
 
-    /// Like [`block_until`](Self::block_until), for the stack's own answer to a request, which no
-    /// event announces: looks again and again. An interruption is left for the next wait, since a
-    /// caller that gave up here would not know what the stack has done.
+    /// Like [`block_until`](Self::block_until), for the stack's answer to a request. No event
+    /// announces the answer, so the wait looks again and again. It leaves an interruption to the
+    /// next wait: a caller that gave up here would not know what the stack has done.
     pub(crate) fn block_unannounced<T>(
         &self,
         mut attempt: impl FnMut(&mut State) -> Option<io::Result<T>>,
@@ -661,16 +660,16 @@ impl Inner {
         }
     }
 
-    /// The application is about to write. If it has written much since it last looked for events,
-    /// some of that leaves first, while it is still in the second-level cache. This happens before
-    /// the write, because the caller may mark the new bytes before they leave
+    /// Prepares a write. If the application has written much since it last turned the crank, some
+    /// of that leaves first, while the second-level cache still holds it. This happens before the
+    /// write, because the caller may mark the new bytes before they leave
     /// (`TcpStream::mark_urgent`). Not on a virtual clock, whose holder alone turns the stack.
     #[inline]
     pub(crate) fn before_write(&self) {
         if self.written.get() < WRITTEN_BYTES_PER_TURN || self.config.clock.is_virtual() {
             return;
         }
-        // In a crowd the first writers would have room again before the last have written at all.
+        // In a crowd the first writers would get room again before the last have written at all.
         if self.state().sockets.open_count() <= WRITERS_TURN_SOCKETS_MAX {
             self.turn_before_answers();
         } else {
@@ -678,36 +677,36 @@ impl Inner {
         }
     }
 
-    /// Lets the stack move on for a writer that may be in the middle of its answers: ACKs wait to
-    /// ride on them. A lost wire is reported by the next wait.
+    /// Turns the stack for a writer in the middle of its answers: ACKs wait to ride on them. The
+    /// next wait reports a lost wire.
     pub(crate) fn turn_before_answers(&self) {
         let _ = self.crank().step_before_answers();
         self.drain_events();
     }
 
-    /// The application wrote so many bytes to a socket.
+    /// Counts `bytes` that the application wrote to a socket.
     #[inline]
     pub(crate) fn wrote(&self, bytes: usize) {
         self.written.set(self.written.get().saturating_add(bytes));
     }
 
-    /// One step of the crank, and its result.
+    /// Takes one step of the crank, and the events that it brought.
     pub(crate) fn step(&self) -> io::Result<Step> {
         let step = self.crank().step();
         self.drain_events();
         step
     }
 
-    /// An interruption waits for [`sleep`](Self::sleep) to end the wait. A call that finds work
-    /// again and again has to look for it, since it never sleeps.
+    /// True if an interruption waits. [`sleep`](Self::sleep) ends a wait for it. A call that always
+    /// finds work never sleeps, so it has to check here.
     #[inline]
     pub(crate) fn is_interrupted(&self) -> bool {
         let interrupter = self.interrupter.borrow();
         interrupter.as_ref().is_some_and(Interrupter::is_raised)
     }
 
-    /// Sleeps until there may be something to see. True: a signal ended the sleep, and the context
-    /// has an interrupter.
+    /// Sleeps until an event may have arrived. True: a signal ended the sleep, and the context has
+    /// an interrupter.
     pub(crate) fn sleep(
         &self,
         crank: &mut Crank,
@@ -728,7 +727,7 @@ impl Inner {
         slept.unwrap_or_else(|| Err(Errno::INTR.into()))
     }
 
-    /// Like [`sleep`](Self::sleep), without regard to the interrupter.
+    /// Like [`sleep`](Self::sleep), but ignores the interrupter.
     fn sleep_through(
         &self,
         crank: &mut Crank,
@@ -740,8 +739,8 @@ impl Inner {
         Ok(false)
     }
 
-    /// The crank, which its caller turns. It exists until the context is dropped, and one call at a
-    /// time turns it.
+    /// The crank, which its caller turns. It exists until the context is dropped. One call at a
+    /// time borrows it.
     pub(crate) fn crank(&self) -> RefMut<'_, Crank> {
         self.written.set(0);
         RefMut::map(self.crank.borrow_mut(), |crank| {
@@ -764,16 +763,16 @@ enum Interruption {
     Left,
 }
 
-/// Turns that carry a segment from the stack to itself, its answers, and what these call for.
+/// Number of turns that carry a segment from the stack to itself, the answers, and what follows.
 const SELF_TURNS_MAX: usize = 8;
-/// Turns after which a stack that always finds something to do is left to its other callers.
+/// Number of turns after which `settle` gives up on a stack that always finds something to do.
 const SETTLE_TURNS_MAX: usize = 100_000;
-/// Longest wait for the stock of socket ids.
+/// Longest wait for a free socket id, in ns.
 const SOCKETS_WAIT_NS_MAX: u64 = 10_000_000;
-/// Fewest sleeps before the wait believes that there is nothing. The time may have gone by while
-/// this thread had no core, or while a stack that shares the core had one long turn.
+/// Fewest sleeps before `await_stock` gives up. The time may have passed while this thread had no
+/// core, or while a stack that shares the core had one long turn.
 const STOCK_TRIES_MIN: u32 = 100;
-/// Length of one sleep in that wait: no event says that the stock has been filled.
+/// Length of one sleep in `await_stock`, in ns. No event says that the stock was refilled.
 const STOCK_WAIT_NS: u64 = 100_000;
-/// Likewise for room in the queue of requests, and for answers.
+/// Length of one sleep while waiting for an answer or for room in the queue of requests, in ns.
 const UNANNOUNCED_WAIT_NS: u64 = 1_000_000;

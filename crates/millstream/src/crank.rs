@@ -1,9 +1,9 @@
-//! The crank of a stack, in the hand of the application's thread: one turn now, or sleep until
-//! there is something to see.
+//! The crank of a stack, held by the application's thread: it takes one turn, or sleeps until an
+//! event may have arrived.
 //!
-//! The application's thread turns the stack inside its own calls, under a try-lock. While it is
-//! away, the watchdog turns it: a thread of the process (inline crank), or one of the stack's own
-//! that comes sooner (dedicated crank).
+//! The application's thread turns the stack inside its own calls, under a try-lock. While that
+//! thread is away, a watchdog turns the stack: one for the whole process (inline crank), or a
+//! thread for this stack alone with a shorter tick (dedicated crank).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,37 +27,37 @@ use crate::watchdog::Guarded;
 /// The result of one step towards an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// Something moved: look at the sockets again.
+    /// Something moved: the caller looks at its sockets again.
     Moved,
-    /// Nothing did, but it is worth looking again at once.
+    /// Nothing moved, but looking again at once may find work.
     Looking,
-    /// Nothing is there to be seen: the caller may wait.
+    /// Nothing moved: the caller may sleep.
     Idle,
 }
 
-/// The application's hand on the crank of one stack.
+/// The application's end of the crank of one stack.
 pub(crate) struct Crank {
     shared: Arc<SharedStack>,
-    /// None with a virtual clock, whose holder turns the stack.
+    /// Registration with the watchdog. `None` with a virtual clock, whose holder turns the stack.
     guarded: Option<Guarded>,
     clock: Clock,
     stepped_ns: u64,
-    /// The last turn had more to send than a turn does.
+    /// The last turn left segments to send beyond its budget.
     is_behind: bool,
     spin: Spin,
-    /// Turns since one was measured.
+    /// Busy turns since the duration of one was measured.
     unmeasured: u64,
-    /// Looks in a row that found the watchdog at the stack.
+    /// Attempts in a row that found the stack locked by the watchdog.
     refused: u32,
-    /// The last step brought nothing, and a helper thread that moves the port's frames needs this
+    /// The last step found no work, and a helper thread that moves the port's frames needs this
     /// CPU.
     mover_shares_cpu: bool,
-    /// A thread of the application sleeps on copies of the stack's descriptors and will turn it:
-    /// the watchdog stays away, whatever other threads do.
+    /// A thread of the application sleeps on copies of the stack's descriptors and will turn it.
+    /// The watchdog stays away until that thread wakes.
     has_leader: bool,
 }
 
-/// The things that a thread needs to sleep in the stack's place.
+/// Descriptors and deadline for a thread that sleeps in the stack's place.
 ///
 /// ```
 #[doc = include_str!("doc/context.txt")]
@@ -71,9 +71,10 @@ pub(crate) struct Crank {
 pub struct Armed {
     /// Copies of the descriptors to sleep on, and the events of `poll` to watch each for.
     pub descriptors: Vec<(OwnedFd, PollFlags)>,
-    /// When the stack has something to do although nothing arrives, on the context's clock.
+    /// Time at which the stack has something to do although nothing arrives, on the context's
+    /// clock.
     pub due_ns: Option<u64>,
-    /// The value that [`Crank::rearm`] compares.
+    /// Digest of the descriptors and their events; [`Crank::rearm`] compares it.
     watches: u64,
 }
 
@@ -97,25 +98,25 @@ impl Crank {
         }
     }
 
-    /// Moves the stack on. `NetworkDown` when there is no wire any more.
+    /// Turns the stack once. `NetworkDown` when the wire is gone.
     pub fn step(&mut self) -> std::io::Result<Step> {
         self.step_with(Stack::turn)
     }
 
-    /// Like [`step`](Self::step), for a caller that hands events out and comes back with the
-    /// answers to them.
+    /// Like [`step`](Self::step), for a caller that hands out events and returns with the answers
+    /// to them.
     pub fn step_before_answers(&mut self) -> std::io::Result<Step> {
         self.step_with(Stack::turn_before_answers)
     }
 
-    /// Lets the port make room for arriving frames while the application works on without a step.
+    /// Lets the port make room for arriving frames without a turn of the stack.
     pub fn drain(&self) {
         if let Some(mut stack) = self.shared.stack.try_lock() {
             stack.drain();
         }
     }
 
-    /// The last step was a turn that left more to send than a turn does.
+    /// True if the last turn left segments to send beyond its budget.
     pub fn is_behind(&self) -> bool {
         self.is_behind
     }
@@ -130,8 +131,8 @@ impl Crank {
         self.spin.looked_ns()
     }
 
-    /// Yields to a helper thread that could bring something and needs this CPU. True: the caller,
-    /// which found nothing and will not sleep, looks again.
+    /// Yields this CPU to a helper thread that may bring frames. True: the caller, which found
+    /// nothing and will not sleep, looks again.
     pub fn give_way_to_helper(&self) -> bool {
         if self.mover_shares_cpu {
             std::thread::yield_now();
@@ -139,13 +140,13 @@ impl Crank {
         self.mover_shares_cpu
     }
 
-    /// Begins a call of the application's thread into the library. The watchdog stays away from
-    /// here on.
+    /// Begins a call of the application's thread into the library. The watchdog stays away until
+    /// [`leave`](Self::leave).
     pub fn enter(&self) {
         self.shared.watch.enter();
     }
 
-    /// Ends such a call. The application may be away for long after it.
+    /// Ends a call into the library. The application may stay away for long.
     pub fn leave(&mut self) {
         self.spin.left();
         if !self.has_leader {
@@ -153,9 +154,9 @@ impl Crank {
         }
     }
 
-    /// Prepares a sleep on copies of the stack's descriptors, which another thread may turn
-    /// meanwhile. `None`: there is work, or the watchdog is at the stack: look again.
-    /// [`stop_leading`](Self::stop_leading) ends it.
+    /// Prepares a sleep on copies of the stack's descriptors, while other threads may turn the
+    /// stack. `None`: there is work, or the watchdog holds the stack, so look again.
+    /// [`stop_leading`](Self::stop_leading) ends the sleep.
     pub fn lead(&mut self, has_events: impl FnOnce() -> bool) -> std::io::Result<Option<Armed>> {
         if self.clock.is_virtual() {
             return Err(std::io::ErrorKind::WouldBlock.into());
@@ -179,8 +180,8 @@ impl Crank {
         }))
     }
 
-    /// The thread that sleeps in the stack's place is awake, or another one is about to turn the
-    /// stack and to [`rearm`](Self::rearm) it.
+    /// Disarms the stack. Either the thread that slept in the stack's place is awake, or another
+    /// thread is about to turn the stack and to [`rearm`](Self::rearm) it.
     pub fn stop_leading(&mut self, leader_is_awake: bool) {
         let mut refused = 0;
         loop {
@@ -193,8 +194,8 @@ impl Crank {
         self.has_leader &= !leader_is_awake;
     }
 
-    /// Arms the stack again for a thread that has not woken. False: that thread has to wake up and
-    /// look for itself, since there is work, or it would sleep too long, or on other descriptors.
+    /// Arms the stack again for a thread that still sleeps. False: that thread has to wake up.
+    /// There is work, its sleep would last too long, or the descriptors have changed.
     pub fn rearm(&mut self, armed: &Armed) -> bool {
         let Some(mut stack) = self.shared.stack.try_lock() else {
             return false;
@@ -210,7 +211,8 @@ impl Crank {
     fn step_with(&mut self, turn: fn(&mut Stack, u64) -> Turned) -> std::io::Result<Step> {
         point();
         let held = self.shared.stack.try_lock();
-        // The time is read with the lock held: a turn of the watchdog's may be later than before.
+        // The clock is read with the lock held: an earlier reading could precede the watchdog's
+        // last turn.
         let now_ns = self.clock.now_ns();
         self.stepped_ns = now_ns;
         self.is_behind = false;
@@ -245,8 +247,8 @@ impl Crank {
         Ok(Step::Idle)
     }
 
-    /// Sleeps until the application may have something to see, or `until_ns`. `has_events` is the
-    /// last look before the sleep. True if a signal ended it.
+    /// Sleeps until an event may have arrived, or until `until_ns`. `has_events` is the last look
+    /// before the sleep. True if a signal ended the sleep.
     pub fn wait(
         &mut self,
         until_ns: Option<u64>,
@@ -262,7 +264,7 @@ impl Crank {
             return Ok(false);
         };
         point();
-        // The watchdog may have taken one more turn after ours, having seen us away before we came.
+        // The watchdog may have taken one more turn after ours, having seen the owner away before.
         if has_events() {
             return Ok(false);
         }
@@ -270,7 +272,7 @@ impl Crank {
         stack.wait(monotonic_ns(), until_ns, extra)
     }
 
-    /// When the stack has something to do though nothing arrives.
+    /// The time at which the stack has something to do although nothing arrives.
     pub fn next_deadline_ns(&self) -> Option<u64> {
         let mut refused = 0;
         loop {
@@ -281,19 +283,20 @@ impl Crank {
         }
     }
 
-    /// Ends the stack. Connections may close in order for `linger_ns` before, in this process or in
-    /// its heir.
+    /// Ends the stack. Its connections first get `linger_ns` to close in order, in this process or
+    /// in its heir.
     pub fn finish(self, linger_ns: u64, heir: Option<Heir>) {
         drop(self.guarded);
         let (shared, clock) = (self.shared, self.clock);
-        // A virtual clock lets nothing close.
+        // On a virtual clock no time passes in which connections could close.
         let linger_ns = if clock.is_virtual() { 0 } else { linger_ns };
         let mut refused = 0;
         loop {
             if let Some(mut stack) = shared.stack.try_lock() {
                 let is_left = linger(&mut stack, linger_ns, &clock, heir);
                 if is_left {
-                    // What closing does to the wire and to its peers is the heir's to do.
+                    // The heir closes the wire and its connections, so this process leaks the
+                    // stack.
                     std::mem::forget(Arc::clone(&shared));
                 }
                 return;
@@ -303,8 +306,8 @@ impl Crank {
     }
 }
 
-/// The watchdog has the stack; it takes one turn and lets go. It may need this very core for that,
-/// and a thread of real-time priority that only yields would keep the core.
+/// Waits while the watchdog takes one turn. The watchdog may need this very core: a thread of
+/// real-time priority that only yielded would keep the core.
 fn leave_to_watchdog(refused: &mut u32) {
     *refused = refused.saturating_add(1);
     match *refused <= WATCHDOG_YIELDS_MAX {
@@ -313,7 +316,7 @@ fn leave_to_watchdog(refused: &mut u32) {
     }
 }
 
-/// How often an owner yields to the watchdog before it sleeps, and how long it sleeps then: a turn
+/// Number of yields to the watchdog before the owner sleeps, and the length of a sleep. A turn
 /// takes from some microseconds to some tenths of a millisecond.
 const WATCHDOG_YIELDS_MAX: u32 = 32;
 const WATCHDOG_PATIENCE: Duration = Duration::from_micros(50);

@@ -1,4 +1,4 @@
-//! The reasons why a runtime or a context cannot be had: one line with cause and place.
+//! The reasons why a runtime or a context cannot be made: one line with cause and place.
 
 /// See the module's documentation.
 ///
@@ -13,13 +13,13 @@ pub enum Error {
     /// The wire cannot be opened.
     #[error("{0}")]
     Wire(#[from] packetio::OpenError),
-    /// A stack cannot be configured so.
+    /// The stack's settings are invalid.
     #[error("{0}")]
     Stack(#[from] stack::ConfigError),
-    /// More or fewer contexts than can be.
+    /// Number of contexts out of bounds.
     #[error("contexts: {0}: must lie between 1 and {max}", max = crate::limits::CONTEXTS_MAX)]
     Contexts(usize),
-    /// Another number of CPUs ([`Config::cores`](crate::Config::cores)) than of contexts.
+    /// Number of CPUs ([`Config::cores`](crate::Config::cores)) that differs from that of contexts.
     #[error("cores: {0} CPUs for {1} contexts: each context has one")]
     Cores(usize, usize),
     /// A CPU that this process cannot use.
@@ -30,13 +30,14 @@ pub enum Error {
         /// The reason, in words.
         why: String,
     },
-    /// A context that was taken already, or that the runtime has not.
+    /// A context that was taken already, or that the runtime does not have.
     #[error("context {0}: {1}")]
     Context(usize, &'static str),
-    /// A wire whose addresses and routes are the host's does not know those of others.
+    /// A `mux:` or `mirror` wire beside others. Its addresses and routes are the host's, which does
+    /// not know the other wires.
     #[error("wires: mux: and mirror stand alone, since the host owns their addresses and routes")]
     HostBesideOthers,
-    /// The congestion control of new connections is from outside and was not registered.
+    /// The congestion control of new connections is not built in and was not registered.
     #[error("tcp.congestion: {0} is not registered; Config::add_congestion_control does that")]
     Congestion(&'static str),
     /// A stack thread cannot wait for a virtual clock.
@@ -65,7 +66,7 @@ impl Error {
         matches!(self, Self::Stack(HugePages(_) | Memory(_)))
     }
 
-    /// The line of `mill doctor` that matches a wire which does not open, if there is one.
+    /// The line of `mill doctor` that matches a wire which does not open; `None`: no line does.
     ///
     /// ```
     /// use millstream::{Config, Runtime};

@@ -12,7 +12,7 @@ use crate::limits::EVENTS_PER_WAIT_MAX;
 pub struct Token(pub usize);
 
 bitflags::bitflags! {
-    /// The events that a registration asks for. Failures and hang-ups are always told.
+    /// The events that a registration asks for. Failures and hang-ups are always reported.
     ///
     /// ```
     /// use millstream::Interest;
@@ -21,19 +21,19 @@ bitflags::bitflags! {
     /// ```
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct Interest: u8 {
-        /// Failures and hang-ups alone.
+        /// Failures and hang-ups only.
         const NONE = 0;
-        /// Something to read: bytes, the peer's end, a connection to accept.
+        /// Something to read: bytes, the end of the peer's data, or a connection to accept.
         const READABLE = 1;
-        /// Room to write; the outcome of a connect.
+        /// Room to write, or the outcome of a connect.
         const WRITABLE = 2;
-        /// The peer's end, whatever there is to read before it.
+        /// The end of the peer's data, even while bytes before it are unread.
         const READ_CLOSED = 4;
         /// An urgent byte.
         const URGENT = 8;
     }
 
-    /// The things that can be done with a socket.
+    /// The operations that a socket is ready for, and its state.
     ///
     /// ```
     /// use millstream::Readiness;
@@ -44,9 +44,10 @@ bitflags::bitflags! {
     pub struct Readiness: u8 {
         /// Nothing.
         const NONE = 0;
-        /// Bytes, an end, a connection to accept, or a failure to be read.
+        /// Bytes, the end of the peer's data, a connection to accept, or an error that a read would
+        /// return.
         const READABLE = 1;
-        /// Room for a third of the send buffer, or a failure to be met.
+        /// A third of the send buffer is free, or an error that a write would return.
         const WRITABLE = 1 << 1;
         /// The peer has closed its direction.
         const READ_CLOSED = 1 << 2;
@@ -54,7 +55,7 @@ bitflags::bitflags! {
         const HANGUP = 1 << 3;
         /// The connection failed.
         const ERROR = 1 << 4;
-        /// An urgent byte has arrived. It is out of the stream, or the next reads meet it.
+        /// An urgent byte has arrived: out of the stream, or ahead of the next reads.
         const URGENT = 1 << 5;
     }
 }
@@ -80,8 +81,7 @@ impl Interest {
         self.contains(Self::WRITABLE)
     }
 
-    /// True if the registration wants something that arrives. Failures arrive, so an empty interest
-    /// counts.
+    /// True if arriving things are of interest. Failures arrive, so an empty interest counts.
     pub(crate) const fn looks_in(self) -> bool {
         self.bits() != Self::WRITABLE.bits()
     }
@@ -93,17 +93,17 @@ impl Readiness {
     }
 }
 
-/// The times at which a poll reports a ready source.
+/// The conditions for a poll to report a ready source.
 ///
 /// ```
 /// assert_eq!(millstream::Mode::default(), millstream::Mode::Level);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// An event at every wait for as long as the source is ready.
+    /// Reported at every wait while the source is ready.
     #[default]
     Level,
-    /// When something new has happened since it was last told of (`EPOLLET`).
+    /// Reported when something new has happened since the last report (`EPOLLET`).
     Edge,
 }
 
@@ -163,7 +163,7 @@ impl Event {
         self.token
     }
 
-    /// All of what follows, as one value.
+    /// The readiness that the following functions read, as one value.
     ///
     /// ```
     #[doc = include_str!("doc/connected.txt")]
@@ -203,7 +203,8 @@ impl Event {
         }
     }
 
-    /// Reading gets somewhere: bytes, the end, an error, a connection (`EPOLLIN`).
+    /// Reading makes progress: bytes, the end of the peer's data, an error, or a connection
+    /// (`EPOLLIN`).
     ///
     /// ```
     #[doc = include_str!("doc/connected.txt")]
@@ -222,7 +223,7 @@ impl Event {
         self.ready.contains(Readiness::READABLE)
     }
 
-    /// Writing gets somewhere (`EPOLLOUT`).
+    /// Writing makes progress (`EPOLLOUT`).
     ///
     /// ```
     #[doc = include_str!("doc/connected.txt")]
@@ -279,7 +280,7 @@ impl Event {
         self.ready.contains(Readiness::HANGUP)
     }
 
-    /// The connection failed; `take_error` says how (`EPOLLERR`).
+    /// The connection failed (`EPOLLERR`); `take_error` returns the reason.
     ///
     /// ```
     #[doc = include_str!("doc/connected.txt")]
@@ -301,7 +302,7 @@ impl Event {
     }
 }
 
-/// Room for the events of one wait.
+/// A buffer for the events of one wait.
 ///
 /// ```
 #[doc = include_str!("doc/context.txt")]
@@ -362,7 +363,7 @@ impl Events {
         self.events.iter()
     }
 
-    /// The last wait ran out of time.
+    /// True if the last wait timed out.
     ///
     /// ```
     /// let events = millstream::Events::with_capacity(256);

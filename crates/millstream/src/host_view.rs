@@ -1,5 +1,5 @@
-//! The host kernel's addresses and routes in the settings of a stack: on a wire whose host says
-//! them.
+//! The host kernel's addresses and routes, copied into the settings of a stack on a wire that takes
+//! them from the host (`mux`, `mirror`).
 //!
 //! Owns nothing. Called when a context is opened.
 

@@ -1,4 +1,4 @@
-//! Ends a context's waits from another thread or from a signal's handler.
+//! A handle that ends a context's waits from another thread or from a signal handler.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -8,9 +8,9 @@ use ring::published::Flag;
 
 use crate::error::Error;
 
-/// Ends a wait of its context ([`Context::set_interrupter`](crate::Context::set_interrupter)) with
-/// `Interrupted`: the current one, or the next. Clones are the same interrupter, and serve one
-/// context at a time.
+/// Ends the current or the next wait of its context with `Interrupted`
+/// ([`Context::set_interrupter`](crate::Context::set_interrupter)). Clones are the same
+/// interrupter, which serves one context at a time.
 ///
 /// ```
 #[doc = include_str!("doc/context.txt")]
@@ -52,7 +52,7 @@ impl Interrupter {
         })
     }
 
-    /// Ends the wait. Safe in a signal's handler: a store, and a write to an eventfd if a thread
+    /// Ends the wait. Safe in a signal handler: a store, and a write to an eventfd if a thread
     /// sleeps.
     ///
     /// ```
@@ -65,8 +65,8 @@ impl Interrupter {
         self.inner.bell.ring();
     }
 
-    /// Forgets an interruption that no wait has noticed. Call it before the interrupter goes to
-    /// another context.
+    /// Forgets an interruption that no wait has noticed. Call this before another context gets the
+    /// interrupter.
     ///
     /// ```
     /// let interrupter = millstream::Interrupter::new().unwrap();
@@ -81,7 +81,8 @@ impl Interrupter {
         self.inner.flag.is_raised()
     }
 
-    /// Sleeps, unless it is or was interrupted: then `None`, once for each interruption.
+    /// Sleeps unless an interruption waits. `None`: interrupted before or during the sleep. Each
+    /// interruption is reported once.
     pub(crate) fn sleep_unless_raised<R>(
         &self,
         sleep: impl FnOnce(BorrowedFd<'_>) -> R,

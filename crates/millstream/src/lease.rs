@@ -8,23 +8,23 @@ use packetio::mirror::Follower;
 use crate::mux_context::MuxContext;
 use crate::sharing::Membership;
 
-/// Held by a context that is in use. The runtime may open the context again when it is gone.
+/// Lives as long as its context. The runtime may open the context again once the lease is dropped.
 pub(crate) struct Lease {
-    /// Where the other contexts learn at which ports this one listens.
+    /// Tells the other contexts at which ports this one listens.
     pub member: Membership,
-    /// Claims of the context on a service.
+    /// The context's claims on local ports, on a `mux` wire.
     pub mux: Option<MuxContext>,
-    /// Follows the kernel for the context's stack as long as the context is in use.
+    /// Copies the kernel's addresses and routes into the context's stack while the lease lives.
     pub _mirror: Option<Arc<Follower>>,
 }
 
 impl Lease {
-    /// Reserves a local address and port at the service that shares the host, on a wire that has
-    /// one; `dual`: an unspecified IPv6 address stands for IPv4 as well. The loopback address is
-    /// each stack's own.
+    /// Reserves a local address and port at the service that shares the host, on a `mux` wire.
+    /// `dual`: `::` stands for IPv4 as well. Loopback addresses need no reservation, since each
+    /// stack has its own.
     ///
     /// # Errors
-    /// The service's: `AddrInUse`, `PermissionDenied`.
+    /// The service's error: `AddrInUse`, `PermissionDenied`.
     pub fn reserve(&self, local: SocketAddr, dual: bool) -> std::io::Result<()> {
         match self.mux_of(local) {
             Some(mux) => Ok(mux.reserve(local, dual)?),
@@ -32,11 +32,11 @@ impl Lease {
         }
     }
 
-    /// The stack listens at a place that is reserved. The service hears of it only then: a SYN that
-    /// came before would be reset, although another context may listen.
+    /// Tells the service that the stack listens at a reserved place. This must not happen earlier:
+    /// the stack would reset a SYN that another listening context could have accepted.
     ///
     /// # Errors
-    /// Those of [`reserve`](Self::reserve).
+    /// The errors of [`reserve`](Self::reserve).
     pub fn joins_listeners(&self, local: SocketAddr, dual: bool) -> std::io::Result<()> {
         match self.mux_of(local) {
             Some(mux) => Ok(mux.listens(local, dual)?),
@@ -44,20 +44,20 @@ impl Lease {
         }
     }
 
-    /// The socket that has reserved `local` could not be made.
+    /// Releases the reservation of a socket that could not be made.
     pub fn release(&self, local: SocketAddr, dual: bool) {
         if let Some(mux) = self.mux_of(local) {
             mux.release(local, dual);
         }
     }
 
-    /// The service, for a place that it knows.
+    /// The service, unless `local` is a place that it does not know.
     fn mux_of(&self, local: SocketAddr) -> Option<&MuxContext> {
         let is_known = local.port() != 0 && !local.ip().is_loopback();
         self.mux.as_ref().filter(|_| is_known)
     }
 
-    /// A socket of the context listens at `port`, or does so no more.
+    /// Notes that a socket of the context begins or ends listening at `port`.
     pub fn listens(&self, port: u16, on: bool) {
         self.member.listens(port, on);
     }

@@ -33,10 +33,10 @@
 //! * The application's own thread turns its stack, inside calls that wait. [`Crank`] says which
 //!   thread does so while the application is elsewhere: a watchdog that all stacks share
 //!   ([`Crank::Inline`]), or a thread per stack that comes sooner ([`Crank::Dedicated`]).
-//! * A [`Clock`] that is not the system's makes all of it a simulation: [`Runtime::with_ports`] on
-//!   a wire in the caller's hands, time in the caller's hands.
-//! * [`Poll`] waits for many sockets, level- or edge-triggered, once or again and again, as Linux's
-//!   epoll does; also for descriptors of the kernel.
+//! * A [`Clock`] other than the system's makes a simulation: [`Runtime::with_ports`] takes the wire
+//!   from the caller, and the caller advances time.
+//! * [`Poll`] waits for many sockets and for kernel descriptors, level- or edge-triggered, once or
+//!   repeatedly, as Linux's epoll does.
 
 #![forbid(unsafe_code)]
 

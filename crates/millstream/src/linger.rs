@@ -6,12 +6,13 @@ use stack::Stack;
 use crate::heir::Heir;
 use crate::limits::{FAREWELL_NS_MAX, LINGER_NS};
 
-/// Turns the stack until no connection is left or the time is over; those left then are reset.
+/// Turns the stack until no connection is left or the time is over, then resets the remaining ones.
 ///
-/// Connections in FIN_WAIT_2 have delivered all that they had. Their peers may keep their side open
-/// for as long as they like, so these are waited for until [`LINGER_NS`] after the last delivery.
+/// Connections in FIN_WAIT_2 have delivered all their data. Their peers may keep their side open
+/// for as long as they like, so the stack waits for them only until [`LINGER_NS`] after the last
+/// delivery.
 ///
-/// True: another process has taken over.
+/// Returns true if another process has taken over.
 #[must_use]
 pub(crate) fn linger(
     stack: &mut Stack,
@@ -50,8 +51,8 @@ pub(crate) fn linger(
     }
 }
 
-/// Resets the connections that have not closed by now. A portion has as many as the stack has room
-/// for; portions follow for as long as the port may need to take the segments.
+/// Resets the connections that are still open, in portions that the stack has room for. Further
+/// portions follow until the port has taken all segments or [`FAREWELL_NS_MAX`] is over.
 #[cold]
 fn say_farewell(stack: &mut Stack, clock: &Clock) {
     let until_ns = clock.now_ns() + FAREWELL_NS_MAX;
@@ -64,7 +65,7 @@ fn say_farewell(stack: &mut Stack, clock: &Clock) {
         if is_done || stack.is_gone() || now_ns >= until_ns {
             return;
         }
-        // Time that stands still brings the port no room.
+        // On a virtual clock, waiting makes no room at the port.
         let waits = !turned.busy;
         if waits && (clock.is_virtual() || stack.wait(now_ns, Some(until_ns), &[]).is_err()) {
             return;

@@ -19,7 +19,7 @@ use crate::stream::{TcpStream, would_block};
 
 /// Accepts connections at an address and port of its context.
 ///
-/// Each context listens for itself: to serve on several cores, bind the same address in each.
+/// Each context listens for itself: a server on several cores binds the same address in each.
 ///
 /// ```
 #[doc = include_str!("doc/context.txt")]
@@ -35,7 +35,7 @@ pub struct TcpListener {
     backlog: std::cell::Cell<usize>,
 }
 
-/// The options of a listener before it exists.
+/// The options of a listener to be made.
 ///
 /// ```
 #[doc = include_str!("doc/context.txt")]
@@ -66,7 +66,7 @@ impl TcpListener {
         listener
     }
 
-    /// The listener's options, with which accepted connections begin.
+    /// The listener's options, which accepted connections inherit.
     ///
     /// ```
     #[doc = include_str!("doc/context.txt")]
@@ -115,7 +115,7 @@ impl TcpListener {
     /// The next connection and its peer's address.
     ///
     /// # Errors
-    /// `WouldBlock` if no connection waits and the listener is non-blocking, or none came within
+    /// `WouldBlock` if no connection waits and the listener is non-blocking, or none arrives within
     /// its receive timeout.
     ///
     /// ```
@@ -161,7 +161,7 @@ impl TcpListener {
         self.nonblocking.set(nonblocking);
     }
 
-    /// The largest number of connections that wait to be accepted, less one.
+    /// The backlog as given to `listen`. One more connection may wait to be accepted, as in Linux.
     ///
     /// ```
     #[doc = include_str!("doc/context.txt")]
@@ -174,8 +174,8 @@ impl TcpListener {
         self.backlog.get()
     }
 
-    /// `listen` once more: from now on so many connections, and one more, may wait to be accepted.
-    /// Those that wait already stay. Cut to [`Limits::backlog_max`](crate::Limits).
+    /// Changes the backlog as a second `listen` does: `backlog` connections and one more may wait
+    /// to be accepted. Waiting connections stay. Cut to [`Limits::backlog_max`](crate::Limits).
     ///
     /// # Errors
     /// Errors of asking the stack.
@@ -205,7 +205,7 @@ impl TcpListener {
         }))
     }
 
-    /// The number of connections that wait to be accepted, and its limit.
+    /// The number of connections that wait to be accepted, and the [`backlog`](Self::backlog).
     ///
     /// ```
     #[doc = include_str!("doc/context.txt")]
@@ -222,7 +222,7 @@ impl TcpListener {
         (waiting, self.backlog.get())
     }
 
-    /// The things that can be done with it now.
+    /// The listener's readiness: `READABLE` while a connection waits.
     ///
     /// ```
     #[doc = include_str!("doc/context.txt")]
@@ -235,7 +235,7 @@ impl TcpListener {
         self.inner.state().readiness(self.id)
     }
 
-    /// The address at which it listens.
+    /// The address at which the socket listens.
     ///
     /// ```
     #[doc = include_str!("doc/context.txt")]
@@ -250,8 +250,8 @@ impl TcpListener {
 }
 
 impl ListenerBuilder {
-    /// The length of the accept queue: handshakes that complete while it is full wait in the peers.
-    /// Cut to [`Limits::backlog_max`](crate::Limits).
+    /// The length of the accept queue. While it is full, handshakes do not complete here and peers
+    /// retransmit. Cut to [`Limits::backlog_max`](crate::Limits).
     ///
     /// ```
     #[doc = include_str!("doc/context.txt")]

@@ -1,7 +1,7 @@
 //! A context's part of a `mux` wire: its claims, and the host's addresses and routes.
 //!
 //! Claims outlive their listeners, since accepted connections go on using the port. The stack
-//! releases a claim when the last connection is gone, and the end of the context releases all.
+//! releases a claim when the last connection is gone. The end of the context releases all claims.
 //! Called when a context is opened, and by sockets that listen or bind.
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -26,8 +26,8 @@ impl MuxContext {
         Self { host, context }
     }
 
-    /// Reserves `local`; with `dual`, the port over IPv4 as well. The stack releases the claim when
-    /// the socket and its connections are gone.
+    /// Reserves `local`; with `dual`, the same port over IPv4 as well. The stack releases the claim
+    /// when the socket and its connections are gone.
     pub fn reserve(&self, local: SocketAddr, dual: bool) -> Result<(), Errno> {
         self.host.reserve(self.context, local)?;
         let Some(other) = other_family(local).filter(|_| dual) else {
@@ -38,7 +38,8 @@ impl MuxContext {
             .inspect_err(|_| self.host.release(self.context, local))
     }
 
-    /// The stack listens at `local`, which is reserved: SYNs come to this context from now on.
+    /// Tells the service that the stack listens at `local`, which is reserved. SYNs arrive from now
+    /// on.
     pub fn listens(&self, local: SocketAddr, dual: bool) -> Result<(), Errno> {
         self.host.listens(self.context, local)?;
         match other_family(local).filter(|_| dual) {
@@ -47,7 +48,7 @@ impl MuxContext {
         }
     }
 
-    /// The socket that has reserved `local` could not be made.
+    /// Releases the reservation of a socket that could not be made.
     pub fn release(&self, local: SocketAddr, dual: bool) {
         self.host.release(self.context, local);
         if let Some(other) = other_family(local).filter(|_| dual) {
@@ -56,7 +57,7 @@ impl MuxContext {
     }
 }
 
-/// The IPv4 place that a dual-stack socket at `local` covers as well.
+/// The IPv4 counterpart of `local`, if `local` is `::`.
 fn other_family(local: SocketAddr) -> Option<SocketAddr> {
     let is_any = local.is_ipv6() && local.ip().is_unspecified();
     is_any.then(|| (Ipv4Addr::UNSPECIFIED, local.port()).into())

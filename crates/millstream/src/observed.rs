@@ -1,7 +1,7 @@
-//! A stack's part in what other processes see: copies its values to the statistics file every few
-//! ms, and answers requests, at the end of a turn.
+//! The part of a stack that other processes observe. At the end of a turn it copies the stack's
+//! values to the statistics file every few ms, and answers requests.
 //!
-//! Owned by the stack. One word per turn says whether anything is to be done.
+//! Owned by the stack. One shared word tells each turn whether there is anything to do.
 
 mod answers;
 mod declared;
@@ -34,12 +34,13 @@ pub use remedies::remedy;
 
 const _: () = assert!(BUCKETS == HISTOGRAM_BUCKETS && bucket_of(5) == 3);
 
-/// Makes `stack`, the one of context `index`, visible to other processes, unless that is turned
-/// off.
+/// Makes `stack`, which belongs to context `index`, visible to other processes, unless `config`
+/// turns that off.
 pub(crate) fn join(stack: &mut Stack, bell: &StackBell, config: &Config, index: usize) {
     let directory: Option<PathBuf> = match &config.observe {
         Observe::Off => None,
-        // A simulation is not told of other processes, unless it asks for them.
+        // A simulation is not visible to other processes unless its configuration names a
+        // directory.
         Observe::Default if config.clock.is_virtual() => None,
         Observe::Default => place::directory(),
         Observe::In(directory) => Some(directory.clone()),
@@ -51,7 +52,8 @@ pub(crate) fn join(stack: &mut Stack, bell: &StackBell, config: &Config, index: 
     }
 }
 
-/// The stack's place with the agent of the process. `None`: nobody can look in, which is logged.
+/// The stack's place with the agent of the process. `None`: no observer can connect, and the log
+/// says why.
 fn joined(directory: &Path, stack: &Stack, bell: &StackBell, index: usize) -> Option<Joined> {
     let agent = of_process(directory).inspect_err(|error| {
         let (directory, event) = (directory.display(), "observe_unavailable");
@@ -80,7 +82,7 @@ fn publish(stack: &mut Stack, joined: Joined) {
     stack.set_observer(due, Box::new(publisher));
 }
 
-/// Logs the rare events of a stack that nobody can look into.
+/// Logs the rare events of a stack that no process observes.
 fn log_only(stack: &mut Stack) {
     let due = Arc::new(Due::never());
     let logger = Logger {
@@ -107,24 +109,25 @@ impl Observer for Logger {
 
 struct Publisher {
     joined: Joined,
-    /// The place of each value, in the order of [`values`]. `None`: the directory has no room.
+    /// The place of each value in the statistics file, in the order of [`values`]. `None`: the
+    /// file's directory of names is full.
     places: Vec<Option<usize>>,
-    /// The last copy; kept so that a copy allocates nothing.
+    /// The last copy of the values. Kept so that a copy allocates nothing.
     values: Vec<u64>,
-    /// Values of each port, of a stack with several.
+    /// Values of each port behind the first, in a stack with several ports.
     ports: PortValues,
-    /// When the wires' counters are copied next.
+    /// Time at which the ports' counters are copied next, in ns.
     port_due_ns: u64,
     events: Events,
-    /// The wire's name.
+    /// The wire's name, for the log.
     port: String,
 }
 
 impl Observer for Publisher {
     #[cold]
     fn observe(&mut self, stack: &mut Stack, now_ns: u64) {
-        // The flag is cleared before the look for requests: a later request makes the stack due
-        // again.
+        // Clear the flag before looking for requests: a request that arrives later makes the stack
+        // due again.
         self.joined
             .due
             .rearm(now_ns.saturating_add(PUBLISH_NS).max(1));
@@ -170,7 +173,7 @@ impl Publisher {
     }
 }
 
-/// Registers the names of a stack's values; one place for each word.
+/// Registers the names of a stack's values, with one place for each word.
 fn places(joined: &Joined, stack: &Stack) -> Vec<Option<usize>> {
     let mut places = Vec::new();
     let mut add = |entry: &Entry<'_>| {
@@ -192,7 +195,7 @@ fn places(joined: &Joined, stack: &Stack) -> Vec<Option<usize>> {
     places
 }
 
-/// The directory's entry for a counter of a port's own.
+/// The directory's entry for a counter that a driver declares.
 fn port_entry(name: &'static str) -> Entry<'static> {
     Entry {
         name,

@@ -1,4 +1,4 @@
-//! From a wire of the configuration to an open queue of it.
+//! Opens the queues of the configured wires.
 
 use packetio::mux::MuxOptions;
 use packetio::spec::Backend;
@@ -9,7 +9,7 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::placement;
 
-/// Opens a context's own queue, from its CPU.
+/// Opens the context's own queue on the context's CPU.
 ///
 /// # Errors
 /// The wire does not open.
@@ -21,9 +21,9 @@ pub(crate) fn open_near(
     open_on(config, wire, index, Some(index))
 }
 
-/// Opens a queue of a wire, from the CPU of the context that will drive it: the driver touches the
-/// memory of its frames at once. DPDK knows memory nodes itself. It and `mux` start threads that
-/// are not the context's.
+/// Opens a queue of a wire on the CPU of the context that will drive it. The driver touches its
+/// frames' memory at once, which places that memory on the CPU's node. `dpdk` places memory itself.
+/// `dpdk` and `mux` start threads, which must not inherit the CPU.
 ///
 /// # Errors
 /// The wire does not open.
@@ -69,7 +69,7 @@ fn open(config: &Config, wire: usize, index: usize) -> Result<Box<dyn Port + Sen
     Ok(port)
 }
 
-/// A `mux` wire with what the runtime knows.
+/// The options of a `mux` wire, completed with the runtime's limits.
 pub(crate) fn mux_options(config: &Config, options: &MuxOptions) -> MuxOptions {
     MuxOptions {
         sockets: Some(config.limits.sockets_max),

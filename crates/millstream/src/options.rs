@@ -1,7 +1,7 @@
 //! The options of a socket, typed and by number: one view for sockets, streams and listeners.
 //!
-//! An option is honoured or refused; none is taken in silence. The rows stand in
-//! `stack`'s `option_table.rs`.
+//! Every option is either honoured or refused, never ignored. The table of options is `stack`'s
+//! `option_table.rs`.
 
 use std::io;
 use std::rc::Rc;
@@ -21,7 +21,7 @@ use option_number::*;
 use rules::*;
 use shaped::{at_least_0, datagram_mtu, unknown};
 
-/// The example of an option that is set and read back, or of the lines given, as a doc comment.
+/// Makes the example of an option as a doc comment: set and read back, or the given lines.
 macro_rules! example {
     ("", $lines:literal) => {
         concat!(
@@ -57,8 +57,8 @@ mod saved_syn;
 mod shaped;
 mod stamps;
 
-/// The options of one socket. Values that are set before it connects or listens hold from then on;
-/// accepted connections begin with those of their listener.
+/// The options of one socket. Values set before it connects or listens take effect then. Accepted
+/// connections inherit the values of their listener.
 ///
 /// ```
 /// # use millstream::{Config, Runtime, TcpSocket};
@@ -76,7 +76,7 @@ pub struct SocketOptions<'a> {
     id: SocketId,
 }
 
-/// The stages of a socket that options distinguish.
+/// The stages of a socket's life that options distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Idle,
@@ -111,7 +111,7 @@ impl<'a> SocketOptions<'a> {
         }
     }
 
-    /// Sends an option to the stack, unless the socket sends it when it connects or listens.
+    /// Sends an option to the stack. An idle socket sends its options when it connects or listens.
     fn tell(&self, option: SocketOption) -> io::Result<()> {
         match self.stage() {
             Stage::Idle => Ok(()),
@@ -126,7 +126,7 @@ impl<'a> SocketOptions<'a> {
         self.tell(self.look(|settings| message(settings, &tcp)))
     }
 
-    /// The stack's view of the connection; `None` if there is none (any more).
+    /// The stack's view of the connection; `None` without a connection.
     ///
     /// # Errors
     /// Errors of waiting for the stack's answer.
@@ -143,8 +143,8 @@ impl<'a> SocketOptions<'a> {
         })
     }
 
-    /// `getsockopt`: the value of an option by Linux's numbers, in Linux's layout. A caller with
-    /// less `room` than the value takes may get a shorter form of it.
+    /// `getsockopt`: the value of an option by Linux's numbers, in Linux's layout. If `room` is
+    /// smaller than the value, some options return a shorter form.
     ///
     /// # Errors
     /// `ENOPROTOOPT` for an option that is not in [`option_number`].
@@ -156,8 +156,8 @@ impl<'a> SocketOptions<'a> {
     /// `setsockopt`: sets an option by Linux's numbers to a value in Linux's layout.
     ///
     /// # Errors
-    /// `ENOPROTOOPT` for an option that is not in [`option_number`] or is only read; `EINVAL` and
-    /// others as from Linux.
+    /// `ENOPROTOOPT` for an option that is not in [`option_number`] or is read-only; `EINVAL` and
+    /// others as in Linux.
     #[doc = example!("", "use millstream::option_number::{SOL_TCP, TCP_NODELAY};\nlet on = 1_i32.to_ne_bytes();\nsocket.options().set_by_number(SOL_TCP, TCP_NODELAY, &on)?;\nassert!(socket.options().nodelay());")]
     pub fn set_by_number(&self, level: i32, number: i32, value: &[u8]) -> io::Result<()> {
         (find(level, number)?.write)(self, value)
@@ -170,7 +170,7 @@ impl<'a> SocketOptions<'a> {
     }
 }
 
-/// An option as `getsockopt` and `setsockopt` know it.
+/// An option with the functions behind `getsockopt` and `setsockopt`.
 struct NumberedOption {
     level: i32,
     number: i32,
@@ -179,8 +179,8 @@ struct NumberedOption {
     write: fn(&SocketOptions<'_>, &[u8]) -> io::Result<()>,
 }
 
-/// The options of a socket as calls by number find them: where a row says so, other than what was
-/// set.
+/// The options of a socket as calls by number read and set them. Some rows of the table give these
+/// calls values of their own.
 struct ByNumber<'a>(&'a SocketOptions<'a>);
 
 fn find(level: i32, number: i32) -> io::Result<&'static NumberedOption> {
@@ -317,7 +317,7 @@ macro_rules! accessors {
             $(#[doc = concat!("`", stringify!($sname), "`")] pub const $sname: i32 = $sid;)*
         }
 
-        /// Every option of the table by its number.
+        /// The options of the table by level and number.
         static OPTIONS: &[NumberedOption] = &[
             $($(NumberedOption {
                 level: $klevel,

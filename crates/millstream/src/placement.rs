@@ -1,16 +1,17 @@
 //! CPUs of contexts: the list that the user gave, the check that this process may use them, and
 //! work that is done on one of them.
 //!
-//! Linux gives a page to the memory node of the CPU that touches it first. A context that names its
-//! CPU is therefore made there, and its threads stay there. On a machine with one node that changes
-//! nothing.
+//! Linux places a page on the memory node of the CPU that touches it first. A context that names
+//! its CPU is therefore made on that CPU, and its threads stay there. On a machine with one node
+//! that changes nothing.
 
 use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::error::Error;
 
-/// The CPUs in a list such as `0-3,8`, in its order: the form of Linux's own lists.
+/// The CPUs in a list such as `0-3,8`, in the list's order. Linux writes CPU lists in the same
+/// form.
 ///
 /// # Errors
 /// A part that is neither a number nor a range.
@@ -34,7 +35,7 @@ pub fn cpu_list(text: &str) -> Result<Vec<usize>, String> {
     Ok(cpus)
 }
 
-/// Checks that each context has a CPU, or none has, and that this process may use each of them.
+/// Checks that either each context has a CPU or none has, and that this process may use each CPU.
 pub(crate) fn check(cores: &[usize], contexts: usize) -> Result<(), Error> {
     if cores.is_empty() {
         return Ok(());
@@ -63,8 +64,8 @@ pub(crate) fn bind(cpu: usize) -> Result<(), Error> {
     })
 }
 
-/// Runs `work` on a CPU, if one is named; the thread is afterwards where it was. Threads that
-/// `work` starts inherit the CPU.
+/// Runs `work` on a CPU, if one is named, and restores the thread's CPUs. Threads that `work`
+/// starts inherit the CPU.
 pub(crate) fn on_cpu<R>(cpu: Option<usize>, work: impl FnOnce() -> R) -> Result<R, Error> {
     let Some(cpu) = cpu else {
         return Ok(work());
@@ -74,13 +75,14 @@ pub(crate) fn on_cpu<R>(cpu: Option<usize>, work: impl FnOnce() -> R) -> Result<
     Ok(work())
 }
 
-/// The CPUs that a thread was allowed to use before.
+/// The CPUs that a thread was allowed to use before; restored on drop.
 struct Back(Option<CpuSet>);
 
 impl Drop for Back {
     fn drop(&mut self) {
         if let Some(set) = &self.0 {
-            // A cpuset that has changed meanwhile has moved the thread already.
+            // An error is ignored: the thread's cpuset has changed, and the kernel has moved the
+            // thread.
             let _ = sched_setaffinity(None, set);
         }
     }

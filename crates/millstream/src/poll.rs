@@ -76,14 +76,14 @@ pub struct Poll {
     index: u32,
     /// Made when the first kernel descriptor is registered.
     pub(crate) kernel: Option<OwnedFd>,
-    /// Sockets and descriptors come first in turns, so that neither fills the room for events every
-    /// time.
+    /// Kernel descriptors come before sockets in this wait. It alternates, so that neither kind
+    /// always fills the room for events.
     kernel_first: bool,
-    /// When the kernel was asked last.
+    /// Time at which the kernel was last asked, in ns.
     pub(crate) kernel_asked_ns: u64,
-    /// When it was last waited on.
+    /// Time of the last wait, in ns.
     waited_ns: u64,
-    /// A socket may be registered several times, each time under a token of its own.
+    /// A socket may be registered several times, under different tokens.
     names_by_token: bool,
 }
 
@@ -110,9 +110,9 @@ impl Poll {
         }
     }
 
-    /// A poll that tells the registrations of one socket apart by their tokens, as Linux's epoll
-    /// does by descriptors. [`register`](Self::register) refuses a socket only under a token that
-    /// it is registered under. [`deregister_as`](Self::deregister_as) ends one registration.
+    /// A poll that identifies a registration by socket and token, as Linux's epoll does by
+    /// descriptor. [`register`](Self::register) refuses a socket only if the poll already watches
+    /// it under the same token. [`deregister_as`](Self::deregister_as) ends one registration.
     ///
     /// ```
     #[doc = include_str!("doc/context.txt")]
@@ -129,12 +129,12 @@ impl Poll {
         poll
     }
 
-    /// Its number in the context.
+    /// The poll's number in the context.
     pub(crate) fn index(&self) -> u32 {
         self.index
     }
 
-    /// The name of a registration among those of one socket; `None`: a socket has one at most.
+    /// The token that identifies a registration; `None`: the socket alone does.
     fn name(&self, token: Token) -> Option<Token> {
         self.names_by_token.then_some(token)
     }
@@ -161,8 +161,8 @@ impl Poll {
         self.add(source.inner(), source.id(), wanted)
     }
 
-    /// Begins to watch a socket, to be told of it once (`EPOLLONESHOT`):
-    /// [`reregister`](Self::reregister) arms it again.
+    /// Begins to watch a socket for one report (`EPOLLONESHOT`). [`reregister`](Self::reregister)
+    /// arms the registration again.
     ///
     /// # Errors
     /// The errors of [`register`](Self::register).
@@ -188,8 +188,8 @@ impl Poll {
         self.add(source.inner(), source.id(), wanted)
     }
 
-    /// Changes what is wanted of a watched socket, and tells of whatever is ready as if it were
-    /// new.
+    /// Changes the interest in a watched socket. If the socket is ready, the next wait reports it
+    /// as news.
     ///
     /// # Errors
     /// `NotFound` if this poll does not watch it.
@@ -212,7 +212,7 @@ impl Poll {
         self.change(source.inner(), source.id(), wanted)
     }
 
-    /// Like [`reregister`](Self::reregister), to be told of it once.
+    /// Like [`reregister`](Self::reregister), for one report.
     ///
     /// # Errors
     /// The errors of [`reregister`](Self::reregister).
@@ -238,7 +238,7 @@ impl Poll {
         self.change(source.inner(), source.id(), wanted)
     }
 
-    /// Stops watching a socket. Closing it does so too.
+    /// Stops watching a socket. Closing the socket has the same effect.
     ///
     /// # Errors
     /// `NotFound` if this poll does not watch it.
@@ -282,12 +282,12 @@ impl Poll {
         }
     }
 
-    /// Begins to watch another poll of this context: it is readable while a wait on it would find
-    /// something.
+    /// Begins to watch another poll of this context. That poll is readable while a wait on it would
+    /// find an event.
     ///
     /// # Errors
-    /// `AlreadyExists`; `InvalidInput` for another context's, or polls nested too deeply; `ELOOP`
-    /// for one that watches this one.
+    /// `AlreadyExists`; `InvalidInput` for a poll of another context, or polls nested too deeply;
+    /// `ELOOP` for a poll that watches this one.
     ///
     /// ```
     #[doc = include_str!("doc/context.txt")]
@@ -317,8 +317,7 @@ impl Poll {
             NestError::Loop => Errno::LOOP,
             NestError::TooDeep => Errno::INVAL,
         })?;
-        // The descriptors of the kernel that it watches, or will watch, are for the kernel to look
-        // at.
+        // The kernel watches the other poll's kernel descriptors, also those that it adds later.
         let events = kernel_events(wanted);
         let watched = other
             .kernel()
@@ -329,7 +328,7 @@ impl Poll {
         watched
     }
 
-    /// Changes what is wanted of a watched poll.
+    /// Changes the interest in a watched poll.
     ///
     /// # Errors
     /// `NotFound` if this poll does not watch it.
@@ -362,7 +361,7 @@ impl Poll {
         self.reregister_fd_with(other.kernel()?, token, kernel_events(wanted))
     }
 
-    /// Stops watching a poll. Dropping it does so too.
+    /// Stops watching a poll. Dropping the watched poll has the same effect.
     ///
     /// # Errors
     /// `NotFound` if this poll does not watch it.
@@ -382,7 +381,7 @@ impl Poll {
         self.deregister_fd(other.kernel()?)
     }
 
-    /// Readable while a wait on it would find something.
+    /// `READABLE` while a wait on this poll would find an event.
     ///
     /// ```
     #[doc = include_str!("doc/connected.txt")]
@@ -400,15 +399,16 @@ impl Poll {
         }
     }
 
-    /// Waits until a watched source is ready or `timeout` has passed, and says how many are. What
-    /// the application has written, closed and connected since it last waited leaves first; TCP
-    /// happens here. While the stack is busy, descriptors of the kernel are looked at every
-    /// [`KERNEL_ASKED_EVERY_NS`](crate::limits::KERNEL_ASKED_EVERY_NS), and else at each wait.
+    /// Waits until a watched source is ready or `timeout` has passed, and returns the number of
+    /// events. The wait turns the stack: it first sends what the application has written, closed
+    /// and connected since the last wait. While the stack is busy, the wait asks the kernel for its
+    /// descriptors every [`KERNEL_ASKED_EVERY_NS`](crate::limits::KERNEL_ASKED_EVERY_NS); otherwise
+    /// each time.
     ///
-    /// A wait may hand over a part of the ready sources and leave the others to the next wait. With
-    /// a `timeout` of zero it hands over all of them to a program that was away for
+    /// A wait may report a part of the ready sources and leave the others to the next wait. With a
+    /// `timeout` of zero it reports all of them to a program that was away for
     /// [`POLLER_AWAY_NS`](crate::limits::POLLER_AWAY_NS). If it finds none and a helper thread
-    /// needs this CPU to bring some, the wait yields to that thread once.
+    /// needs this CPU to move frames, the wait yields to that thread once.
     ///
     /// # Errors
     /// The kernel's error from the sleep; `Interrupted` if the context has an
@@ -452,15 +452,15 @@ impl Poll {
                 continue;
             }
             let is_over = until_ns.is_some_and(|until_ns| now_ns >= until_ns);
-            // The kernel is asked at once if there is no news, and after a sleep, which it may have
-            // ended. A stack that looks for work leaves it alone for as long as one that has some:
-            // to ask each time would make a look several times as long.
+            // Ask the kernel at once if the stack has no news, and after a sleep, which a
+            // descriptor may have ended. Otherwise ask only when due, even while the stack finds no
+            // work: the system call takes several times as long as a look.
             let asks_kernel = (is_fresh && !has_news) || self.is_kernel_due(now_ns);
             is_fresh = false;
             if let Err(error) = self.collect(events, is_whole || step != Step::Moved, asks_kernel) {
                 break Err(error);
             }
-            // A wait that reports nothing has looked at everything.
+            // Before it reports nothing, a wait has looked at all sources.
             if events.is_empty()
                 && is_over
                 && !asks_kernel
@@ -468,7 +468,8 @@ impl Poll {
             {
                 break Err(error);
             }
-            // A program that never sleeps would keep the helper waiting for a whole time slice.
+            // A program that never sleeps would keep the helper thread waiting for a whole time
+            // slice.
             if events.is_empty() && is_over && !gave_way && crank.give_way_to_helper() {
                 gave_way = true;
                 continue;
@@ -490,23 +491,23 @@ impl Poll {
         outcome
     }
 
-    /// Many of many sockets are ready. The answers to the last ones leave before these are handed
-    /// over, or answers would pile up between the application and the wire.
+    /// True if many of a large number of sockets are ready. The previous answers then leave before
+    /// these events are reported, or answers would pile up between application and wire.
     fn is_crowded(&self) -> bool {
         let state = self.inner.state();
         state.polls.listed(self.index) >= EVENTS_PER_WAIT_MANY
             && state.sockets.open_count() > WRITERS_TURN_SOCKETS_MAX
     }
 
-    /// True if a wait at `now_ns` hands over all ready sources. A program that polls and does other
-    /// things in between may be away for long after this wait, so it gets all of them, as in Linux.
+    /// True if a wait at `now_ns` reports all ready sources. A program that polls and does other
+    /// things in between may be away for long after this wait, so it gets all events, as in Linux.
     fn hands_over_all(&mut self, now_ns: u64, timeout: Option<Duration>) -> bool {
         let before_ns = std::mem::replace(&mut self.waited_ns, now_ns);
         timeout == Some(Duration::ZERO) && now_ns.saturating_sub(before_ns) >= POLLER_AWAY_NS
     }
 
-    /// Collects the sources that are ready now: as many sockets as one wait hands over, and the
-    /// kernel's descriptors if `asks_kernel`.
+    /// Appends events of ready sources to `events`: sockets up to one wait's share, and kernel
+    /// descriptors if `asks_kernel`.
     fn collect(
         &mut self,
         events: &mut Events,
@@ -549,8 +550,7 @@ impl Poll {
         }
     }
 
-    /// A source of another context is unknown here, even if a socket of this context has its
-    /// number.
+    /// Refuses a source of another context, whose number may be that of a socket here.
     fn may_watch(&self, inner: &Rc<Inner>) -> io::Result<()> {
         match Rc::ptr_eq(inner, &self.inner) {
             true => Ok(()),

@@ -7,9 +7,9 @@
 //!                 ready: 7 3       ready:                     each registration at most once
 //! ```
 //!
-//! A socket's event puts its registrations on their polls' lists; a wait takes them off, looks at
-//! the truth, and leaves level-triggered ones that are still ready on the list. Edge-triggered ones
-//! remember the socket's edge counters, so an edge is reported once and never lost.
+//! A socket's event puts its registrations on their polls' lists. A wait takes registrations off
+//! the list and reads their sockets' state. Level-triggered ones that are still ready stay listed.
+//! Edge-triggered ones remember the socket's edge counters, so an edge is reported exactly once.
 
 use std::collections::VecDeque;
 
@@ -22,14 +22,14 @@ mod nested;
 
 pub(crate) use nested::{InnerPoll, NestError, Nested};
 
-/// The wishes of a registration.
+/// Token, interest and mode of a registration.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
     pub token: Token,
     pub interest: Interest,
     pub mode: Mode,
     pub one_shot: bool,
-    /// The part of a source's readiness that is reported. It follows from the interest.
+    /// The readiness bits that are reported, computed from `interest`.
     told: Readiness,
 }
 
@@ -55,21 +55,22 @@ struct Registration {
     next: u32,
     in_edges_seen: u32,
     out_edges_seen: u32,
-    /// The round of its poll in which it was looked at before the others.
+    /// The round (`PollState::round`) in which [`PollSets::look_first`] looked at this
+    /// registration.
     looked_first: u32,
-    /// Not reported since it was made or changed: whatever is ready is news.
+    /// Not reported since it was made or changed: any readiness is news.
     fresh: bool,
-    /// A one-shot registration is off once it was reported.
+    /// False after the report of a one-shot registration.
     armed: bool,
-    /// On its poll's list.
+    /// The registration is on its poll's list.
     listed: bool,
-    /// Taken out while listed; freed when the list gets to it.
+    /// Removed while listed; freed when a wait reaches it.
     dead: bool,
 }
 
 impl Registration {
-    /// A change of state is an edge both ways. Bytes are news only to a reader, room only to a
-    /// writer.
+    /// True if edges have come since the last report. A change of state counts as an edge both
+    /// ways, arriving bytes only as one in, room only as one out.
     fn is_news(&self, in_edges: u32, out_edges: u32) -> bool {
         let interest = self.wanted.interest;
         self.fresh
@@ -83,11 +84,11 @@ struct PollState {
     ready: VecDeque<u32>,
     members: usize,
     open: bool,
-    /// Which use of the number this is.
+    /// Number of times that this poll's number was used.
     generation: u32,
-    /// How often anything has happened to a member.
+    /// Number of events at members. An outer poll compares it to find news.
     news: u64,
-    /// The last round in which some were looked at before the others.
+    /// Number of the last wait that looked at some registrations before the others.
     round: u32,
     /// Members that are polls themselves.
     nested: Vec<Nested>,
@@ -128,7 +129,7 @@ impl PollSets {
         }
     }
 
-    /// Ends a poll. Its registrations leave with their sockets' lists.
+    /// Closes a poll. Its registrations are taken out of their sockets' lists.
     pub fn close_poll(&mut self, poll: u32, sockets: &mut AppSockets) {
         for at in 0..self.registrations.len() as u32 {
             let registration = &self.registrations[at as usize];
@@ -155,7 +156,7 @@ impl PollSets {
         self.polls.len() as u32
     }
 
-    /// A poll in its present use.
+    /// The poll with the generation of its number.
     pub fn named(&self, poll: u32) -> InnerPoll {
         InnerPoll {
             index: poll,
@@ -163,7 +164,7 @@ impl PollSets {
         }
     }
 
-    /// True if the poll has not been closed since it was named.
+    /// True if the poll is still open.
     pub fn is_current(&self, inner: InnerPoll) -> bool {
         let poll = &self.polls[inner.index as usize];
         poll.open && poll.generation == inner.generation
@@ -183,12 +184,13 @@ impl PollSets {
         &mut self.polls[poll as usize].nested
     }
 
-    /// How often anything has happened to a poll's members.
+    /// Counter of events at a poll's members.
     pub fn news(&self, poll: u32) -> u64 {
         self.polls[poll as usize].news
     }
 
-    /// A registration on a poll's list, left where it is; `None` if it has nothing to report.
+    /// The registration at a place of a poll's list, left there; `None` if it has nothing to
+    /// report.
     pub fn peek(&self, poll: u32, place: usize) -> Option<(u32, SocketId)> {
         let at = *self.polls[poll as usize].ready.get(place)?;
         let registration = &self.registrations[at as usize];
@@ -196,7 +198,8 @@ impl PollSets {
         is_told.then_some((at, registration.socket))
     }
 
-    /// True if [`judge`](Self::judge) would have something to report, of these edges in and out.
+    /// True if [`judge`](Self::judge) would report an event, given readiness and edge counters (in,
+    /// out).
     pub fn would_tell(&self, at: u32, ready: Readiness, edges: (u32, u32)) -> bool {
         let registration = &self.registrations[at as usize];
         let got = ready.intersection(registration.wanted.told);
@@ -204,8 +207,8 @@ impl PollSets {
             && (registration.wanted.mode == Mode::Level || registration.is_news(edges.0, edges.1))
     }
 
-    /// Adds a registration. False: the socket is registered with this poll already, under `name` if
-    /// there is one.
+    /// Adds a registration. False: this poll watches the socket already, under `name` if there is
+    /// one.
     pub fn add(
         &mut self,
         poll: u32,
@@ -247,7 +250,7 @@ impl PollSets {
         true
     }
 
-    /// Changes a registration; arms it again. False: there is none.
+    /// Changes a registration and arms it again. False: there is none.
     pub fn change(
         &mut self,
         poll: u32,
@@ -293,7 +296,7 @@ impl PollSets {
         true
     }
 
-    /// The socket is closed: all its registrations go, as Linux does it.
+    /// Removes all registrations of a closed socket, as Linux does.
     pub fn forget_socket(&mut self, first: u32) {
         let mut at = first;
         while at != NO_REGISTRATION {
@@ -303,7 +306,7 @@ impl PollSets {
         }
     }
 
-    /// Something about a socket changed: its polls look at it.
+    /// Lists a socket's registrations after an event, so that their polls look at it.
     #[inline]
     pub fn socket_changed(&mut self, first: u32) {
         let mut at = first;
@@ -312,8 +315,8 @@ impl PollSets {
         }
     }
 
-    /// The application itself changed the socket's state: that is news, edge-triggered too, as
-    /// `shutdown` is in Linux.
+    /// Lists a socket's registrations after the application changed its state. The change is news
+    /// also for edge-triggered ones, as `shutdown` is in Linux.
     pub fn state_changed(&mut self, first: u32) {
         let mut at = first;
         while at != NO_REGISTRATION {
@@ -322,8 +325,8 @@ impl PollSets {
         }
     }
 
-    /// The application itself changed what counts as something to read: news to those who ask for
-    /// that.
+    /// Lists a socket's registrations after the application changed what counts as readable. This
+    /// is news only for those that ask to read.
     pub fn input_changed(&mut self, first: u32) {
         let mut at = first;
         while at != NO_REGISTRATION {
@@ -333,8 +336,7 @@ impl PollSets {
         }
     }
 
-    /// The next registration to look at, taken off the list; `None` when all `budget` have been
-    /// looked at.
+    /// Takes the next registration off the list; `None` after `budget` of them.
     #[inline]
     pub fn next_ready(&mut self, poll: u32, budget: &mut usize) -> Option<(u32, SocketId)> {
         while *budget > 0 {
@@ -357,8 +359,8 @@ impl PollSets {
         *round = round.wrapping_add(1);
     }
 
-    /// The registrations of a socket, from `first` on, that ask this poll for room and are looked
-    /// at for the first time in this round. `false`: the poll is not asked for room.
+    /// Calls `look` for a socket's registrations, from `first` on, that ask this poll for room and
+    /// were not looked at in this round. False: the poll is not asked for room.
     pub fn look_first(
         &mut self,
         poll: u32,
@@ -382,18 +384,18 @@ impl PollSets {
         is_asked
     }
 
-    /// The registration was looked at before the others in this round.
+    /// True if [`look_first`](Self::look_first) looked at the registration in this round.
     pub fn was_looked_at(&self, at: u32) -> bool {
         let registration = &self.registrations[at as usize];
         registration.looked_first == self.polls[registration.poll as usize].round
     }
 
-    /// How many registrations are on a poll's list.
+    /// Number of registrations on a poll's list.
     pub fn listed(&self, poll: u32) -> usize {
         self.polls[poll as usize].ready.len()
     }
 
-    /// The report of a registration, given the socket's readiness and edge counters.
+    /// Decides what to report for a registration, given the socket's readiness and edge counters.
     #[inline]
     pub fn judge(&mut self, at: u32, ready: Readiness, in_edges: u32, out_edges: u32) -> Verdict {
         let registration = &mut self.registrations[at as usize];
@@ -426,7 +428,7 @@ impl PollSets {
         }
     }
 
-    /// Puts a registration on its poll's list, once.
+    /// Puts a registration on its poll's list, unless it is there.
     #[inline]
     pub fn list(&mut self, at: u32) {
         let registration = &mut self.registrations[at as usize];
@@ -437,8 +439,8 @@ impl PollSets {
         }
     }
 
-    /// Something has happened to a registration: its poll looks at it, and the polls around that
-    /// poll get one more edge. Returns the socket's next registration.
+    /// Lists a registration and counts the event for polls that watch its poll. Returns the
+    /// socket's next registration.
     #[inline]
     fn stir(&mut self, at: u32) -> u32 {
         let registration = &mut self.registrations[at as usize];
@@ -488,14 +490,15 @@ impl PollSets {
     }
 }
 
-/// The result of a look at a registration.
+/// The result of looking at a registration.
 pub(crate) struct Verdict {
     pub event: Option<Event>,
-    /// The socket has bytes to write and no room: the stack is to be asked to tell of room.
+    /// The socket lacks room to write, so the stack has to report room.
     pub waits_for_room: bool,
 }
 
-/// Linux reports failures and hang-ups whether asked for or not.
+/// The readiness bits that an interest reports. Failures and hang-ups are always among them, as in
+/// Linux.
 const fn reportable(interest: Interest) -> Readiness {
     let mut told = Readiness::HANGUP.union(Readiness::ERROR);
     if interest.contains(Interest::READABLE) {

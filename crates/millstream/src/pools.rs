@@ -1,4 +1,4 @@
-//! The use of a stack's tables and pools, for an application that watches over itself.
+//! The use of a stack's tables and pools, for an application that monitors itself.
 
 use std::io;
 
@@ -22,7 +22,7 @@ pub struct Pool {
     pub total: u32,
 }
 
-/// The tables and pools of a context's stack. At each limit there is an answer: see [`Limits`].
+/// The tables and pools of a context's stack. [`Limits`] says what happens when one is full.
 ///
 /// ```
 #[doc = include_str!("doc/context.txt")]
@@ -31,22 +31,22 @@ pub struct Pool {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pools {
-    /// Connections and listeners, those among them that the application has closed and that are not
-    /// over, and sockets that it holds after their connection.
+    /// Connections and listeners. Connections that the application has closed count until they end;
+    /// sockets count until the application closes them.
     pub sockets: Pool,
     /// Handshakes in progress.
     pub half_open: Pool,
     /// Connections in TIME_WAIT.
     pub time_wait: Pool,
-    /// Chunks of 256 bytes that hold bytes of socket buffers.
+    /// Chunks of 256 bytes for socket buffers.
     pub small_chunks: Pool,
-    /// Chunks of 4 KiB.
+    /// Chunks of 4 KiB for socket buffers.
     pub large_chunks: Pool,
     /// Records of segments in flight.
     pub segment_records: Pool,
-    /// Blocks of ranges that arrived out of order.
+    /// Blocks of byte ranges that arrived out of order.
     pub range_blocks: Pool,
-    /// Blocks that quiet sockets are packed in.
+    /// Blocks that hold packed state of quiet connections.
     pub packed_blocks: Pool,
 }
 
@@ -76,7 +76,7 @@ impl Context {
     /// The use of the stack's tables and pools.
     ///
     /// # Errors
-    /// Errors of waiting for its answer.
+    /// Errors of waiting for the stack's answer.
     ///
     /// ```
     #[doc = include_str!("doc/context.txt")]

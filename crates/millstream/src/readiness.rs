@@ -1,12 +1,12 @@
-//! The readiness of a socket, from the state in its block. The same rules as Linux's `tcp_poll`.
+//! The readiness of a socket, from the state in its block, by the rules of Linux's `tcp_poll`.
 
 use ring::socket_block::{SocketBlock, SocketState};
 
 use crate::app_socket::{AppSocket, Kind};
 use crate::event::Readiness;
 
-/// True if [`of`] may find anything. A stream that is not yet connected has no readiness, and each
-/// change of its state is an event in any case.
+/// True if [`of`] may return anything. A stream that is not yet connected has no readiness, and
+/// each change of its state is an event.
 #[inline]
 pub(crate) fn may_be_any(socket: &AppSocket, block: &SocketBlock) -> bool {
     let begins = SocketState::CONNECTED
@@ -16,8 +16,8 @@ pub(crate) fn may_be_any(socket: &AppSocket, block: &SocketBlock) -> bool {
     socket.kind != Kind::Stream || block.state().intersects(begins)
 }
 
-/// The things that can be done with a socket now. For an open connection with nothing unusual about
-/// it, this takes a look at its bytes and its room.
+/// The readiness of a socket. For an open connection in its usual state, it depends on the bytes to
+/// read and the room to write only.
 #[inline]
 pub(crate) fn of(socket: &mut AppSocket, block: &SocketBlock) -> Readiness {
     let is_plain = block.state() == SocketState::CONNECTED
@@ -53,7 +53,7 @@ fn of_any(socket: &mut AppSocket, block: &SocketBlock) -> Readiness {
     let closed = state.contains(SocketState::CLOSED);
     let is_over = failed || closed;
     if !is_over && !state.contains(SocketState::CONNECTED) {
-        // After crossing SYNs either direction may have been shut already.
+        // After a simultaneous open (RFC 9293 3.5) either direction may have been shut already.
         return Readiness::NONE
             .with(Readiness::READABLE, socket.read_shut)
             .with(Readiness::READ_CLOSED, socket.read_shut)
@@ -64,7 +64,7 @@ fn of_any(socket: &mut AppSocket, block: &SocketBlock) -> Readiness {
         .as_ref()
         .map_or(1, |settings| settings.recv_lowat.max(1));
     let mark = socket.urgent_mark(block);
-    // An urgent byte out of the stream is nothing to read.
+    // An urgent byte that was taken out of the stream does not count as readable.
     wanted += u32::from(mark.is_some_and(|mark| mark.is_apart && mark.ahead == 0));
     let is_urgent = mark.is_some_and(|mark| mark.has_arrived && !mark.is_taken);
     let read_closed = is_over || socket.read_shut || state.contains(SocketState::EOF);
@@ -85,7 +85,7 @@ fn of_any(socket: &mut AppSocket, block: &SocketBlock) -> Readiness {
         .with(Readiness::URGENT, is_urgent)
 }
 
-/// The rule by which the stack tells of room (`event_queue`): a third of the send buffer is free.
+/// True if a third of the send buffer is free, the same rule by which the stack reports room.
 fn has_room(socket: &AppSocket, block: &SocketBlock) -> bool {
     socket.tx.is_writable(block)
 }

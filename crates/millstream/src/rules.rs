@@ -40,17 +40,17 @@ use toml::de::{DeTable, DeValue};
 
 use stack::limits::RULES_MAX;
 
-/// The reason why a text holds no rules, and its place.
+/// The error of a rule file, with its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleFileError {
-    /// The line, from 1 on; 0: the text as a whole.
+    /// The line, from 1 on; 0: the file as a whole.
     pub line: usize,
     /// The cause, in one line.
     pub why: String,
 }
 
 impl RuleFileError {
-    /// The error with the name of the file that it is in: `FILE:LINE: CAUSE`.
+    /// The error with the file's name: `FILE:LINE: CAUSE`.
     ///
     /// ```
     /// let error = millstream::rules::parse("rule_default = 3").unwrap_err();
@@ -94,7 +94,7 @@ pub fn parse(text: &str) -> Result<RuleSet, RuleFileError> {
     read(text, false)
 }
 
-/// Reads the rules of a file that holds other settings as well. Other keys are left to the caller.
+/// Reads the rules of a file that also holds other settings. Ignores the other keys.
 ///
 /// # Errors
 /// The line, and the cause.
@@ -107,7 +107,7 @@ pub fn parse_among(text: &str) -> Result<RuleSet, RuleFileError> {
     read(text, true)
 }
 
-/// Finds the lines of a text.
+/// Maps byte offsets in a text to lines.
 #[derive(Clone, Copy)]
 struct Lines<'t>(&'t str);
 
@@ -169,7 +169,7 @@ fn all_rules(lines: Lines<'_>, rules: &[Spanned<DeValue<'_>>]) -> Result<Vec<Rul
     rules.iter().map(one).collect()
 }
 
-/// Words of a rule that become its action together.
+/// Keys of a rule that together form its action.
 #[derive(Default)]
 struct ActionWords {
     action: Option<String>,

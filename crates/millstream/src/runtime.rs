@@ -1,5 +1,5 @@
-//! The process's end of its stacks: it opens the wire's queues, makes the stacks, starts the
-//! threads that turn them, and lets connections close at its end.
+//! A process's stacks. A runtime opens the wire's queues, makes the stacks, starts the threads that
+//! turn them, and closes connections when it is dropped.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -27,8 +27,8 @@ use crate::shared_stack::{SharedStack, Watch};
 use crate::sharing::Sharing;
 use crate::watchdog;
 
-/// The stacks of a process on its wires. Contexts keep what they need of it alive, so it may be
-/// dropped while they are in use.
+/// The stacks of a process on its wires. Contexts keep alive what they need, so the runtime may be
+/// dropped before them.
 ///
 /// ```
 /// use millstream::{Config, Runtime};
@@ -41,12 +41,12 @@ use crate::watchdog;
 pub struct Runtime {
     contexts: Mutex<Vec<ContextState>>,
     config: Arc<Config>,
-    /// Queues of the wire are opened when they are asked for, and again after their context has
-    /// gone.
+    /// Contexts are opened on demand, and again after their last user has gone.
     is_lazy: bool,
-    /// The parts of the wires that the contexts share.
+    /// The parts of the wires that several contexts share.
     sharing: Sharing,
-    /// Tells the stacks of the kernel's addresses, routes and neighbours, on a wire with `mirror`.
+    /// Copies the kernel's addresses, routes and neighbours into the stacks, on a wire with
+    /// `mirror`.
     mirror: Option<Arc<Follower>>,
 }
 
@@ -54,11 +54,11 @@ pub struct Runtime {
 enum ContextState {
     Closed,
     Waiting(Box<OpenContext>),
-    /// Somebody has it, for as long as the lease is held.
+    /// The context is in use while the lease is held.
     Taken(Weak<Lease>),
 }
 
-/// A context that is open and not taken yet.
+/// An open context that was not taken yet.
 struct OpenContext {
     app: AppSide,
     crank: crank::Crank,
@@ -69,7 +69,7 @@ impl Runtime {
     /// thread for each.
     ///
     /// # Errors
-    /// [`Error`], in one line: what was wrong and where.
+    /// [`Error`], in one line with cause and place.
     ///
     /// ```
     /// # use millstream::{Config, Runtime};
@@ -94,13 +94,13 @@ impl Runtime {
         Ok(runtime)
     }
 
-    /// Like [`new`](Self::new), but a context's queue is opened and its stack made when
-    /// [`open`](Self::open) or [`context`](Self::context) asks for it. Both happen once more when
-    /// it is asked for after the context, with all of its sockets, has gone.
+    /// Like [`new`](Self::new), but [`open`](Self::open) and [`context`](Self::context) open a
+    /// context's queue and make its stack. They do so again after the context and all of its
+    /// sockets are gone.
     ///
     /// # Errors
-    /// The errors of [`new`](Self::new); of a wire that contexts do not share, opening says what is
-    /// wrong.
+    /// The errors of [`new`](Self::new). If contexts do not share the wire, errors of the wire come
+    /// from `open` and `context`.
     ///
     /// ```
     /// # use millstream::{Config, Runtime};
@@ -122,7 +122,7 @@ impl Runtime {
         })
     }
 
-    /// Sees to it that context `index` can be taken, by whatever thread.
+    /// Opens context `index`, if it is closed, so that any thread can take it.
     ///
     /// # Errors
     /// The errors of [`context`](Self::context).
@@ -139,7 +139,7 @@ impl Runtime {
         self.opened(&mut self.places(), index)
     }
 
-    /// Closes a context that was opened and not taken.
+    /// Closes a context that was opened but not taken.
     ///
     /// ```
     /// # use millstream::{Config, Runtime};
@@ -156,8 +156,8 @@ impl Runtime {
         }
     }
 
-    /// The configuration of a context's stack: on a shared wire it has local ports of its own, on
-    /// an Ethernet of its own an address.
+    /// The configuration of a context's stack. On a shared wire each context has local ports of its
+    /// own; on the process's own Ethernet each has an address of its own.
     fn stack_config(&self, index: usize) -> Result<StackConfig, Error> {
         let mut stack = self.config.stack(index);
         if let Backend::Mux(options) = &self.config.wire.backend {
@@ -205,8 +205,8 @@ impl Runtime {
         Ok(())
     }
 
-    /// Like [`new`](Self::new), on ports that are open already, one for each context:
-    /// [`Config::wire`] and [`Config::contexts`] have no say.
+    /// Like [`new`](Self::new), on open ports, one for each context. [`Config::wire`] and
+    /// [`Config::contexts`] are ignored.
     ///
     /// # Errors
     /// The errors of [`new`](Self::new).
@@ -240,12 +240,12 @@ impl Runtime {
         })
     }
 
-    /// Takes context `index`, from 0 on. It stays on this thread, and this thread on the context's
-    /// CPU if it has one ([`Config::cores`]).
+    /// Takes context `index`, counted from 0. The context stays on this thread. If the context has
+    /// a CPU ([`Config::cores`]), this thread is bound to it.
     ///
     /// # Errors
-    /// [`Error::Context`] if there is none of that number, or it was taken before; [`Error::Cpu`]
-    /// if the process may not use its CPU any more.
+    /// [`Error::Context`] if there is no such context or it is taken; [`Error::Cpu`] if the process
+    /// may no longer use its CPU.
     ///
     /// ```
     /// # use millstream::{Config, Runtime};
@@ -282,7 +282,7 @@ impl Runtime {
         }
     }
 
-    /// How many contexts there are.
+    /// The number of contexts.
     ///
     /// ```
     /// # use millstream::{Config, Runtime};
@@ -315,8 +315,8 @@ fn check(config: &Config) -> Result<(), Error> {
     Ok(())
 }
 
-/// The thread that follows the kernel, on a wire with `mirror`. Addresses that the user gave narrow
-/// the interface's.
+/// Starts the thread that follows the kernel, on a wire with `mirror`. Addresses that the user gave
+/// select from the interface's addresses.
 fn mirror(config: &Config) -> Result<Option<Arc<Follower>>, Error> {
     let Backend::Xdp(XdpOptions {
         interface,
@@ -331,7 +331,7 @@ fn mirror(config: &Config) -> Result<Option<Arc<Follower>>, Error> {
     Ok(Some(Arc::new(follower)))
 }
 
-/// A context's ends of a mesh.
+/// A context's ends of the mesh between contexts.
 type MeshEnds = Option<(MeshSender, MeshReceiver)>;
 
 fn open_context(
@@ -342,7 +342,7 @@ fn open_context(
 ) -> Result<OpenContext, Error> {
     let made = || Stack::among_others(stack, ports, mesh, config.clock.now_ns());
     let (mut stack, app) = placement::on_cpu(config.core(index), made)?.map_err(|error| {
-        // The user wants to hear of all contexts' pages at once.
+        // The error names the huge pages that all remaining contexts need, not this one's only.
         Error::Stack(match error {
             ConfigError::HugePages(missing) => missing.times(config.contexts - index).into(),
             error => error,
@@ -361,7 +361,8 @@ fn open_context(
             Some(watchdog::guard_alone(&shared, index, cpu)?)
         }
     };
-    // Neighbours ask and echo as soon as the wire is open, whether or not an owner has come yet.
+    // Neighbours send ARP requests and pings as soon as the wire is open, so the watchdog turns the
+    // stack until a thread takes the context.
     shared.watch.leave();
     let crank = crank::Crank::new(shared, guarded, config);
     Ok(OpenContext { app, crank })

@@ -1,8 +1,8 @@
 //! The options of a socket, as the application's end remembers them.
 //!
-//! The stack learns of an option by a [`SocketOption`]: of a socket that neither connects nor
-//! listens when it begins to, of any other at once. An accepted connection begins with its
-//! listener's settings, as in Linux, and shares them until one of them changes.
+//! A [`SocketOption`] tells the stack of an option. An idle socket sends its options when it
+//! connects or listens, any other socket at once. An accepted connection shares its listener's
+//! settings until one of them changes, as in Linux.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -25,36 +25,36 @@ use tcp::{Config, CongestionAlgorithm, FastOpenKeys, MILLISECOND_NS, SECOND_NS};
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Linger {
-    /// Written bytes still leave, and no call waits for them.
+    /// Written bytes are still sent; close does not wait.
     #[default]
     Background,
-    /// A blocking close waits up to so many seconds for written bytes to leave. Zero: it resets the
-    /// connection and drops unsent bytes.
+    /// A blocking close waits up to this many seconds for written bytes to be acknowledged. Zero
+    /// resets the connection and drops unsent bytes.
     Seconds(u32),
 }
 
-/// The ways of path MTU discovery (`IP_MTU_DISCOVER`), with Linux's numbers.
+/// Modes of path MTU discovery (`IP_MTU_DISCOVER`), with Linux's numbers.
 ///
 /// ```
 /// assert_eq!(millstream::MtuDiscover::default() as i32, 1);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MtuDiscover {
-    /// Routers may fragment packets. The MTU that a router names counts from the next segment on,
-    /// and nothing is sent again for it. Over IPv6, where no router fragments, as
+    /// Routers may fragment packets. An MTU that a router reports holds from the next segment on,
+    /// without retransmission. Over IPv6, where routers do not fragment, the same as
     /// [`Want`](Self::Want).
     Dont,
-    /// Routers may not fragment packets, unless one of them names an MTU below the least that the
-    /// stack believes.
+    /// Routers may not fragment packets, unless one reports an MTU below the least that the stack
+    /// accepts.
     #[default]
     Want,
     /// Routers never fragment packets.
     Do,
-    /// For datagrams that probe the path. TCP heeds routers, but they may fragment its packets, as
-    /// in Linux.
+    /// For datagrams that probe the path. TCP obeys MTUs from routers but lets routers fragment its
+    /// packets, as in Linux.
     Probe,
-    /// The interface's MTU counts and no router's. As in Linux this holds for TCP over IPv6 alone,
-    /// and over IPv4 it is [`Dont`](Self::Dont).
+    /// The interface's MTU holds; MTUs from routers are ignored. As in Linux this is so for TCP
+    /// over IPv6 only; over IPv4 the same as [`Dont`](Self::Dont).
     Interface,
     /// Like [`Interface`](Self::Interface), for datagrams that this host may fragment.
     Omit,
@@ -74,7 +74,7 @@ impl MtuDiscover {
     }
 }
 
-/// The message of a row, or none for an option that is sent on its own only.
+/// Makes an option's message to the stack from the settings.
 type Message = fn(&Settings, &Config) -> SocketOption;
 
 /// Makes the settings and the list of their messages from the option table.
@@ -100,15 +100,14 @@ macro_rules! remember {
             pub recv_lowat: u32,
             /// `SO_SNDBUF` in bytes of payload; `None`: the stack sizes the buffer.
             pub send_buffer: Option<u32>,
-            /// `SO_RCVBUF`, likewise.
+            /// `SO_RCVBUF` in bytes of payload; `None`: the stack sizes the buffer.
             pub recv_buffer: Option<u32>,
-            /// The stack remembers when bytes arrived.
+            /// The stack records when bytes arrive.
             pub stamp_arrivals: bool,
         }
 
         impl Settings {
-            /// Everything that the stack has to know of a socket that begins to connect or to
-            /// listen.
+            /// Messages for all options that are set, when a socket begins to connect or to listen.
             pub fn for_stack(&self, tcp: &Config) -> Vec<SocketOption> {
                 let mut messages = vec![];
                 messages.extend(self.stamp_arrivals.then_some(StampArrivals(true)));
@@ -126,8 +125,8 @@ macro_rules! remember {
 stack::socket_options!(remember);
 
 impl Settings {
-    /// The settings that stay when the connection or listener that they were set on is dissolved
-    /// (Linux's `tcp_disconnect`).
+    /// The settings that remain after a connection or listener is dissolved (Linux's
+    /// `tcp_disconnect`).
     pub fn survivors(self: Rc<Self>) -> Rc<Self> {
         if self.max_segment == 0 && self.window_clamp == 0 && self.quick_ack.is_none() {
             return self;
@@ -139,7 +138,7 @@ impl Settings {
         Rc::new(settings)
     }
 
-    /// `SO_KEEPALIVE` with its three times.
+    /// `SO_KEEPALIVE` with its two times and its number of probes.
     pub fn keepalive_times(&self, tcp: &Config) -> Option<Keepalive> {
         let or = |own_s: u32, default_ns: u64| match own_s {
             0 => default_ns,
@@ -155,7 +154,7 @@ impl Settings {
         })
     }
 
-    /// `TCP_LINGER2` in ns; `None`: no FIN_WAIT_2.
+    /// `TCP_LINGER2` in ns; `None`: the connection skips FIN_WAIT_2.
     pub fn fin_wait_2_ns(&self, tcp: &Config) -> Option<u64> {
         match self.fin_wait_2_s {
             0 => Some(tcp.fin_wait_2_ns),
@@ -163,7 +162,7 @@ impl Settings {
         }
     }
 
-    /// `IP_RECVERR` and `IPV6_RECVERR`.
+    /// `IP_RECVERR` and `IPV6_RECVERR` in one message.
     pub fn receive_errors(&self) -> SocketOption {
         ReceiveErrors {
             v4: self.receive_errors_v4,
@@ -172,9 +171,9 @@ impl Settings {
     }
 }
 
-/// Hop limit of outgoing packets, unless set otherwise.
+/// Hop limit of outgoing packets, unless set.
 pub(crate) const HOP_LIMIT: u8 = 64;
-/// Stands for keys that were not set. It is never sent, since no key may be unset.
+/// Placeholder for keys that were not set. It is never sent.
 pub(crate) const NO_KEYS: FastOpenKeys = FastOpenKeys {
     primary: [0; 16],
     backup: None,

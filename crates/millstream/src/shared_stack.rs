@@ -1,5 +1,5 @@
-//! A stack that its application and the watchdog turn, one at a time, and how the two know of each
-//! other.
+//! A stack that its application and the watchdog turn, one at a time, and the state by which each
+//! knows of the other.
 
 use std::sync::OnceLock;
 
@@ -8,21 +8,21 @@ use ring::published::{Flag, Published64, fence_full};
 use ring::trylock::TryLock;
 use stack::Stack;
 
-/// An inline stack, which its owner turns, and the watchdog while the owner is away.
+/// A stack under a try-lock. Its owner turns it, or the watchdog while the owner is away.
 pub(crate) struct SharedStack {
     pub stack: TryLock<Stack>,
     pub watch: Watch,
 }
 
-/// The watchdog's view of the owner.
+/// The owner's state as the watchdog sees it.
 pub(crate) struct Watch {
-    /// The owner runs its own code.
+    /// The owner is outside the library's calls.
     away: Flag,
     /// Turns that the owner took.
     turns: Published64,
-    /// Number of times that a watcher of the stack was told to sleep on copies of its descriptors.
+    /// Number of times that a thread armed the stack to sleep on copies of its descriptors.
     arms: Published64,
-    /// Wakes the watchdog; none on a virtual clock.
+    /// Wakes the watchdog; empty on a virtual clock.
     bell: OnceLock<StackBell>,
 }
 
@@ -36,9 +36,9 @@ impl Watch {
         }
     }
 
-    /// A watchdog looks after the stack from now on.
+    /// Gives the stack its watchdog.
     pub fn guard(&self, bell: StackBell) {
-        // A stack has one watchdog.
+        // A second call has no effect: a stack has one watchdog.
         let _ = self.bell.set(bell);
     }
 
@@ -46,7 +46,7 @@ impl Watch {
         self.away.lower();
     }
 
-    /// Publishes that the owner is away, and then wakes the watchdog if it sleeps for good.
+    /// Publishes that the owner is away, then wakes the watchdog if it sleeps without a timeout.
     pub fn leave(&self) {
         self.away.raise();
         if let Some(bell) = self.bell.get() {
@@ -58,17 +58,17 @@ impl Watch {
         self.turns.add(1);
     }
 
-    /// The stack was armed, by a caller that holds it; the number of this time.
+    /// Counts an arming of the stack, by a caller that holds the lock; returns its number.
     pub fn armed(&self) -> u64 {
         self.arms.add_shared(1) + 1
     }
 
-    /// The stack was armed this time last: it is this watcher's to disarm.
+    /// True if arming `number` was the last one, so that its watcher has to disarm.
     pub fn is_last_armed(&self, number: u64) -> bool {
         self.arms.load() == number
     }
 
-    /// The owner is away, and how many turns it took.
+    /// Whether the owner is away, and the number of turns that it took.
     pub fn look(&self) -> (bool, u64) {
         fence_full();
         let turns = self.turns.load();

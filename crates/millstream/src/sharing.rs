@@ -1,5 +1,5 @@
-//! How the contexts of a process share its wires: each has a port of its own, all have queues of
-//! one, or a switch stands between.
+//! The ways in which the contexts of a process share its wires: a port each, queues of one port
+//! each, or a switch in front of one port.
 
 use std::sync::Arc;
 
@@ -16,12 +16,12 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::open_wire::{open_near, open_on};
 
-/// Queues of a wire that contexts share, beyond one for each of them.
+/// Queues of a wire that contexts share at most, if there are fewer contexts than that.
 const QUEUES_SHARED_MAX: usize = 8;
 
-/// The piece between one wire and the contexts.
+/// The way in which contexts share one wire.
 enum Share {
-    /// Each context opens a port.
+    /// Each context opens a port of its own.
     Own,
     /// A thread hands each frame to its owner.
     Switch(Arc<Switch>),
@@ -32,15 +32,15 @@ enum Share {
 /// See the module's documentation.
 pub(crate) struct Sharing {
     wires: Vec<Share>,
-    /// Joins the contexts where they share queues.
+    /// Passes frames between contexts that share queues.
     mesh: Option<Arc<Mesh>>,
-    /// The secret of all stacks of a mesh.
+    /// The secret of all stacks of a mesh, which have to hash flows alike.
     seed: Option<[u64; 4]>,
-    /// At which context a flow's segments arrive, if that can be computed.
+    /// Computes the context at which a flow's segments arrive, where the driver's hash is known.
     spread: Option<Arc<Spread>>,
 }
 
-/// The number of a context, and where it is known by it.
+/// The number of a context at the switches and the mesh.
 pub(crate) struct Membership {
     switches: Vec<Arc<Switch>>,
     mesh: Option<Arc<Mesh>>,
@@ -48,7 +48,7 @@ pub(crate) struct Membership {
 }
 
 impl Membership {
-    /// A socket of the context listens at `port`, or does so no more.
+    /// Notes that a socket of the context begins or ends listening at `port`.
     pub fn listens(&self, port: u16, on: bool) {
         for switch in &self.switches {
             switch.listens(self.index, port, on);
@@ -95,7 +95,7 @@ impl Sharing {
         })
     }
 
-    /// For contexts whose ports are open already.
+    /// An empty sharing, for contexts whose ports are open already.
     pub fn none() -> Self {
         Self {
             wires: Vec::new(),
@@ -128,8 +128,8 @@ impl Sharing {
         Ok(ends.transpose()?)
     }
 
-    /// Gives a context its part of what is shared: addresses on an Ethernet of the process's own,
-    /// elsewhere local ports.
+    /// Completes a context's settings with its part: addresses on an Ethernet of the process's own,
+    /// local ports on other shared wires.
     pub fn divide(&self, config: &Config, stack: &mut StackConfig, index: usize) {
         if self.wires.iter().all(|share| matches!(share, Share::Own)) {
             return;
@@ -138,7 +138,7 @@ impl Sharing {
             true => stack.addresses = config.addresses_of(index),
             false => stack.local_ports = ports_of(stack.local_ports, index, config.contexts),
         }
-        // They hash flows alike.
+        // Stacks of a mesh hash flows alike.
         stack.seed = self.seed.or(stack.seed);
         stack.spread = self.spread.clone().map(|spread| OwnQueue {
             spread,
@@ -146,7 +146,7 @@ impl Sharing {
         });
     }
 
-    /// The number of a context, and where it is known by it.
+    /// The number of a context at the switches and the mesh.
     pub fn membership(&self, index: usize) -> Membership {
         let switches = self.wires.iter().filter_map(|share| match share {
             Share::Switch(switch) => Some(switch.clone()),
@@ -160,13 +160,14 @@ impl Sharing {
     }
 }
 
-/// Contexts of one process on a loopback without a name: hosts of an Ethernet of their own.
+/// True for contexts on a loopback without a name, which are hosts on an Ethernet within the
+/// process.
 fn is_ethernet(config: &Config) -> bool {
     matches!(&config.wire.backend, Backend::Loopback(options) if options.name.is_empty())
 }
 
-/// The spread of the wire's card over the contexts. `None`: there are several wires, the contexts
-/// have a part of the queues, or the driver does not say.
+/// The card's distribution of flows over the contexts. `None`: there are several wires, the
+/// contexts drive only some of the queues, or the driver does not report it.
 fn spread(config: &Config) -> Option<Arc<Spread>> {
     let Backend::Xdp(options) = &config.wire.backend else {
         return None;
@@ -178,8 +179,8 @@ fn spread(config: &Config) -> Option<Arc<Spread>> {
     is_driven.then(|| Arc::new(spread.among(config.contexts)))
 }
 
-/// The piece between a wire and its contexts. Only the far side knows which queue a frame takes, so
-/// the contexts must have all of them.
+/// Opens the way in which the contexts share a wire. Only the far side knows which queue a frame
+/// takes, so the contexts have to drive all queues.
 fn share(
     config: &Config,
     index: usize,
@@ -191,8 +192,8 @@ fn share(
             let switch = Switch::ethernet(options.mtu, config.contexts)?;
             return Ok(Share::Switch(Arc::new(switch)));
         }
-        // Each context of a `mux` wire has a port of its own, and the service knows whose a frame
-        // is. Queue *k* of a loopback with a name talks to queue *k* of its other end.
+        // Each context of a `mux` wire has a port of its own, and the service finds the owner of
+        // each frame. Queue *k* of a named loopback talks to queue *k* of its other end.
         Backend::Loopback(_) | Backend::Mux(_) => return Ok(Share::Own),
         Backend::Memif(options) => options.queues,
         Backend::Xdp(options) => packetio::xdp::queues(options)?,

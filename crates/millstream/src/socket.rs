@@ -1,5 +1,4 @@
-//! Sockets that are neither connected nor listening yet: where options are set and a local address
-//! is taken before either.
+//! Sockets that are neither connected nor listening. They take options and a local address.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -35,9 +34,9 @@ pub struct TcpSocket {
     id: SocketId,
     is_v6: bool,
     bound: std::cell::Cell<Option<SocketAddr>>,
-    /// The source address of connections, if the socket is not bound.
+    /// The local address of a connection, if the socket is not bound.
     source: std::cell::Cell<Option<IpAddr>>,
-    /// Another socket has taken over the id.
+    /// A stream or listener has taken over the socket's id.
     is_spent: bool,
 }
 
@@ -93,8 +92,7 @@ impl TcpSocket {
         Self::new(context.inner.clone(), false)
     }
 
-    /// A socket for IPv6; bound to the unspecified address it listens for IPv4 too, unless
-    /// `IPV6_V6ONLY` is set.
+    /// A socket for IPv6. When bound to `::` it listens for IPv4 too, unless `IPV6_V6ONLY` is set.
     ///
     /// # Errors
     /// `ENOBUFS` at the limit of sockets.
@@ -123,7 +121,7 @@ impl TcpSocket {
         })
     }
 
-    /// A socket with these settings, bound where another was.
+    /// A new socket with the given settings, bound to the address of a socket that is gone.
     pub(crate) fn like(
         inner: Rc<Inner>,
         is_v6: bool,
@@ -151,7 +149,7 @@ impl TcpSocket {
         SocketOptions::new(&self.inner, self.id)
     }
 
-    /// The things that can be done with it now: as in Linux, it is writable and hung up.
+    /// The socket's readiness: `WRITABLE` and `HANGUP`, as in Linux.
     ///
     /// ```
     #[doc = include_str!("doc/context.txt")]
@@ -189,7 +187,7 @@ impl TcpSocket {
         self.is_v6
     }
 
-    /// Takes a local address: one of ours or an unspecified one; port 0 lets the stack choose.
+    /// Binds to a local address: one of ours or an unspecified one. With port 0 the stack chooses.
     ///
     /// # Errors
     /// `AddrInUse`, `AddrNotAvailable`; `InvalidInput` if it is bound already.
@@ -205,7 +203,7 @@ impl TcpSocket {
         self.bind_as(local, false)
     }
 
-    /// `again`: in the place of another socket, which was bound there until now.
+    /// Binds; `again`: takes over the place of another socket, which was bound there until now.
     fn bind_as(&self, local: SocketAddr, again: bool) -> io::Result<SocketAddr> {
         if self.bound.get().is_some() {
             return Err(Errno::INVAL.into());
@@ -229,15 +227,15 @@ impl TcpSocket {
             .inspect_err(|_| self.inner.lease.release(local, dual))?;
         self.bound.set(Some(said));
         if said.is_ipv6() && !said.ip().is_unspecified() {
-            // Linux says so too (`IPV6_V6ONLY`): no peer of IPv4 can be reached from there.
+            // Linux reports `IPV6_V6ONLY` too: no IPv4 peer can be reached from there.
             self.options().set_dual(false)?;
         }
         Ok(said)
     }
 
-    /// Connects from this address, unless the socket is bound. The port is chosen then, and is
-    /// unique only for that peer (`IP_BIND_ADDRESS_NO_PORT`). An address that is not ours is found
-    /// by the attempt to connect: `AddrNotAvailable`.
+    /// Sets the local address of a connection, unless the socket is bound. The port is chosen at
+    /// connect and unique for that peer only (`IP_BIND_ADDRESS_NO_PORT`). If the address is not
+    /// ours, the attempt to connect fails with `AddrNotAvailable`.
     ///
     /// ```
     #[doc = include_str!("doc/context.txt")]
@@ -262,7 +260,7 @@ impl TcpSocket {
         self.source.get()
     }
 
-    /// Where a socket listens that was not bound.
+    /// The unspecified address, at which an unbound socket listens.
     fn any(&self) -> SocketAddr {
         let any: IpAddr = match self.is_v6 {
             true => Ipv6Addr::UNSPECIFIED.into(),
@@ -271,9 +269,9 @@ impl TcpSocket {
         SocketAddr::new(self.source.get().unwrap_or(any), 0)
     }
 
-    /// Listens where it is bound, or at a port of the stack's choice. `backlog` is as for Linux's
-    /// `listen`: the accept queue holds one more than that, and handshakes that complete while it
-    /// is full wait in the peers. It is cut to [`Limits::backlog_max`](crate::Limits).
+    /// Listens where the socket is bound, or at a port of the stack's choice. `backlog` is as for
+    /// Linux's `listen`: the accept queue holds one more. While it is full, handshakes do not
+    /// complete. `backlog` is cut to [`Limits::backlog_max`](crate::Limits).
     ///
     /// # Errors
     /// `AddrInUse`; `ENOBUFS` at the limit of listeners.
@@ -334,9 +332,9 @@ impl TcpSocket {
         Ok(listener)
     }
 
-    /// Begins to connect, and returns at once a stream that is non-blocking; it is writable in a
-    /// [`Poll`](crate::Poll) when the outcome is known, and [`TcpStream::take_error`] then says
-    /// which.
+    /// Begins to connect and returns a non-blocking stream at once. The stream becomes writable in
+    /// a [`Poll`](crate::Poll) when the outcome is known; [`TcpStream::take_error`] then returns
+    /// it.
     ///
     /// # Errors
     /// The errors that are known at once: `NetworkUnreachable`, `AddrInUse`, `AddrNotAvailable`,
@@ -353,8 +351,8 @@ impl TcpSocket {
         self.connect_with(remote, false)
     }
 
-    /// Bytes that the SYN to `remote` could carry now (RFC 7413); `None` without a cookie of that
-    /// peer's.
+    /// Number of bytes that a SYN to `remote` could carry now (RFC 7413); `None` without a cookie
+    /// of that peer.
     ///
     /// # Errors
     /// Errors of waiting for the stack's answer.
@@ -379,10 +377,11 @@ impl TcpSocket {
         Ok(said.has_cookie.then_some(said.syn_bytes_max as usize))
     }
 
-    /// Like [`start_connect`](Self::start_connect), opening fast (RFC 7413): as many of `bytes` as
-    /// the SYN takes go with it, and the number of them is returned. Without a cookie the SYN asks
-    /// for one and takes none. `waits`: the caller waits for the handshake, so all that finds room
-    /// in the send buffer is taken, and what the SYN leaves goes with the handshake's last ACK.
+    /// Like [`start_connect`](Self::start_connect), with Fast Open (RFC 7413). The SYN carries as
+    /// many of `bytes` as it has room for, and the call returns their number. Without a cookie the
+    /// SYN asks for one and carries none. `waits`: the caller waits for the handshake, so the send
+    /// buffer takes all that it has room for; the handshake's last ACK carries what the SYN could
+    /// not.
     ///
     /// # Errors
     /// The errors of [`start_connect`](Self::start_connect).
@@ -419,8 +418,8 @@ impl TcpSocket {
         Ok((stream, written))
     }
 
-    /// Marks the socket as one that connects with the first bytes (`TCP_FASTOPEN_CONNECT`):
-    /// writable, and not hung up. The caller connects then.
+    /// Makes the socket connect with the first write (`TCP_FASTOPEN_CONNECT`). Until then it is
+    /// writable and not hung up. The caller has to connect at that write.
     ///
     /// ```
     #[doc = include_str!("doc/context.txt")]
@@ -470,11 +469,11 @@ impl TcpSocket {
 }
 
 impl TcpListener {
-    /// Stops listening and returns a socket with the same options, bound where this one was.
-    /// Connections that were not accepted are reset.
+    /// Stops listening and returns a socket with the same options, bound to the same address.
+    /// Resets connections that were not accepted.
     ///
     /// # Errors
-    /// `ENOBUFS` at the limit of sockets; `AddrInUse` if somebody has taken the address.
+    /// `ENOBUFS` at the limit of sockets; `AddrInUse` if another socket has taken the address.
     ///
     /// ```
     #[doc = include_str!("doc/context.txt")]
@@ -492,12 +491,12 @@ impl TcpListener {
 }
 
 impl TcpStream {
-    /// Dissolves the connection (`connect` to `AF_UNSPEC`): reset if it is open, and a socket with
-    /// the same options, bound where this one was. As in Linux `TCP_MAXSEG`, `TCP_WINDOW_CLAMP` and
-    /// `TCP_QUICKACK` go with the connection.
+    /// Dissolves the connection (`connect` to `AF_UNSPEC`) and resets it if it is open. Returns a
+    /// socket with the same options, bound to the same address. As in Linux, `TCP_MAXSEG`,
+    /// `TCP_WINDOW_CLAMP` and `TCP_QUICKACK` are lost.
     ///
     /// # Errors
-    /// `ENOBUFS` at the limit of sockets; `AddrInUse` if somebody has taken the address.
+    /// `ENOBUFS` at the limit of sockets; `AddrInUse` if another socket has taken the address.
     ///
     /// ```
     #[doc = include_str!("doc/connected.txt")]

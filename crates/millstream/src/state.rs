@@ -22,20 +22,20 @@ pub(crate) struct State {
     pub side: AppSide,
     pub sockets: AppSockets,
     pub polls: PollSets,
-    /// Writers that found no chunk, in the order in which they tried. The next wait looks at them
+    /// Writers that found no chunk, in the order of their attempts. The next wait looks at them
     /// first.
     pub refused: Vec<SocketId>,
-    /// The last writer that found a chunk, and none for the rest of what it wanted. The next wait
-    /// looks at it after those, and before others that wrote all that they had room for.
+    /// The last writer that found chunks for a part of its bytes only. The next wait looks at it
+    /// after `refused` and before writers that filled their room.
     pub cut_short: Option<SocketId>,
-    /// Who wrote last.
+    /// The last socket that wrote.
     pub last_writer: SocketId,
-    /// The last write that was cut short was announced to the stack as a part of more.
+    /// The stack was told that more follows the last partial write (`Requests::WROTE_MORE`).
     pub is_piece: bool,
 }
 
 impl State {
-    /// The peer has our own address, or a loopback one, which only this stack has.
+    /// True if the peer's address is our own or a loopback address, which only this stack has.
     pub(crate) fn is_to_itself(&self, id: SocketId) -> bool {
         let (local, remote) = self.block(id).names();
         let is_loopback = IpAddr::from(remote.address).to_canonical().is_loopback();
@@ -57,8 +57,8 @@ impl State {
             }
             any = true;
             point();
-            // The counterpart of the stack's fence in `event_queue`: taken out first, looked at
-            // second.
+            // Pairs with the stack's fence in `event_queue`: take events first, then look at the
+            // sockets.
             fence_full();
             point();
             for id in &batch[..count] {
@@ -75,7 +75,7 @@ impl State {
         }
     }
 
-    /// The block of a socket of ours.
+    /// The block of a socket that this application opened.
     #[inline]
     pub fn block(&self, id: SocketId) -> &SocketBlock {
         self.side
@@ -84,7 +84,7 @@ impl State {
             .expect("ids come from the stack")
     }
 
-    /// Asks the stack for something.
+    /// Sets request bits of a socket and queues its job.
     #[inline]
     pub fn request(&mut self, id: SocketId, wanted: Requests) {
         let AppSide {
@@ -103,7 +103,7 @@ impl State {
         self.side.stack_bell.ring();
     }
 
-    /// A socket that was neither connected nor listening has become so.
+    /// Changes the kind of a socket, as when an idle one connects or listens.
     pub fn become_kind(&mut self, id: SocketId, kind: Kind) {
         let socket = self.sockets.at(id);
         socket.kind = kind;
@@ -111,7 +111,7 @@ impl State {
         self.polls.state_changed(first);
     }
 
-    /// The application lets go of a socket.
+    /// Closes a socket: its registrations go, and the stack gets the request `how`.
     pub fn close(&mut self, id: SocketId, how: Requests) {
         let first = self.sockets.at(id).registrations;
         self.polls.forget_socket(first);
@@ -120,7 +120,7 @@ impl State {
     }
 }
 
-/// Like [`State::request`], where the block is at hand.
+/// Like [`State::request`], for a caller that has the block.
 #[inline]
 pub(crate) fn ask(
     block: &SocketBlock,
@@ -130,7 +130,7 @@ pub(crate) fn ask(
     wanted: Requests,
 ) {
     if block.request(wanted) {
-        // There are as many slots as sockets, and each socket is queued once at most.
+        // The queue has a slot for each socket, and each socket is queued once at most.
         let pushed = jobs.push(id);
         debug_assert!(
             pushed.is_ok(),
@@ -141,8 +141,7 @@ pub(crate) fn ask(
 }
 
 impl State {
-    /// The things that can be done with a socket now. If there is no room to write, the stack will
-    /// tell of some.
+    /// The readiness of a socket. If it has no room to write, the stack will report room.
     pub(crate) fn readiness(&mut self, id: SocketId) -> Readiness {
         let Some(block) = self.side.memory.block(id.index) else {
             return Readiness::NONE;
@@ -150,8 +149,8 @@ impl State {
         readiness_or_want(self.sockets.at(id), block)
     }
 
-    /// `SO_RCVLOWAT` changed, so earlier bytes may now be enough to read, which no event reports.
-    /// As in Linux this is news, whether or not they were enough before.
+    /// Lists the socket after a change of `SO_RCVLOWAT`: bytes that arrived earlier may now
+    /// suffice, which no event reports. As in Linux this is news even if they sufficed before.
     pub(crate) fn lowat_changed(&mut self, id: SocketId) {
         let Some(block) = self.side.memory.block(id.index) else {
             return;
@@ -163,8 +162,7 @@ impl State {
     }
 }
 
-/// The things that can be done with a socket now. If writing is not one, the stack will tell of
-/// room.
+/// The readiness of a socket. If it has no room to write, the stack will report room.
 pub(crate) fn readiness_or_want(socket: &mut AppSocket, block: &SocketBlock) -> Readiness {
     let mut ready = Readiness::NONE;
     block.look_or_want(|| {

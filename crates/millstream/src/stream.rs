@@ -26,17 +26,16 @@ mod read;
 mod tests;
 mod write;
 
-/// A TCP connection. Dropping it closes it: written data still leaves. If received bytes were left
-/// unread, the connection is reset.
+/// A TCP connection. Dropping it closes it, and written data is still sent. If received bytes were
+/// left unread, the connection is reset (RFC 2525 2.17).
 ///
 /// A write on an empty send buffer is taken whole up to
 /// [`WHOLE_WRITE_BYTES_MAX`](crate::limits::WHOLE_WRITE_BYTES_MAX), as by the kernel. It is cut
-/// short if the buffer is smaller than that: the buffer was set so, or memory is short and each
-/// connection has its share. It is cut short, too, if the context had no chunk of memory left at
-/// the stack's last look. A non-blocking socket, too, lets the stack refill the stock for such a
-/// write, and waits for the stack's thread if there is one
-/// ([`CHUNKS_WAIT_NS_MAX`](crate::limits::CHUNKS_WAIT_NS_MAX) at most). On a virtual clock the
-/// write may be cut short whenever the stock is.
+/// short if the buffer is smaller, by setting or because memory is short. It is also cut short if
+/// the context had no chunk left at the stack's last look. For such a write even a non-blocking
+/// socket lets the stack refill the chunks, and waits for the stack's thread if there is one
+/// ([`CHUNKS_WAIT_NS_MAX`](crate::limits::CHUNKS_WAIT_NS_MAX) at most). On a virtual clock any lack
+/// of chunks cuts the write short.
 ///
 /// ```
 #[doc = include_str!("doc/connected.txt")]
@@ -51,9 +50,9 @@ pub struct TcpStream {
     pub(crate) inner: Rc<Inner>,
     pub(crate) id: SocketId,
     nonblocking: Cell<bool>,
-    /// The connection was made to an IPv6 address, including one that stands for IPv4.
+    /// The connection was made to an IPv6 address, which may be an IPv4-mapped one.
     pub(crate) is_v6: bool,
-    /// The part of the addresses that the socket's block has no room for.
+    /// The parts of the addresses that do not fit the socket's block.
     opened: Option<Box<Opened>>,
 }
 
@@ -121,9 +120,9 @@ impl TcpStream {
         Ok(stream)
     }
 
-    /// Begins to connect and returns at once; the stream is non-blocking, and writable in a
-    /// [`Poll`](crate::Poll) when the outcome is known: [`take_error`](Self::take_error) then says
-    /// which.
+    /// Begins to connect and returns a non-blocking stream at once. The stream becomes writable in
+    /// a [`Poll`](crate::Poll) when the outcome is known; [`take_error`](Self::take_error) then
+    /// returns it.
     ///
     /// # Errors
     /// `ENOBUFS` at the limit of sockets.
@@ -141,8 +140,8 @@ impl TcpStream {
         Self::start_connect_from(context, None, remote)
     }
 
-    /// Like [`start_connect`](Self::start_connect), from a local address and port of choice; port 0
-    /// lets the stack choose it.
+    /// Like [`start_connect`](Self::start_connect), from a chosen local address and port. With port
+    /// 0 the stack chooses the port.
     ///
     /// # Errors
     /// The errors of [`start_connect`](Self::start_connect).
@@ -169,7 +168,8 @@ impl TcpStream {
         inner.state().sockets.open(id, Kind::Stream);
         inner.state().name_peer(id, remote);
         let stream = Self::new(inner, id, None, remote);
-        // A deferred connect is told the address alone, without the scope that names its wire.
+        // A `CONNECT` request reads the address from the block, which has no scope. A scope needs a
+        // message.
         let has_scope = matches!(remote, SocketAddr::V6(v6) if v6.scope_id() != 0);
         if local.is_none() && !has_scope {
             stream.inner.state().request(id, Requests::CONNECT);
@@ -217,7 +217,7 @@ impl TcpStream {
         Self::new(inner, id, None, remote)
     }
 
-    /// The address that it was bound to before it was connected.
+    /// The address to which the socket was bound before it was connected.
     pub(crate) fn bound(&self) -> Option<SocketAddr> {
         self.opened.as_ref().and_then(|opened| opened.bound)
     }
@@ -247,8 +247,8 @@ impl TcpStream {
         !said.intersects(SocketState::CONNECTED | SocketState::FAILED | SocketState::CLOSED)
     }
 
-    /// True if the peer was connecting to us at the same time, and both SYNs have arrived (RFC 9293
-    /// 3.5). From then on the stream can be shut.
+    /// True after a simultaneous open: the peer was connecting to us, and both SYNs have arrived
+    /// (RFC 9293 3.5). From then on the stream can be shut.
     ///
     /// ```
     #[doc = include_str!("doc/connected.txt")]
@@ -261,7 +261,7 @@ impl TcpStream {
         said.contains(SocketState::SYNS_CROSSED)
     }
 
-    /// The error that a write would meet before it looks for room: `WouldBlock` while it connects.
+    /// The error that a write would return before it looks for room; `WouldBlock` while connecting.
     ///
     /// # Errors
     /// Errors of `write`.
@@ -286,7 +286,7 @@ impl TcpStream {
         }
     }
 
-    /// The connection is open, at least in one direction.
+    /// True if the connection is open, at least in one direction.
     ///
     /// ```
     #[doc = include_str!("doc/connected.txt")]
@@ -298,7 +298,7 @@ impl TcpStream {
         is_open(self.inner.state().block(self.id).state())
     }
 
-    /// The peer has closed its direction.
+    /// True if the peer has closed its direction.
     ///
     /// ```
     #[doc = include_str!("doc/connected.txt")]
@@ -346,7 +346,7 @@ impl TcpStream {
         }
     }
 
-    /// Our end's address; `None` until the connection is open.
+    /// The local address; `None` until the connection is open.
     ///
     /// ```
     #[doc = include_str!("doc/connected.txt")]
@@ -430,13 +430,14 @@ impl TcpStream {
         });
     }
 
-    /// Ends one or both directions: the peer finds the end after what was written; reads find it
-    /// after what has arrived. Once both directions are ended, the peer's further data is answered
-    /// with a reset, as in Linux. If the peer's SYN has crossed ours, our end waits for the rest of
-    /// the handshake.
+    /// Ends one or both directions. The peer reads the end of data after the written bytes; reads
+    /// return the end after the bytes that have arrived. Once both directions are ended, the stack
+    /// answers further data with a reset, as in Linux. After a simultaneous open, our FIN waits for
+    /// the handshake to complete.
     ///
     /// # Errors
-    /// `NotConnected` if the connection is not open, nor half of it there.
+    /// `NotConnected` if the handshake has not got to ESTABLISHED or SYN_RECEIVED, or the
+    /// connection is closed.
     ///
     /// ```
     #[doc = include_str!("doc/connected.txt")]
@@ -466,7 +467,7 @@ impl TcpStream {
         Ok(())
     }
 
-    /// Resets the connection: unsent data is dropped, and the peer is told.
+    /// Resets the connection: unsent data is dropped, and the peer gets a RST.
     ///
     /// ```
     #[doc = include_str!("doc/connected.txt")]
@@ -479,8 +480,8 @@ impl TcpStream {
         self.set_abort_on_close(true);
     }
 
-    /// Writes, saying that more is to follow at once (`MSG_MORE`): a partial segment waits for it
-    /// as under a cork, but no longer than until the next acknowledgment arrives.
+    /// Writes and announces that more follows at once (`MSG_MORE`). A partial segment waits for it
+    /// as under `TCP_CORK`, but only until the next acknowledgment arrives.
     ///
     /// # Errors
     /// Errors of `write`.
@@ -503,8 +504,8 @@ impl TcpStream {
         })
     }
 
-    /// Ends a record with the last write (`MSG_EOR`): no segment carries bytes of it together with
-    /// later ones. A hint to the receiver's buffers: TCP keeps no records.
+    /// Ends a record with the last write (`MSG_EOR`): no segment carries bytes from before and
+    /// after that point. This helps the receiver's buffers; TCP itself keeps no records.
     ///
     /// # Errors
     /// The kernel's error, if the call has to wait.
@@ -521,8 +522,8 @@ impl TcpStream {
         self.inner.control(Control::Option(self.id, end))
     }
 
-    /// Number of bytes written so far, modulo 2^32: the position that [`TxStamp`](crate::TxStamp)
-    /// counts in.
+    /// Number of bytes written so far, modulo 2^32. [`TxStamp`](crate::TxStamp) counts in the same
+    /// unit.
     ///
     /// ```
     #[doc = include_str!("doc/connected.txt")]
@@ -536,8 +537,8 @@ impl TcpStream {
         self.inner.state().sockets.at(self.id).tx.tail()
     }
 
-    /// Marks the last written byte as urgent (`MSG_OOB`): segments up to it carry an urgent pointer
-    /// (RFC 9293 3.8.5), and it does not wait to fill a segment.
+    /// Marks the last written byte as urgent (`MSG_OOB`). Segments up to it carry an urgent pointer
+    /// (RFC 9293 3.8.5). The byte is sent at once, even in a partial segment.
     ///
     /// # Errors
     /// The errors of [`end_record`](Self::end_record).
@@ -553,8 +554,8 @@ impl TcpStream {
         self.inner.control(Control::Option(self.id, urgent))
     }
 
-    /// The position of the last byte that the peer called urgent; `None` when there is none, or it
-    /// has been read. Reads do not stop there by themselves.
+    /// The position of the peer's last urgent byte; `None` if there is none, or it was read. Reads
+    /// do not stop there by themselves.
     ///
     /// ```
     #[doc = include_str!("doc/connected.txt")]
@@ -568,8 +569,8 @@ impl TcpStream {
         self.inner.state().urgent_mark(self.id)
     }
 
-    /// The urgent byte, which stays in the stream; `takes`: once only. `None` as long as it has not
-    /// arrived, and when it was taken.
+    /// The urgent byte, which stays in the stream. `takes`: the caller takes it, once. `None`
+    /// before it has arrived and after it was taken.
     ///
     /// ```
     #[doc = include_str!("doc/connected.txt")]
@@ -583,7 +584,7 @@ impl TcpStream {
         self.inner.state().urgent_byte(self.id, ahead, takes)
     }
 
-    /// Requests time stamps of the last written byte. They come with [`stamps`](Self::stamps).
+    /// Requests time stamps of the last written byte; [`stamps`](Self::stamps) returns them.
     ///
     /// # Errors
     /// The errors of [`end_record`](Self::end_record).
@@ -599,7 +600,7 @@ impl TcpStream {
         self.inner.control(Control::Option(self.id, stamp))
     }
 
-    /// Takes the stamps that were made of bytes sent, and tells when the byte that was read last
+    /// Takes the time stamps of sent bytes, and returns when the last byte that was read had
     /// arrived.
     ///
     /// # Errors
@@ -629,7 +630,7 @@ impl TcpStream {
         socket.tx.waiting(block) as usize
     }
 
-    /// The things that can be done with it now.
+    /// The stream's readiness.
     ///
     /// ```
     #[doc = include_str!("doc/connected.txt")]
@@ -641,7 +642,7 @@ impl TcpStream {
         self.inner.state().readiness(self.id)
     }
 
-    /// The reason why the connection failed, once (`SO_ERROR`).
+    /// The reason why the connection failed; reported once (`SO_ERROR`).
     ///
     /// ```
     #[doc = include_str!("doc/connected.txt")]
@@ -655,8 +656,8 @@ impl TcpStream {
         self.inner.state().take_failure(self.id)
     }
 
-    /// Reports the error once more, for a call that failed after it had moved bytes and so returned
-    /// their number.
+    /// Makes the error be reported again. For a call that met it after moving bytes, and returned
+    /// their number instead.
     ///
     /// ```
     #[doc = include_str!("doc/connected.txt")]
@@ -670,8 +671,8 @@ impl TcpStream {
         self.inner.state().sockets.at(self.id).error_taken = false;
     }
 
-    /// The error that ICMP reported about the path of a connection that goes on, once (`SO_ERROR`
-    /// in Linux). Asks the stack only if there was such an error.
+    /// The error that ICMP reported about the path of an open connection; reported once (`SO_ERROR`
+    /// in Linux). Asks the stack only if there is one.
     ///
     /// # Errors
     /// Errors of waiting for the stack's answer.
@@ -692,7 +693,7 @@ impl TcpStream {
         Ok((errno != 0).then(|| io::Error::from_raw_os_error(errno.into())))
     }
 
-    /// The ICMP error that ended the attempt to connect, once (Linux's error queue).
+    /// The ICMP error that ended the attempt to connect; reported once (Linux's error queue).
     ///
     /// # Errors
     /// Errors of waiting for the stack's answer.
@@ -710,8 +711,8 @@ impl TcpStream {
         }
     }
 
-    /// An ICMP error waits for [`take_soft_error`](Self::take_soft_error), as the socket asked for
-    /// ([`set_receive_errors_v4`](SocketOptions::set_receive_errors_v4)).
+    /// True if an ICMP error waits for [`take_soft_error`](Self::take_soft_error), on a socket that
+    /// asked for them ([`set_receive_errors_v4`](SocketOptions::set_receive_errors_v4)).
     ///
     /// ```
     #[doc = include_str!("doc/connected.txt")]
@@ -724,7 +725,7 @@ impl TcpStream {
         said.contains(SocketState::ERROR_WAITS)
     }
 
-    /// Bytes that can be read at once.
+    /// Number of bytes that can be read at once.
     ///
     /// ```
     #[doc = include_str!("doc/connected.txt")]
@@ -740,10 +741,10 @@ impl TcpStream {
         socket.rx.readable(block) as usize
     }
 
-    /// Like `read`, but the bytes stay and can be read again.
+    /// Like `read`, but leaves the bytes to be read again.
     ///
     /// # Errors
-    /// Like `read`.
+    /// The errors of `read`.
     ///
     /// ```
     #[doc = include_str!("doc/connected.txt")]
@@ -785,7 +786,7 @@ impl TcpStream {
         outcome.map_err(would_block)
     }
 
-    /// `attempt` writes from an offset of the `total` bytes on.
+    /// Writes `total` bytes. `attempt` writes from an offset on.
     #[inline]
     fn transmit(
         &self,
@@ -809,7 +810,7 @@ impl TcpStream {
         }
     }
 
-    /// There was no room at once, or no chunk for it.
+    /// Continues a write that found no room, or no chunk.
     #[cold]
     fn transmit_later(
         &self,
@@ -827,7 +828,7 @@ impl TcpStream {
         let outcome =
             self.inner
                 .block_until(self.inner.until(self.options().send_timeout()), |state| {
-                    // Woken for a worthwhile piece of room, as Linux wakes its writers.
+                    // Wake only for a third of the send buffer, as Linux wakes its writers.
                     if !state.may_write_on(self.id) {
                         return None;
                     }
@@ -839,8 +840,8 @@ impl TcpStream {
         }
     }
 
-    /// A writer who waited may go on: a third of the send buffer is free, or there is nothing to
-    /// wait for any more.
+    /// True if a writer that waited may go on: a third of the send buffer is free, or the
+    /// connection has ended.
     ///
     /// ```
     #[doc = include_str!("doc/connected.txt")]
@@ -853,7 +854,7 @@ impl TcpStream {
     }
 }
 
-/// A socket's own time-out is `EAGAIN`, as `SO_RCVTIMEO` has it.
+/// The error of a timed-out wait: `EAGAIN`, as with `SO_RCVTIMEO`.
 pub(crate) fn would_block(error: io::Error) -> io::Error {
     match is_timeout(&error) {
         true => io::ErrorKind::WouldBlock.into(),
@@ -861,7 +862,7 @@ pub(crate) fn would_block(error: io::Error) -> io::Error {
     }
 }
 
-/// Our own, not a connection's that the network did not answer.
+/// True for a wait's own time-out, not the `ETIMEDOUT` of a peer that does not answer.
 fn is_timeout(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::TimedOut && error.raw_os_error().is_none()
 }
@@ -877,7 +878,7 @@ fn is_open(said: SocketState) -> bool {
 }
 
 impl State {
-    /// Writes the peer's address into the socket's block, before the socket connects.
+    /// Writes the peer's address into the socket's block before the socket connects.
     pub(crate) fn name_peer(&self, id: SocketId, remote: SocketAddr) {
         let address = match remote.ip() {
             IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
@@ -924,7 +925,7 @@ impl State {
         Some(io::Error::from_raw_os_error(said.errno().into()))
     }
 
-    /// `None`: nothing to read yet.
+    /// Reads from the receive buffer; `None`: nothing to read yet.
     #[inline]
     fn read(&mut self, id: SocketId, bytes: &mut [u8]) -> Option<io::Result<usize>> {
         let AppSide {
@@ -935,7 +936,7 @@ impl State {
         } = &mut self.side;
         let block = memory.block(id.index)?;
         let socket = self.sockets.at(id);
-        // The state first: bytes that were published before an end are then seen before it.
+        // Read the state first: bytes published before an end are then seen before it.
         let said = block.state();
         let n = socket.rx.read(memory, block, bytes);
         if n > 0 {
@@ -957,11 +958,10 @@ impl State {
         self.nothing_to_read(id, said)
     }
 
-    /// `said` is the state as it was before the look for bytes. A failure since then may have come
-    /// behind some bytes, and the reader gets both in order.
+    /// The outcome of a read that found no bytes. `said` is the state from before that look: a
+    /// failure since then may follow bytes, and the reader must get both in order.
     fn nothing_to_read(&mut self, id: SocketId, said: SocketState) -> Option<io::Result<usize>> {
-        // The peer's end was reached in order: what went wrong after it is no business of readers,
-        // as in Linux.
+        // After the peer's FIN, readers do not learn of later failures, as in Linux.
         if said.contains(SocketState::EOF) {
             return Some(Ok(0));
         }
@@ -997,7 +997,7 @@ impl Write for &TcpStream {
         })
     }
 
-    /// Nothing is held back: the stack has all that was written.
+    /// Does nothing: the stack already has all written bytes.
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }

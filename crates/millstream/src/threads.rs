@@ -1,13 +1,13 @@
-//! The parts of a wait, for a layer that lets many threads use one context, one at a time: look,
-//! arm, let go of the context, sleep, take it again.
+//! The steps of a wait, for a layer that lets many threads use one context, one at a time: look,
+//! arm, release the context, sleep, take it again.
 //!
 //! ```text
 //!   leader      take ── turn_once ── lead ── let go ── sleep on Armed ── take ── stop ── turn_once
 //!   visitor                                  take ── visit ── call ── turn_once ── rearm ── let go
 //! ```
 //!
-//! A context and its sockets are not `Send`. The layer above takes care that one thread at a time
-//! touches them, and that all of them move together (`posix::Shared`).
+//! A context and its sockets are not `Send`. The layer above lets one thread at a time touch them,
+//! and moves all of them together (`posix::Shared`).
 
 use std::io;
 
@@ -26,7 +26,7 @@ use crate::poll::{Poll, Source};
 pub enum Turn {
     /// Something moved: look at the sockets again.
     Moved,
-    /// Nothing did, and it is worth turning again at once.
+    /// Nothing moved, but turning again at once may find work.
     Looking,
     /// There is no work.
     Idle,
@@ -56,8 +56,8 @@ impl Context {
         })
     }
 
-    /// The caller runs its own code: the watchdog turns the stack if the caller stays away, unless
-    /// a thread sleeps in the stack's place.
+    /// Ends the caller's use of the context. If the caller stays away, the watchdog turns the
+    /// stack, unless a thread sleeps in the stack's place.
     ///
     /// ```
     #[doc = include_str!("doc/context.txt")]
@@ -69,11 +69,11 @@ impl Context {
         self.inner.crank().leave();
     }
 
-    /// Prepares a sleep that lets other threads use the context meanwhile. `None`: look again at
-    /// once. [`stop_leading`](Self::stop_leading) follows the sleep.
+    /// Prepares a sleep during which other threads can use the context. `None`: look again at once.
+    /// [`stop_leading`](Self::stop_leading) has to follow the sleep.
     ///
     /// # Errors
-    /// `WouldBlock` on a virtual clock; those of copying descriptors.
+    /// `WouldBlock` on a virtual clock; errors of copying descriptors.
     ///
     /// ```
     #[doc = include_str!("doc/context.txt")]
@@ -89,7 +89,7 @@ impl Context {
         crank.lead(|| !self.inner.state().side.events.is_empty())
     }
 
-    /// The thread that has slept on [`Armed`] is awake.
+    /// Ends the sleep on [`Armed`]: the thread is awake.
     ///
     /// ```
     #[doc = include_str!("doc/context.txt")]
@@ -102,7 +102,7 @@ impl Context {
         self.inner.crank().stop_leading(true);
     }
 
-    /// Another thread is about to use the context while one sleeps on [`Armed`].
+    /// Begins another thread's use of the context while one sleeps on [`Armed`].
     ///
     /// ```
     #[doc = include_str!("doc/context.txt")]
@@ -119,7 +119,7 @@ impl Context {
         self.inner.crank().stop_leading(false);
     }
 
-    /// Ends a visit. False: the thread that sleeps has to be woken.
+    /// Ends a visit. False: the sleeping thread has to be woken.
     ///
     /// ```
     #[doc = include_str!("doc/context.txt")]
@@ -134,7 +134,7 @@ impl Context {
         self.inner.crank().rearm(armed)
     }
 
-    /// Requests wait for the stack's next turn.
+    /// True if requests wait for the stack's next turn.
     ///
     /// ```
     #[doc = include_str!("doc/context.txt")]
@@ -147,7 +147,7 @@ impl Context {
         !self.inner.state().side.jobs.is_empty()
     }
 
-    /// A number that changes whenever something happens to a socket that may let a call go on.
+    /// A number that changes with every event at a socket that may let a call go on.
     ///
     /// ```
     #[doc = include_str!("doc/connected.txt")]
@@ -165,7 +165,7 @@ impl Context {
         })
     }
 
-    /// Like [`news`](Self::news), of all that a poll watches but descriptors of the kernel.
+    /// Like [`news`](Self::news), for all that a poll watches except kernel descriptors.
     ///
     /// ```
     #[doc = include_str!("doc/connected.txt")]

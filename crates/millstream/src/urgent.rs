@@ -1,9 +1,9 @@
 //! The urgent mark of a connection (RFC 9293 3.8.5), as a reader sees it.
 //!
 //! Urgent bytes stay in the stream (RFC 6093); the mark only says where the last one is. Programs
-//! that were written for the BSD calls may want that byte apart from the stream, and reads that
-//! stop before it. [`Context::set_urgent_apart`](crate::Context::set_urgent_apart) says so for all
-//! sockets of a context. A reader then asks for the mark before each read, as `posix` does.
+//! written for BSD sockets may want that byte apart from the stream, and reads that stop before it.
+//! [`Context::set_urgent_apart`](crate::Context::set_urgent_apart) chooses that for new sockets. A
+//! reader then asks for the mark before each read, as `posix` does.
 
 /// The position of the last urgent byte, until it has been read or passed over.
 ///
@@ -16,22 +16,22 @@
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UrgentMark {
-    /// Bytes to be read before it.
+    /// Bytes to read before the urgent byte.
     pub ahead: usize,
     /// The byte has arrived.
     pub has_arrived: bool,
-    /// The byte was taken out of the stream, and waits only to be passed over.
+    /// The byte was taken; reads still have to skip its place.
     pub is_taken: bool,
     /// The byte is not part of the stream.
     pub is_apart: bool,
 }
 
-/// The state of a socket's mark.
+/// A socket's record of its urgent mark.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Urgent {
-    /// Sockets of this context take urgent bytes out of the stream.
+    /// The socket takes urgent bytes out of the stream.
     pub is_apart: bool,
-    /// The position behind the byte that `is_taken` refers to; `None`: there was no mark.
+    /// The position after the byte that `is_taken` refers to; `None`: there was no mark.
     pub end: Option<u32>,
     pub is_taken: bool,
 }

@@ -3,15 +3,15 @@
 //! a thread of its own, with a shorter tick.
 //!
 //! An owner that returns to its own code marks itself *away*. If it is still away a tick later and
-//! its stack has not been turned since, the watchdog takes one turn under the crank's try-lock. It
-//! takes one more with each tick while there is work. For an owner that does not come back it turns
-//! as often as there is work. When there is none it sleeps on copies of the port's descriptors and
-//! until the stack's next timer, without holding the stack, so the owner finds it free. While no
-//! owner is away it sleeps for good, and the next owner to leave wakes it. A busy owner pays at
-//! most one system call a tick, and an idle process none.
+//! its stack has not been turned since, the watchdog takes one turn under the crank's try-lock.
+//! While there is work it takes one more turn each tick; for an owner that stays away, it soon
+//! turns as often as there is work. Without work it sleeps on copies of the port's descriptors and
+//! until the stack's next timer. It does not hold the lock then, so the owner finds the stack free.
+//! While no owner is away the watchdog sleeps without a timeout, and the next owner to leave wakes
+//! it. A busy owner pays at most one system call a tick, and an idle process none.
 //!
-//! The device behind the copies lives as long as they do. A stack that ends while the watchdog
-//! sleeps on them therefore wakes the watchdog, and waits until it has released them.
+//! A device lives as long as the copies of its descriptors. A stack that ends while the watchdog
+//! sleeps on them therefore wakes it and waits until it has released them.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -31,7 +31,7 @@ use crate::limits::{
 use crate::placement;
 use crate::shared_stack::SharedStack;
 
-/// Keeps a stack under the watchdog's eyes until it is dropped.
+/// A stack's registration with the watchdog, until dropped.
 pub(crate) struct Guarded {
     watchdog: Arc<Watchdog>,
     key: u64,
@@ -44,8 +44,8 @@ impl Drop for Guarded {
         if let Some(thread) = self.thread.take() {
             self.watchdog.stop.raise();
             self.watchdog.bell.insist();
-            // A child of `fork` has no such thread. A panic there was reported by the thread
-            // itself.
+            // A child of `fork` does not have the thread. If the thread panicked, it has reported
+            // that itself.
             if self.watchdog.pid == std::process::id() {
                 let _ = thread.join();
             }
@@ -63,34 +63,34 @@ impl Drop for Guarded {
 }
 
 struct Watchdog {
-    /// The process that its thread is in: a child of `fork` has none.
+    /// The process that the thread runs in. A child of `fork` does not have the thread.
     pid: u32,
     pace: Pace,
     stop: Flag,
     guarded: Mutex<GuardedStacks>,
-    /// The watchdog holds no copies of descriptors.
+    /// Signalled when the watchdog holds no copies of descriptors.
     let_go: Condvar,
-    /// Rung by an owner that leaves, or whose stack goes. A ring costs a system call only while the
-    /// watchdog sleeps for good.
+    /// Rung by an owner that leaves, or whose stack ends. A ring costs a system call only while the
+    /// watchdog sleeps without a timeout.
     bell: StackBell,
 }
 
-/// The delay after which a watchdog replaces an absent owner.
+/// The times at which a watchdog replaces an absent owner.
 #[derive(Clone, Copy)]
 struct Pace {
-    /// Time between two looks at an owner that comes and goes, ns.
+    /// Time between two looks at an owner that comes and goes, in ns.
     tick_ns: u64,
-    /// Turns in a row that are one tick apart, before they follow each other at once.
+    /// Turns in a row at intervals of one tick; later turns follow each other at once.
     single_turns: u32,
 }
 
-/// One thread for all stacks of the process.
+/// The pace of the thread for all stacks of the process.
 const SHARED: Pace = Pace {
     tick_ns: WATCHDOG_TICK_NS,
     single_turns: WATCHDOG_SINGLE_TURNS,
 };
 
-/// A thread for one stack.
+/// The pace of a thread for one stack.
 const OWN: Pace = Pace {
     tick_ns: STACK_THREAD_TICK_NS,
     single_turns: 0,
@@ -100,7 +100,7 @@ const OWN: Pace = Pace {
 #[derive(Default)]
 struct GuardedStacks {
     stacks: Vec<GuardedStack>,
-    /// A thread waits for the watchdog to release its descriptors.
+    /// A thread waits for the watchdog to release copies of descriptors.
     is_awaited: bool,
 }
 
@@ -109,21 +109,20 @@ impl Watchdog {
         self.guarded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes the watchdog, and waits until it holds no copies of descriptors of a stack that has
-    /// been removed.
+    /// Wakes the watchdog, and waits until it has released the descriptors of a removed stack.
     #[cold]
     fn await_letting_go(&self, mut guarded: MutexGuard<'_, GuardedStacks>) {
         guarded.is_awaited = true;
         self.bell.ring();
         let patience = Duration::from_nanos(WATCHDOG_LETS_GO_NS_MAX);
-        // Without an answer the watchdog releases them when it next wakes.
+        // After a timeout the watchdog releases them when it next wakes.
         let _ = self
             .let_go
             .wait_timeout_while(guarded, patience, |guarded| guarded.is_awaited);
     }
 }
 
-/// A copy of a descriptor of a port, and the events to poll it for.
+/// A copy of a port's descriptor, and the events to poll it for.
 type Watched = (Arc<OwnedFd>, PollFlags);
 
 struct GuardedStack {
@@ -131,13 +130,13 @@ struct GuardedStack {
     pace: Pace,
     stack: Weak<SharedStack>,
     turns_seen: u64,
-    /// Turns that the watchdog took in a row, the owner having taken none.
+    /// Turns in a row that the watchdog took while the owner took none.
     stood_in: u32,
-    /// Armed: the descriptors to sleep on, and which arming of the stack this was.
+    /// While armed: the descriptors to sleep on, and the number of the arming.
     armed: Option<(Vec<Watched>, u64)>,
 }
 
-/// Puts a stack under the process's watchdog, which is started for the first one.
+/// Puts a stack under the process's watchdog and starts that for the first stack.
 pub(crate) fn guard(stack: &Arc<SharedStack>) -> Result<Guarded, Error> {
     static WATCHDOG: Mutex<Option<Arc<Watchdog>>> = Mutex::new(None);
     static KEYS: Published64 = Published64::new(1);
@@ -213,8 +212,7 @@ fn start(
     std::thread::Builder::new()
         .name(name)
         .spawn(move || {
-            // The runtime has checked the CPU. One that has gone meanwhile leaves the thread where
-            // the kernel puts it.
+            // The runtime has checked the CPU. If it has gone since, the kernel chooses another.
             let _ = cpu.map(placement::bind);
             watch(&watchdog);
         })
@@ -260,8 +258,8 @@ fn sleep(watchdog: &Watchdog, fds: &[Watched], timeout_ns: Option<u64>) {
         .iter()
         .map(|(fd, flags)| PollFd::from_borrowed_fd(fd.as_fd(), *flags))
         .collect();
-    // In a sleep of a tick or less the bell is left out: the look that follows covers all stacks,
-    // and a busy owner that rings would end the sleep in vain.
+    // A sleep of a tick or less ignores the bell: the look that follows covers all stacks, and a
+    // busy owner that rings would end the sleep in vain.
     if timeout_ns.is_none_or(|ns| ns > watchdog.pace.tick_ns) {
         polled.push(PollFd::from_borrowed_fd(watchdog.bell.fd(), PollFlags::IN));
     }
@@ -269,14 +267,15 @@ fn sleep(watchdog: &Watchdog, fds: &[Watched], timeout_ns: Option<u64>) {
         tv_sec: (ns / 1_000_000_000) as _,
         tv_nsec: (ns % 1_000_000_000) as _,
     });
-    // An error here (no memory) is met like a wake-up: look again, after a tick.
+    // An error (no memory) counts as a wake-up after a tick.
     if poll(&mut polled, timeout.as_ref()).is_err_and(|errno| errno != rustix::io::Errno::INTR) {
         std::thread::sleep(Duration::from_nanos(WATCHDOG_TICK_NS));
     }
 }
 
 impl GuardedStack {
-    /// Turns the stack if its owner has been away since the last look; when to look again.
+    /// Turns the stack if its owner has been away since the last look. Returns the time of the next
+    /// look.
     fn look(&mut self, now_ns: u64) -> Option<u64> {
         let Pace {
             tick_ns,
@@ -288,9 +287,9 @@ impl GuardedStack {
         if !is_away || moved {
             self.stood_in = 0;
             self.disarm(&shared);
-            // An owner who comes and goes is looked at again after a tick, wherever it is just now.
-            // A watchdog that slept for good would be rung, and run, as soon as the owner leaves:
-            // between a request and its answer.
+            // Look again after a tick at an owner that comes and goes, even if it is here now. If
+            // the watchdog slept without a timeout, each leave would ring and run it, between a
+            // request and its answer.
             return (is_away || moved).then_some(now_ns + tick_ns);
         }
         let Some(mut stack) = shared.stack.try_lock() else {
@@ -300,11 +299,11 @@ impl GuardedStack {
             stack.disarm();
         }
         self.stood_in = self.stood_in.saturating_add(1);
-        // A turn takes in less than a crowd may send in a tick.
+        // A crowd may send more within a tick than one turn takes in.
         stack.drain();
         if stack.turn(now_ns).busy {
-            // An owner who is only busy with what the last turn brought loses its core and its
-            // caches to every turn of ours. It has the more to do when it comes back (decision
+            // Keep to the tick while the owner may only be busy with what the last turn brought.
+            // Each of our turns takes its core and its caches, and leaves it more to do (decision
             // 0043).
             let sleeps = self.stood_in > single_turns;
             return Some(now_ns + if sleeps { 0 } else { tick_ns });
@@ -315,7 +314,7 @@ impl GuardedStack {
             return None;
         }
         match stack.arm() {
-            // Without descriptors to sleep on there is only the clock.
+            // Without descriptors to sleep on, the clock has to wake the watchdog.
             Err(_) => Some(now_ns + tick_ns),
             Ok(None) => Some(now_ns),
             Ok(Some(fds)) => {
@@ -327,8 +326,8 @@ impl GuardedStack {
         }
     }
 
-    /// The owner is back: its own waits arm the port anew. An owner that sleeps on copies of its
-    /// own by now stays armed.
+    /// Disarms the stack of an owner that is back; its own waits arm the port anew. An owner that
+    /// sleeps on copies of its own by now stays armed.
     fn disarm(&mut self, shared: &SharedStack) {
         if let Some((_, number)) = self.armed.take()
             && let Some(mut stack) = shared.stack.try_lock()

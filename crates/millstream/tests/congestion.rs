@@ -1,5 +1,5 @@
-//! Congestion control from outside the library: chosen by settings, by name and by number, and
-//! nonsense that reaches the stack.
+//! Congestion control from outside the library: chosen by settings, by name and by number. Its
+//! invalid values must not harm the stack.
 
 use std::io::{self, ErrorKind, Read, Write};
 
@@ -9,7 +9,7 @@ use millstream::congestion_control::{
 use millstream::option_number::{SOL_TCP, TCP_CONGESTION};
 use millstream::{Config, CongestionAlgorithm, Context, Error, Runtime, TcpListener, TcpStream};
 
-/// A window of so many segments, whatever happens.
+/// A fixed window in segments.
 struct Fixed(u32);
 
 impl CongestionControl for Fixed {
@@ -26,7 +26,7 @@ impl CongestionControl for Fixed {
     }
 }
 
-/// The same number to every question, and at every occasion.
+/// An algorithm that returns the same number for everything.
 struct Nonsense(u32);
 
 impl CongestionControl for Nonsense {
@@ -71,7 +71,7 @@ fn contexts(config: Config) -> (Context, Context) {
     (runtime.context(0).unwrap(), runtime.context(1).unwrap())
 }
 
-/// The ends of a connection between both.
+/// Both ends of a connection between two contexts.
 fn connect(here: &Context, there: &Context, port: u16) -> (TcpStream, TcpStream, TcpListener) {
     let place = format!("10.0.0.2:{port}").parse().unwrap();
     let listener = TcpListener::bind(there, place).unwrap();
@@ -80,7 +80,7 @@ fn connect(here: &Context, there: &Context, port: u16) -> (TcpStream, TcpStream,
     (client, server, listener)
 }
 
-/// Sends `bytes` bytes; turns both stacks until they have arrived.
+/// Sends `bytes` bytes and turns both stacks until they have arrived.
 fn transfer(turn: impl Fn(), from: &mut TcpStream, to: &mut TcpStream, bytes: usize) {
     from.set_nonblocking(true);
     to.set_nonblocking(true);

@@ -1,5 +1,4 @@
-//! Each example does what it says: it runs in a thread, and a client or server of this test is its
-//! peer.
+//! Each example works: it runs in a thread with a client or server of this test as its peer.
 
 #[allow(dead_code)]
 #[path = "../examples/congestion.rs"]
@@ -27,7 +26,7 @@ use millstream::{Config, Context, Runtime, TcpStream};
 
 const SERVER: &str = "10.90.0.2/24";
 const CLIENT: &str = "10.90.0.1/24";
-/// Nothing here takes so long, unless it hangs.
+/// Longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A memif socket for this test, and the wires of both ends. The file goes when the test is over.
@@ -111,7 +110,7 @@ fn http_answers_each_request_of_a_connection_and_many_answers_are_counted() {
     let context = runtime.context(0).unwrap();
     let mut stream = connect(&context, 80);
     for _ in 0..2 {
-        // The head comes in two pieces.
+        // The head arrives in two pieces.
         stream.write_all(b"GET / HTTP/1.1\r\n").unwrap();
         stream.write_all(b"Host: x\r\n\r\n").unwrap();
         let mut answer = [0; 44];

@@ -1,4 +1,4 @@
-//! A wire that goes away for good while an application waits: every wait ends and says why. Needs
+//! A wire that goes away for good while an application waits: every wait ends with an error. Needs
 //! root.
 
 mod common;
@@ -29,7 +29,7 @@ fn deleted_under(link: Link, crank: Crank) {
                     .ip(&format!("link delete {}", lab.far_interface()));
             });
             let mut events = Events::with_capacity(4);
-            // An idle AF_XDP port looks every few seconds whether its interface is still there.
+            // An idle AF_XDP port checks every few seconds whether its interface still exists.
             let ended = poll
                 .wait(&mut events, Some(Duration::from_secs(60)))
                 .unwrap_err();

@@ -1,5 +1,5 @@
-//! An interrupter ends waits, also those of a stack that has work. Calls that need the stack's own
-//! answer have it, and the interruption is told by the next wait that it may end.
+//! An interrupter ends waits, even on a stack that has work. Calls that need the stack's answer
+//! wait for it; the next wait that may be interrupted reports the interruption.
 
 mod common;
 
@@ -54,8 +54,8 @@ fn interrupted_context_binds_and_listens() {
     }
 }
 
-/// `wait` on a stack that has had some work and never sleeps while this lasts, for what does not
-/// come.
+/// Calls `wait` for something that does not come, on a stack that had work and looks for more all
+/// the time.
 fn looking_on(wait: impl FnOnce(&Context, &TcpListener) -> io::Result<()>) {
     let wire = format!("loopback:{}", unique("looking"));
     let mut config = config(&wire, "10.9.0.1/24", Crank::Inline);

@@ -1,5 +1,5 @@
-//! A crowd of connections comes and goes: the process then holds about as much memory as before,
-//! with an inline stack and with a dedicated one.
+//! After a crowd of connections has gone, the process holds about as much memory as before, with
+//! either crank.
 
 mod common;
 
@@ -16,13 +16,13 @@ const CROWD: usize = 700;
 const CROWDS: usize = 2;
 /// Bytes that each client sends before the server reads.
 const BYTES_EACH: usize = 16 << 10;
-/// Bytes that may stay: chunks that lie ready, each on a page of its own, on both sides.
+/// Memory that may stay in bytes: chunks in stock, each on a page of its own, on both sides.
 const KEPT_BYTES: u64 = 5 << 20;
 
-/// Tests that look at the process as a whole run one after another.
+/// Tests that measure the whole process run one after another.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Bytes of memory files that this process has in memory.
+/// Resident bytes of this process's memory files.
 fn resident_bytes() -> u64 {
     let maps = fs::read_to_string("/proc/self/smaps").unwrap();
     let mut is_ours = false;
@@ -52,7 +52,7 @@ fn settings(config: &mut Config) {
     config.limits = Limits::for_connections(2 * CROWD);
 }
 
-/// Reads when all clients have sent, and closes. Away while the memory is looked at.
+/// Reads after all clients have sent, and closes. Stays away while the memory is measured.
 fn serve(context: &Context, together: &Barrier) {
     let listener = TcpListener::bind(context, server_addr()).unwrap();
     together.wait();
@@ -85,7 +85,7 @@ fn send(context: &Context, together: &Barrier) {
         together.wait();
         together.wait();
         for stream in &mut streams {
-            // The server has read all and closed.
+            // The server has read everything and closed.
             assert_eq!(stream.read(&mut [0; 1]).unwrap(), 0);
         }
         drop(streams);
@@ -94,7 +94,7 @@ fn send(context: &Context, together: &Barrier) {
     }
 }
 
-/// Bytes that the process holds before, with each crowd, and when the crowd has gone.
+/// Bytes that the process holds before, during and after each crowd.
 fn watch(together: &Barrier) -> (u64, Vec<(u64, u64)>) {
     together.wait();
     let before = resident_bytes();
@@ -103,7 +103,7 @@ fn watch(together: &Barrier) -> (u64, Vec<(u64, u64)>) {
         let full = resident_bytes();
         together.wait();
         together.wait();
-        // No call turns the stacks here, only their threads or the watchdog.
+        // Only the stacks' threads or the watchdog turn the stacks here.
         let until = Instant::now() + Duration::from_secs(60);
         while resident_bytes() > before + KEPT_BYTES && Instant::now() < until {
             thread::sleep(Duration::from_millis(20));

@@ -11,12 +11,12 @@ use millstream::{
 };
 
 const SERVER: &str = "10.9.0.1:80";
-/// Few enough that two writers' buffers do not fit.
+/// Too few chunks for two writers' buffers.
 const CHUNKS: usize = 256;
 const WRITERS: usize = 8;
 const BYTES: usize = 48 << 20;
 
-/// This thread, and those that it starts, run on one processor: the one that it is on.
+/// Binds this thread, and those that it starts, to its present CPU.
 fn pin() {
     let mut set = rustix::thread::CpuSet::new();
     set.set(rustix::thread::sched_getcpu());
@@ -45,7 +45,8 @@ fn poll_of(context: &Context, streams: &[TcpStream], interest: Interest) -> Poll
     poll
 }
 
-/// Writes on all until the peer leaves. How often the poll promised room and there was none.
+/// Writes on all streams until the peer leaves. Returns how often the poll reported room when there
+/// was none.
 fn write_all(context: &Context, streams: &mut [TcpStream]) -> usize {
     let mut poll = poll_of(context, streams, Interest::WRITABLE);
     let (mut events, mut in_vain) = (Events::with_capacity(WRITERS), 0);
@@ -85,8 +86,8 @@ fn read_all(context: &Context, streams: &mut [TcpStream]) {
     }
 }
 
-/// There is room and no chunk to fill it with. A writer that asks on and on leaves the core to the
-/// stack, which has to take the acknowledgments that free chunks.
+/// There is room, but no chunk. A writer that keeps asking must leave the core to the stack, which
+/// has to handle the acknowledgments that free chunks.
 #[test]
 fn dedicated_stack_runs_beside_a_writer_short_of_chunks() {
     pin();

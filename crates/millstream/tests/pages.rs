@@ -1,4 +1,4 @@
-//! The tables of docs/operating.md are those of the declared lists: counters, values and log lines.
+//! The tables of docs/operating.md match the declared lists: counters, values and log lines.
 //!
 //! `cargo xtask docs` runs this with `MILLSTREAM_WRITE_PAGES=1`, which writes the tables instead of
 //! comparing them.
@@ -51,7 +51,7 @@ fn counter_table<'a>(rows: impl Iterator<Item = (&'a str, &'a str, &'a str)>) ->
     text
 }
 
-/// Times, levels and histograms: what `Context::report` does not have.
+/// Times, levels and histograms, which `Context::report` does not have.
 fn values() -> String {
     let mut text = "| name | kind | unit | meaning |\n|---|---|---|---|\n".to_owned();
     let is_listed_above = |name: &str| {
@@ -94,7 +94,7 @@ fn log_lines() -> String {
     text
 }
 
-/// The page with all its tables made anew, and how many there were.
+/// The page with all its tables regenerated, and their number.
 fn made(page: &str) -> (String, usize) {
     let (mut out, mut rest, mut tables) = (String::new(), page, 0);
     while let Some(at) = rest.find(BEGIN) {

@@ -1,4 +1,4 @@
-//! Millstream at both ends: over memif and over a wire of this process, good and bad, with every
+//! Millstream at both ends, over memif and over an in-process wire, good and bad, with every
 //! pairing of cranks.
 
 mod common;
@@ -34,7 +34,7 @@ struct Wire {
 impl Wire {
     fn loopback(keys: &str) -> Self {
         let name = unique("pairs");
-        // The faults are on one end; they act on both directions.
+        // The faults are configured at one end and act on both directions.
         Self {
             server: format!("loopback:{name}{keys}"),
             client: format!("loopback:{name}"),
@@ -71,8 +71,8 @@ fn place(own: &str, peer: &str, port: u16) -> Place {
     }
 }
 
-/// Plays scenarios over a wire, alternately by IPv4 and IPv6; at the end nothing is held at either
-/// end.
+/// Plays scenarios over a wire, alternately over IPv4 and IPv6. At the end neither stack holds
+/// anything.
 fn meet(wire: &Wire, cranks: [Crank; 2], scenarios: &[Scenario]) {
     meet_with(wire, cranks, |_| (), scenarios);
 }
@@ -116,7 +116,7 @@ fn meet_with(
             }
         }
         expect_all_returned(&context);
-        // Neither end goes before the other has everything back.
+        // Both ends stay until both have their resources back.
         *ends.lock().expect("ends") += 1;
         over.reach(*ends.lock().expect("ends"));
         over.wait(2);
@@ -180,7 +180,7 @@ fn memif_that_loses() {
     meet(&wire, INLINE, &[BULK_1, ECHO]);
 }
 
-/// Small tables and buffers: limits are met all the time, and nothing sticks.
+/// With small tables and buffers, limits are reached all the time, and nothing gets stuck.
 #[test]
 fn small_limits_make_it_slow_and_nothing_worse() {
     let _turn = turn("small_limits_make_it_slow_and_nothing_worse");
@@ -237,7 +237,7 @@ fn idle(wire: &Wire, crank: Crank, label: &str) {
             let mut stream = TcpStream::connect(&context, place.peer()).expect("connect");
             send(&mut stream, 100_000, 1);
             receive(&mut stream, 1, 2);
-            // One looks at the process, the other is away meanwhile.
+            // One end observes the process; the other one is away meanwhile.
             thread::sleep(common::cpu::SETTLE + LOOK + Duration::from_millis(200));
             drop(stream);
         });

@@ -1,7 +1,7 @@
-//! Huge pages and CPUs of contexts: what each setting does, and what it says when it cannot.
+//! Huge pages and CPUs of contexts: the effect of each setting, and its errors.
 //!
-//! The tests of reserved huge pages set `vm.nr_hugepages`, one at a time, and put it back. Where
-//! they may not, they say so and do nothing.
+//! The tests of reserved huge pages change `vm.nr_hugepages`, one at a time, and restore it.
+//! Without permission they print a line and do nothing.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,14 +17,15 @@ use rustix::thread::{CpuSet, sched_getaffinity};
 const SETTING: &str = "/proc/sys/vm/nr_hugepages";
 const HUGE_PAGE_BYTES: u64 = 2 << 20;
 
-/// `vm.nr_hugepages`, which only one test changes at a time, and which is put back.
+/// `vm.nr_hugepages`: changed by one test at a time, restored on drop.
 struct ReservedPages {
     before: u64,
     _alone: MutexGuard<'static, ()>,
 }
 
 impl ReservedPages {
-    /// Waits for the other tests; `None`, with the reason on stderr: this machine cannot say.
+    /// Waits for the other tests. `None`, with the reason on stderr, if this machine does not
+    /// permit the test.
     fn alone() -> Option<Self> {
         static ALONE: Mutex<()> = Mutex::new(());
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -42,7 +43,7 @@ impl ReservedPages {
         })
     }
 
-    /// Has the kernel reserve `pages` in all. False, with the reason: it has not that many.
+    /// Reserves `pages` in all. False, with the reason, if the kernel does not have as many.
     fn set(&self, pages: u64) -> bool {
         fs::write(SETTING, pages.to_string()).unwrap();
         let has_them = Reserved::read().total >= pages;
@@ -59,7 +60,7 @@ impl Drop for ReservedPages {
     }
 }
 
-/// Large enough for some tables of more than 2 MiB.
+/// A configuration large enough for some tables of more than 2 MiB.
 fn config(hugetlb: HugePages) -> Config {
     let mut config = Config::new("loopback:".parse().unwrap());
     config.addresses.push("10.0.0.1/24".parse().unwrap());
@@ -69,7 +70,7 @@ fn config(hugetlb: HugePages) -> Config {
     config
 }
 
-/// A connection of the context to itself carries bytes.
+/// Sends bytes over a connection of the context to itself.
 fn expect_traffic(context: &Context) {
     let place = "10.0.0.1:80".parse().unwrap();
     let listener = TcpListener::bind(context, place).unwrap();
@@ -82,7 +83,7 @@ fn expect_traffic(context: &Context) {
     assert_eq!(bytes, sent[..10_000]);
 }
 
-/// A runtime's first context, which works, and its pages.
+/// A runtime's first context, which was tested, and its pages.
 fn working(runtime: &Runtime) -> (Context, PagesHeld) {
     let context = runtime.context(0).unwrap();
     expect_traffic(&context);
@@ -90,7 +91,7 @@ fn working(runtime: &Runtime) -> (Context, PagesHeld) {
     (context, pages)
 }
 
-/// Mappings of this process on reserved huge pages, by the kernel's word.
+/// Number of this process's mappings on reserved huge pages, from `smaps`.
 fn hugetlb_mappings() -> usize {
     let smaps = fs::read_to_string("/proc/self/smaps").unwrap();
     let flags = smaps.lines().filter(|line| line.starts_with("VmFlags:"));
@@ -121,7 +122,7 @@ fn require_without_pages_says_how_many_and_with_them_takes_them() {
     assert_eq!(counts, expected);
     assert!(missing > 8, "{said}");
 
-    // One page less than it said is too few.
+    // One page fewer than the message says is too few.
     if !reserved.set(number - 1) {
         return;
     }
@@ -145,7 +146,7 @@ fn auto_takes_reserved_pages_while_there_are_any_and_transparent_ones_then() {
     let (_, without) = working(&runtime);
     assert_eq!(without.hugetlb_bytes, 0);
     assert_eq!(without.thp_bytes > 0, grants_thp());
-    // Enough for the memory file, which is made first, and not for all tables.
+    // Enough for the memory file, which is made first, but not for all tables.
     let few = 8;
     if !reserved.set(reserved.before + few) {
         return;
@@ -178,14 +179,14 @@ fn only(cpu: usize) -> CpuSet {
     set
 }
 
-/// Two CPUs of this machine, or one twice.
+/// Two CPUs of this machine, or the only one twice.
 fn two_cpus() -> [usize; 2] {
     let online = fs::read_to_string("/sys/devices/system/cpu/online").unwrap();
     let online = millstream::cpu_list(&online).unwrap();
     [online[online.len() - 1], online[0]]
 }
 
-/// `Cpus_allowed_list` of each thread of this process whose name begins so.
+/// `Cpus_allowed_list` of each thread of this process whose name begins with `name`.
 fn allowed_of(name: &str) -> BTreeMap<String, String> {
     let tasks = fs::read_dir("/proc/self/task").unwrap().flatten();
     let of = |task: fs::DirEntry| {
@@ -216,7 +217,7 @@ fn threads_of_a_context_run_on_its_core_and_others_where_they_did() {
                 let context = runtime.context(index).unwrap();
                 assert_eq!(sched_getaffinity(None).unwrap(), only(cpu));
                 let name = format!("millstream-{index}");
-                // A thread gives itself its name.
+                // A thread sets its name after it has started.
                 let mut stacks = allowed_of(&name);
                 while stacks.is_empty() {
                     std::thread::yield_now();
@@ -227,7 +228,7 @@ fn threads_of_a_context_run_on_its_core_and_others_where_they_did() {
             });
         }
     });
-    // The switch between the contexts belongs to neither.
+    // The thread of the switch between the contexts is not bound.
     let (_, switch) = allowed_of("millstream-swit").pop_first().unwrap();
     assert_eq!(
         millstream::cpu_list(&switch).unwrap().len(),
@@ -269,7 +270,7 @@ fn core_outside_the_cpuset_is_named() {
     assert_eq!(error.to_string(), expected);
 }
 
-/// A control group that has one CPU, and this thread in it.
+/// A control group with one CPU that contains this thread.
 struct Cpuset(String);
 
 impl Cpuset {
@@ -283,7 +284,7 @@ impl Cpuset {
         let mems = fs::read_to_string(format!("{}/cpuset.mems", Self::ROOT)).ok()?;
         write("cpuset.mems", mems).ok()?;
         write("cpuset.cpus", cpu.to_string()).ok()?;
-        // 0 is the thread that writes.
+        // 0 means the writing thread.
         write("tasks", "0".to_owned()).ok()?;
         Some(group)
     }

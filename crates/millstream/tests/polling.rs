@@ -1,8 +1,8 @@
-//! Programs that poll without sleeping, on the CPU that a helper thread needs to move their bytes.
+//! Programs that poll without sleeping on the CPU that a helper thread needs to move their bytes.
 //!
 //! The scheduler takes a CPU from a thread that never sleeps only after milliseconds, in which that
-//! thread polls thousands of times. These tests count polls, so that the speed of the machine does
-//! not matter.
+//! thread polls thousands of times. These tests count polls, so the speed of the machine does not
+//! matter.
 
 mod common;
 
@@ -19,11 +19,11 @@ use packetio::{Port, PortError, RxFrame};
 use ring::published::Published64;
 
 const EXCHANGES: usize = 100;
-/// Polls for a byte's way from one context to the other, at the median. Each thread on the way runs
-/// for one of them, and a few more may pass while a thread is woken.
+/// Median number of polls until a byte has gone from one context to the other. Each thread on the
+/// way runs during one of them, and waking a thread may take a few more.
 const POLLS_MAX: usize = 60;
 
-/// This thread, and those that it starts, run on one CPU: the one that it is on.
+/// Binds this thread, and those that it starts, to its present CPU.
 fn pin() {
     let mut set = rustix::thread::CpuSet::new();
     set.set(rustix::thread::sched_getcpu());
@@ -52,10 +52,10 @@ fn connected(here: &Context, there: &Context, address: &str) -> (TcpStream, TcpS
     }
 }
 
-/// How many polls it takes for a byte to arrive, at the median.
+/// Median number of polls until a byte arrives.
 fn polls_for_a_byte(here: &Context, there: &Context, address: &str) -> usize {
     let (mut client, mut server) = connected(here, there, address);
-    // No byte waits for the acknowledgment of the one before it.
+    // With Nagle's algorithm a byte would wait for the acknowledgment of the previous one.
     client.set_nodelay(true).unwrap();
     let mut poll = Poll::new(there);
     poll.register(&server, Token(0), Interest::READABLE, Mode::Level)
@@ -94,7 +94,7 @@ fn poll_without_a_timeout_leaves_the_cpu_to_the_stack_thread() {
     assert!(polls <= POLLS_MAX, "{polls}");
 }
 
-/// A port whose frames another thread moves, as the switch does; counts how often it is asked.
+/// A port whose frames another thread moves, as the switch does. Counts how often it is asked.
 struct Moved {
     port: Loopback,
     shares_cpu: bool,
@@ -115,8 +115,8 @@ impl Port for Moved {
         prepare_wait finish_wait poll_fds counters);
 }
 
-/// How often a wait without a timeout that finds nothing asks the port, on a clock that stands
-/// still.
+/// Number of times that a wait with a zero timeout and without events asks the port, on a clock
+/// that stands still.
 fn asked_by_a_poll(shares_cpu: bool) -> u64 {
     let (near, _far) = loopback::pair(&LoopbackOptions::default()).unwrap();
     let asked = Arc::<Published64>::default();

@@ -1,8 +1,8 @@
-//! Two contexts on a wire with two queues, and the kernel at its far end, for which root is needed,
-//! or another stack.
+//! Two contexts on a wire with two queues. At its far end is the kernel, which needs root, or
+//! another stack.
 //!
-//! XPS at the far end of a veth says which queue the kernel sends by, so a test can make all frames
-//! arrive at one context, in the middle of their connections.
+//! XPS at the far end of a veth selects the queue by which the kernel sends. So a test can make all
+//! frames arrive at one context in the middle of its connections.
 
 mod common;
 
@@ -20,12 +20,12 @@ use millstream::{Config, Runtime, TcpListener, TcpStream};
 
 const LONG: Duration = Duration::from_secs(40);
 const CLIENTS: usize = 16;
-/// Bits of the queues that XPS lets the kernel send by.
+/// Bits of the queues by which XPS lets the kernel send.
 const BOTH: [u8; 2] = [3, 3];
 const FIRST: [u8; 2] = [3, 0];
 const SECOND: [u8; 2] = [0, 3];
 
-/// A veth of two queues; its far end is the kernel's.
+/// A veth with two queues whose far end is the kernel's.
 struct Veth {
     near: Namespace,
     far: Namespace,
@@ -45,7 +45,7 @@ impl Veth {
         Self { near, far }
     }
 
-    /// The kernel sends by the queues that `cpus` names: for each queue, the CPUs that use it.
+    /// Sets the CPUs that use each of the kernel's queues.
     fn steer(&self, cpus: [u8; 2]) {
         for (queue, cpus) in cpus.into_iter().enumerate() {
             let path = format!("/sys/class/net/q1/queues/tx-{queue}/xps_cpus");
@@ -63,7 +63,7 @@ impl Veth {
     }
 }
 
-/// Connections of the kernel's, with the context that each has reached.
+/// The kernel's connections, each with the context that it reached first.
 struct Clients(Vec<(KernelStream, u8)>);
 
 impl Clients {
@@ -80,7 +80,7 @@ impl Clients {
         clients
     }
 
-    /// Each connection is answered by the context that it has reached first.
+    /// Checks that each connection is answered by the context that it reached first.
     fn assert_unmoved(&mut self) {
         for (stream, context) in &mut self.0 {
             assert_eq!(ask(stream), *context);
@@ -218,8 +218,8 @@ fn context_gone_its_queue_is_driven_by_the_other_until_it_comes_again() {
     assert!(handed(&process.agents) > 0);
 }
 
-/// The kernel spreads a packet socket's flows by a hash that nobody knows, so about half of the
-/// answers arrive at the wrong context.
+/// The kernel distributes a packet socket's flows by an unknown hash, so about half of the answers
+/// arrive at the wrong context.
 #[test]
 fn packet_sockets_of_two_contexts_share_an_interface() {
     let Some(_turn) = lab::turn_as_root("queues: packet") else {
@@ -231,8 +231,8 @@ fn packet_sockets_of_two_contexts_share_an_interface() {
     shares(&veth.far, &process.agents);
 }
 
-/// The kernel's TAP remembers by which queue a flow was sent, but a flow that the kernel begins
-/// has not been sent yet.
+/// The kernel's TAP remembers the queue by which a flow was sent. A flow that the kernel begins has
+/// not been sent yet.
 #[test]
 fn tap_of_two_queues_is_shared_by_two_contexts() {
     let Some(_turn) = lab::turn_as_root("queues: tap") else {
@@ -245,7 +245,7 @@ fn tap_of_two_queues_is_shared_by_two_contexts() {
     shares(&far, &process.agents);
 }
 
-/// A stack of ours is at the far end. Its one context drives both queues, and sends by the first.
+/// A stack of ours is at the far end. Its only context drives both queues and sends by the first.
 #[test]
 fn memif_of_two_queues_is_shared_by_two_contexts() {
     let path = std::env::temp_dir().join(format!("mst-queues-{}.sock", std::process::id()));
@@ -282,7 +282,7 @@ fn memif_of_two_queues_is_shared_by_two_contexts() {
     assert_eq!((ask(&mut at_first), ask(&mut at_second)), (0, 1));
 }
 
-/// Connections in and out, and a listener that closes while its flows go on.
+/// Connections in both directions, and a listener that closes while its flows continue.
 fn shares(far: &Namespace, agents: &[Agent]) {
     agents.iter().for_each(Agent::listen);
     let mut clients = Clients::connect(far, CLIENTS);
@@ -310,8 +310,8 @@ fn shares(far: &Namespace, agents: &[Agent]) {
     new.assert_unmoved();
 }
 
-/// A context that is away from its stack for long falls behind. What finds no room is dropped and
-/// counted, and TCP sends it again.
+/// A context that stays away for long falls behind. Frames without room in the queue to it are
+/// dropped and counted, and TCP retransmits them.
 #[test]
 fn owner_away_the_queue_to_it_is_full_and_counts() {
     let Some(_turn) = lab::turn_as_root("queues: full") else {

@@ -1,5 +1,5 @@
-//! Many connections of one server, on a virtual clock: none starves, though what all of them would
-//! buffer does not fit; and what many have to tell comes in parts.
+//! Many connections of one server on a virtual clock. None starves although their buffers do not
+//! fit, and waits report the events of many in parts.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use millstream::{
 };
 
 const TURN_NS: u64 = 50_000;
-/// Bytes that one stream may move in one visit.
+/// Largest number of bytes that one stream moves in one visit.
 const VISIT_BYTES_MAX: usize = 1 << 20;
 
 struct World {
@@ -45,7 +45,7 @@ impl World {
         }
     }
 
-    /// As many connections: the server's ends and the client's.
+    /// Opens `count` connections: the server's ends and the client's.
     fn connections(&self, count: usize) -> (Vec<TcpStream>, Vec<TcpStream>) {
         let [here, there] = &self.contexts;
         let address: SocketAddr = "10.9.0.1:80".parse().unwrap();
@@ -70,7 +70,7 @@ impl World {
     }
 }
 
-/// Streams of one end, and what each moved.
+/// The streams of one end, with the bytes that each moved.
 struct End {
     poll: Poll,
     streams: Vec<TcpStream>,
@@ -110,7 +110,7 @@ impl End {
     }
 }
 
-/// The bytes of as many downloads as `flows` in three quarters of so many turns.
+/// Bytes of each of `flows` downloads in the last three quarters of `turns` turns.
 fn downloads(name: &str, mtu: usize, large_chunks: usize, flows: usize, turns: usize) -> Vec<f64> {
     let world = World::new(name, mtu, large_chunks);
     let (servers, clients) = world.connections(flows);
@@ -128,13 +128,13 @@ fn downloads(name: &str, mtu: usize, large_chunks: usize, flows: usize, turns: u
     client.moved.iter().map(|&bytes| bytes as f64).collect()
 }
 
-/// The least of the downloads against the greatest.
+/// The smallest download divided by the largest.
 fn evenness(shares: &[f64]) -> f64 {
     let least = shares.iter().copied().fold(f64::INFINITY, f64::min);
     least / shares.iter().copied().fold(0.0, f64::max)
 }
 
-/// Jain's index.
+/// Jain's fairness index.
 fn jain(shares: &[f64]) -> f64 {
     let sum: f64 = shares.iter().sum();
     let squares: f64 = shares.iter().map(|share| share * share).sum();
@@ -156,19 +156,20 @@ fn writers_that_want_more_than_all_chunks_share_them() {
 
 #[test]
 fn writers_on_a_wire_that_is_always_full_have_equal_turns() {
-    // Every turn ends with a full port, which does not change the order of the flows.
+    // Every turn ends with a full port, which must not change the order of the flows.
     let jain = jain(&downloads("turns", 1_500, 1_024, 512, 1_000));
     assert!(jain > 0.999, "{jain}");
 }
 
-/// A server of documents: what is left to write of each answer.
+/// A server of documents, with the bytes that remain of each answer.
 struct Documents {
     end: End,
     left: Vec<usize>,
 }
 
 impl Documents {
-    /// Serves one wait's events, at most so many: a request is a byte, and the answer a document.
+    /// Handles the events of one wait, at most `events_max`. A request is a byte, and the answer a
+    /// document of `bytes` bytes.
     fn turn(&mut self, bytes: usize, events_max: usize) {
         let mut events = Events::with_capacity(events_max);
         let End {
@@ -204,8 +205,8 @@ impl Documents {
     }
 }
 
-/// The longest that any of `flows` clients waits for a document while all ask again at once, in
-/// mean waits. Windows grow first.
+/// The longest wait for a document, as a multiple of the mean, while all of `flows` clients ask
+/// again at once. Windows grow first.
 fn longest_wait(name: &str, flows: usize, bytes: usize) -> f64 {
     const TURNS: i32 = 1_400;
     const SETTLED: i32 = 700;
@@ -237,7 +238,7 @@ fn longest_wait(name: &str, flows: usize, bytes: usize) -> f64 {
         }
         world.clock.advance_ns(TURN_NS);
     }
-    // What the server has written whole is on its way.
+    // What the server has written completely is on its way.
     let open = (0..flows).filter(|&at| server.left[at] > 0);
     waits.extend(open.map(|at| f64::from(TURNS - asked_at[at])));
     let longest = waits.iter().copied().fold(0.0, f64::max);
@@ -251,17 +252,17 @@ fn crowd_short_of_chunks_is_answered_in_turn() {
     assert!(longest < 2.0, "{longest} mean waits");
 }
 
-/// When what waits tell of has arrived.
+/// The time at which the data arrives that waits report.
 #[derive(Clone, Copy, PartialEq)]
 enum Arrival {
-    /// In a turn before.
+    /// In a turn before the first wait.
     Before,
     /// In the turn of the first wait.
     Within,
 }
 
-/// How many events a wait hands over that would sleep if there were none. On a virtual clock it
-/// says so instead.
+/// Number of events that a wait reports which would sleep without events. On a virtual clock such a
+/// wait fails with `WouldBlock`.
 fn wait_that_may_sleep(poll: &mut Poll, events: &mut Events) -> usize {
     match poll.wait(events, Some(Duration::from_nanos(1))) {
         Err(error) if error.kind() == ErrorKind::WouldBlock => 0,
@@ -269,7 +270,7 @@ fn wait_that_may_sleep(poll: &mut Poll, events: &mut Events) -> usize {
     }
 }
 
-/// How many waits hand over what as many connections as `count` have received.
+/// Number of waits that it takes to report what `count` connections have received.
 fn waits_for(name: &str, count: usize, arrival: Arrival) -> usize {
     let world = World::new(name, 1_500, 1_024);
     let (servers, mut clients) = world.connections(count);

@@ -1,5 +1,5 @@
-//! A process without a free descriptor: what it has open goes on. The limit is the process's, so
-//! this test has one to itself.
+//! A process without a free descriptor: its open connections continue. The limit belongs to the
+//! process, so this file has one test only.
 
 mod common;
 
@@ -13,8 +13,8 @@ use common::{CLIENT, config, server_addr, unique};
 use millstream::{Crank, Events, Interest, Mode, Poll, Runtime, TcpListener, TcpStream, Token};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Leaves the process without a free descriptor, until the files are dropped and the limit is put
-/// back.
+/// Leaves the process without a free descriptor, until the files are dropped and the limit is
+/// restored.
 fn starve() -> Vec<File> {
     let files: Vec<File> = (0..64)
         .map(|_| File::open("/dev/null").expect("a descriptor"))
@@ -44,8 +44,8 @@ fn server_that_is_away_and_has_no_descriptor_left_is_stood_in_for() {
             let mut poll = Poll::new(&context);
             poll.register(&listener, Token(0), Interest::READABLE, Mode::Level)
                 .unwrap();
-            // Come back from the first wait it disarms the watchdog, which sleeps on nothing during
-            // the second.
+            // After the first wait the watchdog is disarmed; during the second it sleeps without
+            // descriptors.
             for timeout in [50, 500] {
                 poll.wait(
                     &mut Events::with_capacity(4),

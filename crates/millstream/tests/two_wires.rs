@@ -37,7 +37,7 @@ impl Pairs {
     }
 }
 
-/// The wires, in order, with our address 10.77.n.1 on wire n.
+/// The configuration with both wires in order. Our address on wire n is 10.77.n.1.
 fn config(wires: [&str; 2], crank: Crank) -> Config {
     let wires = wires.map(|wire| wire.parse().unwrap());
     let mut config = Config::wires(wires).unwrap();
@@ -49,7 +49,7 @@ fn config(wires: [&str; 2], crank: Crank) -> Config {
     config
 }
 
-/// Where we listen on a wire.
+/// The address at which we listen on a wire.
 fn ours(wire: u8) -> SocketAddr {
     SocketAddr::from(([10, 77, wire, 1], 7000))
 }
@@ -58,7 +58,7 @@ fn listen(context: &Context) -> TcpListener {
     TcpListener::bind(context, SocketAddr::from(([0; 4], 7000))).unwrap()
 }
 
-/// The kernel of `far` sends text to our address on each wire, and reads it back.
+/// The kernel of `far` sends text to our address on each wire and reads the text back.
 fn kernel_clients(far: &Namespace) {
     far.inside(|| {
         for wire in 0..2 {
@@ -75,7 +75,7 @@ fn kernel_clients(far: &Namespace) {
     });
 }
 
-/// Accepts a connection and returns what it reads.
+/// Echoes one connection; returns the peer's address.
 fn echo_one(listener: &TcpListener) -> SocketAddr {
     let (mut stream, _) = listener.accept().unwrap();
     let mut text = vec![0; TEXT.len()];

@@ -1,4 +1,4 @@
-//! Rare events are logged by a program that no other process may look into.
+//! A program that other processes cannot observe logs its rare events.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -10,12 +10,12 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
 
-/// Long past the requests to a neighbour and a look for events.
+/// Longer than requests to a neighbour and the interval between looks for events.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 static LOGGED: Mutex<Vec<BTreeMap<String, String>>> = Mutex::new(Vec::new());
 
-/// Keeps the fields of each event.
+/// Records the fields of each event.
 struct Keeper;
 
 #[derive(Default)]

@@ -15,9 +15,9 @@ use millstream::{
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::time::{ClockId, clock_gettime};
 
-/// A wait that has not ended by then hangs, however busy the machine is.
+/// A wait that has not ended by then hangs, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Longer than [`PATIENCE`].
+/// Longer than [`PATIENCE`], in ns.
 const SPIN_NS: u64 = 300_000_000_000;
 
 fn converse(
@@ -35,7 +35,7 @@ fn accept_one(context: &Context) -> TcpStream {
     listener.accept().unwrap().0
 }
 
-/// Waits for the peer's end, whatever comes before it.
+/// Reads until the peer's end.
 fn await_end(mut stream: TcpStream) {
     let mut bytes = vec![0; 65_536];
     while stream.read(&mut bytes).is_ok_and(|n| n > 0) {}
@@ -46,7 +46,7 @@ fn cpu_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Runs `act` on a thread of its own, which must be done in time.
+/// Runs `act` on a new thread; fails if it takes longer than [`PATIENCE`].
 fn in_time(act: impl FnOnce() + Send + 'static) {
     let (done, is_done) = mpsc::channel();
     thread::spawn(move || {
@@ -114,7 +114,7 @@ fn write_of_an_owner_long_away_leaves_at_once() {
             let mut stream = connect(context);
             thread::sleep(Duration::from_millis(100));
             stream.write_all(b"x").unwrap();
-            // The owner turns no crank until the byte is there.
+            // The owner turns no crank until the byte has arrived.
             told.recv_timeout(PATIENCE).expect("the byte has not left");
         },
     );
@@ -195,7 +195,7 @@ fn kernel_descriptor_is_told_of_beside_a_socket_that_is_always_ready() {
     );
 }
 
-/// Two contexts of this thread, whose crank is inline, on one wire.
+/// Two contexts of this thread on one wire, with inline cranks.
 fn two_contexts() -> [(Context, Runtime); 2] {
     let wire = format!("loopback:{}", unique("two"));
     ["10.9.0.2/24", "10.9.0.1/24"].map(|address| {
@@ -223,7 +223,7 @@ fn connected(here: &Context, there: &Context) -> (TcpStream, TcpStream) {
 fn kernel_descriptor_for_which_there_was_no_room_is_asked_for_by_the_next_wait() {
     let [(here, _near), (there, _far)] = two_contexts();
     let bell = eventfd(1, EventfdFlags::CLOEXEC).unwrap();
-    // Waits by turns are the sockets' first and the kernel's: both ways round.
+    // Waits alternate between sockets first and kernel first; test both orders.
     for is_odd in [false, true] {
         let (client, mut server) = connected(&here, &there);
         server.set_nodelay(true).unwrap();
@@ -237,12 +237,12 @@ fn kernel_descriptor_for_which_there_was_no_room_is_asked_for_by_the_next_wait()
             poll.wait(&mut events, Some(PATIENCE)).unwrap();
         }
         let mut told = 0;
-        // No more than is acknowledged without a delay: each wait is to find the stack busy.
+        // Few enough bytes to be acknowledged without delay: each wait has to find the stack busy.
         for _ in 0..8 {
             for context in [&here, &there, &here] {
                 context.settle().unwrap();
             }
-            // The kernel is due for the first of two waits, and not for the second.
+            // The kernel has to be asked in the first of two waits, and not in the second.
             thread::sleep(Duration::from_millis(1));
             for _ in 0..2 {
                 server.write_all(b"busy").unwrap();
@@ -255,7 +255,7 @@ fn kernel_descriptor_for_which_there_was_no_room_is_asked_for_by_the_next_wait()
     }
 }
 
-/// The reports of polls of one socket, one after the other: readable and writable.
+/// The reports of several polls on one socket, in order: readable and writable.
 fn told(polls: &mut [Poll]) -> Vec<(bool, bool)> {
     let one = |poll: &mut Poll| {
         let mut events = Events::with_capacity(1);
@@ -276,7 +276,7 @@ fn polls_of(context: &Context, stream: &TcpStream, wanted: &[(Interest, Mode)]) 
     wanted.iter().map(watch).collect()
 }
 
-// Linux's epoll tells the same, `tcp_set_rcvlowat` being what does it.
+// Linux's epoll reports the same (`tcp_set_rcvlowat`).
 #[test]
 fn established_low_water_mark_that_the_waiting_bytes_reach_is_told() {
     let [(here, _near), (there, _far)] = two_contexts();
@@ -299,7 +299,7 @@ fn established_low_water_mark_that_the_waiting_bytes_reach_is_told() {
     there.settle().unwrap();
     told(&mut polls);
     assert_eq!(told(&mut polls), [no; 4]);
-    // Not enough, enough, and as much as before: the latter is news in Linux, too.
+    // Too few bytes, enough, and enough again, which is news in Linux, too.
     for (bytes, said) in [(50, [no; 4]), (10, [r, r, no, rw]), (5, [r, r, no, rw])] {
         client.options().set_recv_lowat(bytes);
         assert_eq!(told(&mut polls), said, "{bytes}");
@@ -309,7 +309,7 @@ fn established_low_water_mark_that_the_waiting_bytes_reach_is_told() {
     assert_eq!(told(&mut polls), [no; 4]);
 }
 
-/// Sends back what comes, until the peer ends.
+/// Echoes until the peer closes.
 fn echo(mut stream: TcpStream) {
     let mut bytes = vec![0; 65_536];
     while let Ok(count) = stream.read(&mut bytes)
@@ -428,7 +428,7 @@ fn peer_of_a_runtime_that_could_not_close_in_order_is_reset() {
     }
 }
 
-/// The peer reads only after the time that a runtime has by default, and keeps its own side open.
+/// The peer reads only after the default linger time, and keeps its own side open.
 #[test]
 fn runtime_that_ends_delivers_what_it_holds_and_does_not_wait_for_the_peers_end() {
     for crank in [Crank::Inline, Crank::Dedicated] {
@@ -442,7 +442,7 @@ fn runtime_that_ends_delivers_what_it_holds_and_does_not_wait_for_the_peers_end(
                 thread::sleep(Duration::from_millis(1_500));
                 let mut bytes = Vec::new();
                 stream.read_to_end(&mut bytes).unwrap();
-                // A peer that is about to close is not reset.
+                // The runtime must not reset a peer that is about to close.
                 thread::sleep(Duration::from_millis(300));
                 let info = stream.options().info().unwrap();
                 let state = info.map(|info| info.tcp.state);
@@ -504,7 +504,7 @@ fn poll_asked_about_what_is_another_contexts_knows_nothing_of_it() {
     poll.register(&ours, Token(1), readable, edge).unwrap();
     poll.register_poll(&mut inner, Token(2), readable, edge, false)
         .unwrap();
-    // One of them has the index of ours, most have one that is in use nowhere here.
+    // One of them has the index of our socket; most have an index that is not in use here.
     let theirs: Vec<_> = (0..40)
         .map(|_| TcpStream::start_connect(&there, nowhere).unwrap())
         .collect();
@@ -520,7 +520,7 @@ fn poll_asked_about_what_is_another_contexts_knows_nothing_of_it() {
         unknown(poll.reregister_poll(other, Token(9), readable, edge, false));
         unknown(poll.deregister_poll(other));
     }
-    // The poll still watches the others.
+    // The poll still watches its own sources.
     poll.deregister(&ours).unwrap();
     poll.deregister_poll(&mut inner).unwrap();
 }

@@ -1,13 +1,13 @@
-//! Writers who do nothing but write: what they wrote leaves meanwhile.
+//! Writers that do nothing but write: their bytes leave nevertheless.
 
 use std::io::{ErrorKind, Read, Write};
 use std::time::{Duration, Instant};
 
 use millstream::{Config, Context, Crank, Limits, Runtime, TcpListener, TcpStream};
 
-/// More than is written between two turns of a writer's.
+/// More bytes than a writer writes between two turns.
 const PIECES_BYTES: usize = 160 * 1024;
-/// The watchdog may be turning the stack when we look.
+/// Number of looks, since the watchdog may be turning the stack.
 const LOOKS: usize = 20;
 
 fn open(link: &str, address: &str) -> (Context, Runtime) {
@@ -55,8 +55,8 @@ fn connected(here: &Context, there: &Context) -> (TcpStream, TcpStream) {
     }
 }
 
-/// A context with that many chunks of each size, and connections of its that have written nothing
-/// yet, to a peer that the watchdog turns every few milliseconds.
+/// A context with `chunks` chunks of each size and connections that have written nothing yet, to a
+/// peer that the watchdog turns every few milliseconds.
 struct Crowd {
     writers: Vec<TcpStream>,
     readers: Vec<TcpStream>,
@@ -69,7 +69,7 @@ impl Crowd {
         Self::to(link, crank, count, chunks, |_| ())
     }
 
-    /// The same to a peer with other settings.
+    /// Like `new`, to a peer with other settings.
     fn to(
         link: &str,
         crank: Crank,
@@ -95,7 +95,8 @@ impl Crowd {
         }
     }
 
-    /// Each writes so much, one after the other; how many were taken less from.
+    /// Writes `bytes` bytes on each connection in turn; returns the number of writes that were cut
+    /// short.
     fn cut_short(&mut self, bytes: usize) -> usize {
         let bytes = vec![b'c'; bytes];
         let written = self.writers.iter_mut().map(|writer| writer.write(&bytes));
@@ -110,13 +111,13 @@ impl Crowd {
             .count()
     }
 
-    /// Segments that the writers' stack has sent, each once.
+    /// Number of segments that the writers' stack has sent, without retransmissions.
     fn segments_out(&self) -> u64 {
         let report = self.contexts[0].report().unwrap();
         report.tcp.segments_out - report.tcp.segments_retransmitted
     }
 
-    /// Reads all that a reader is to get.
+    /// Reads `count` bytes at a reader.
     fn came(&mut self, reader: usize, count: usize) -> Vec<u8> {
         let (mut bytes, mut came) = (vec![0; count + 1], 0);
         let deadline = Instant::now() + Duration::from_secs(60);
@@ -172,7 +173,7 @@ fn writer_who_never_polls_has_what_it_wrote_leave() {
 fn short_writes_on_empty_buffers_are_taken_whole_though_the_stock_is_smaller() {
     for crank in [Crank::Inline, Crank::Dedicated] {
         let link = format!("empty-{crank:?}");
-        // A quarter of the chunks is in stock at most.
+        // At most a quarter of the chunks is in stock.
         let mut crowd = Crowd::new(&link, crank, 300, [1_024, 16]);
         assert_eq!(crowd.cut_short(200), 0, "{crank:?}");
         let mut crowd = Crowd::new(&format!("{link}-large"), crank, 60, [16, 512]);
@@ -185,7 +186,7 @@ fn short_write_that_takes_the_last_of_the_stock_leaves_in_one_segment() {
     for crank in [Crank::Inline, Crank::Dedicated] {
         let mut crowd = Crowd::new(&format!("one-{crank:?}"), crank, 300, [2_048, 16]);
         let before = crowd.segments_out();
-        // Five small chunks each.
+        // Each write takes five small chunks.
         assert_eq!(crowd.cut_short(1_000), 0, "{crank:?}");
         for reader in 0..300 {
             assert_eq!(crowd.came(reader, 1_000).len(), 1_000);
@@ -197,20 +198,20 @@ fn short_write_that_takes_the_last_of_the_stock_leaves_in_one_segment() {
 #[test]
 fn slices_that_take_the_last_of_the_stock_arrive_once_and_in_order() {
     for crank in [Crank::Inline, Crank::Dedicated] {
-        // A slice that is announced as a part of more, which does not come, waits for 200 ms in
-        // every round. A busy machine delays some rounds, and not all of them.
+        // A segment that was sent as part of more, which does not come, waits for 200 ms in every
+        // round. A busy machine delays some rounds, but not all.
         let mut took = (0..50).map(|round| slices_arrive(crank, round));
         let is_sent_at_once = took.any(|took| took < Duration::from_millis(190));
         assert!(is_sent_at_once, "{crank:?}");
     }
 }
 
-/// Writes slices on 40 connections; how long it took until the last one had come.
+/// Writes slices on 40 connections; returns the time until the last one has arrived.
 fn slices_arrive(crank: Crank, round: u32) -> Duration {
     let link = format!("slices-{crank:?}-{round}");
     let mut crowd = Crowd::new(&link, crank, 40, [256, 16]);
     let bytes: Vec<u8> = (0..1_200u32).map(|at| (at * 7 / 3) as u8).collect();
-    // Cut by the stock at their ends and within them.
+    // The stock cuts the slices at their ends and within them.
     let slices = [0..240, 240..240, 240..480, 480..1_200, 1_200..1_200];
     let slices = slices.map(|part| std::io::IoSlice::new(&bytes[part]));
     for writer in &mut crowd.writers {
@@ -230,7 +231,7 @@ fn connecting_socket_refuses_a_write_at_once() {
         let (here, _runtime) = open_as(&format!("nobody-{crank:?}"), "10.9.0.1/24", crank, limits);
         let mut client = TcpStream::start_connect(&here, "10.9.0.2:80".parse().unwrap()).unwrap();
         client.set_nonblocking(true);
-        // A wait of 5 ms for each would take 50 seconds.
+        // With a wait of 5 ms each, these calls would take 50 seconds.
         let begin = Instant::now();
         for _ in 0..10_000 {
             let refused = client.write(b"early").unwrap_err();
@@ -244,7 +245,7 @@ fn connecting_socket_refuses_a_write_at_once() {
 #[test]
 fn writers_without_a_chunk_left_are_not_kept_waiting_each() {
     for crank in [Crank::Inline, Crank::Dedicated] {
-        // The peer's windows take a part of each write, so the chunks of the rest stay in use.
+        // The peer's windows take a part of each write, so the chunks of the remainder stay in use.
         let link = format!("dry-{crank:?}");
         let mut crowd = Crowd::to(&link, crank, 400, [64, 16], |config| {
             config.tcp.recv_buffer.bytes_default = 4_096;
@@ -252,9 +253,9 @@ fn writers_without_a_chunk_left_are_not_kept_waiting_each() {
         });
         let begin = Instant::now();
         let cut_short = crowd.cut_short(16 * 1024);
-        // All chunks together hold the rests of six writes.
+        // All chunks together hold the remainders of six writes.
         assert!(cut_short >= 390, "{crank:?}: {cut_short} of 400");
-        // A writer may wait for 100 ms: all of them would wait for 39 seconds.
+        // If every writer waited for 100 ms, all of them would take 39 seconds.
         let took = begin.elapsed();
         assert!(took < Duration::from_secs(30), "{crank:?}: {took:?}");
     }

@@ -1,9 +1,9 @@
-//! A socket of an application's that is to keep a place in the kernel, in the service's stead.
+//! Checks of an application's socket that is to reserve a port in the kernel in the service's
+//! stead.
 //!
-//! Owns nothing. The application listens at the place with this very socket, so the service cannot
-//! bind one of its own. An application may send any descriptor, and is believed in nothing: the
-//! kernel says what the socket is, where it is bound, and in which network namespace. Called by the
-//! service.
+//! Owns nothing. The application listens on the port with this very socket, so the service cannot
+//! bind one of its own. An application may send any descriptor, so only the kernel's answers count:
+//! the kind of socket, its address, and its network namespace. Called by the service.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -14,10 +14,10 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, getsockname, ipproto, 
 /// `SO_NETNS_COOKIE` of Linux 5.14.
 const SO_NETNS_COOKIE: libc::c_int = 71;
 
-/// The socket keeps `place` in this process's network namespace.
+/// Checks that the socket is bound to `place` in this process's network namespace.
 ///
 /// # Errors
-/// Why it does not.
+/// The reason why it is not.
 pub fn check(socket: BorrowedFd<'_>, place: SocketAddr) -> Result<(), &'static str> {
     let is_tcp = sockopt::socket_type(socket) == Ok(SocketType::STREAM)
         && sockopt::socket_protocol(socket) == Ok(Some(ipproto::TCP));
@@ -28,7 +28,7 @@ pub fn check(socket: BorrowedFd<'_>, place: SocketAddr) -> Result<(), &'static s
     let bound = bound.and_then(|bound| SocketAddr::try_from(bound).ok());
     let keeps = bound.is_some_and(|bound| match bound == place {
         true => true,
-        // One of IPv6 that takes IPv4 as well.
+        // An IPv6 socket on `::` that also takes IPv4.
         false => {
             let is_dual = sockopt::ipv6_v6only(socket) == Ok(false);
             let is_any = bound.ip().is_unspecified() && place.ip().is_unspecified();

@@ -1,10 +1,10 @@
-//! The egress check in user space: the same decisions as `bpf/mux_check.h`, for `path=memif` and
-//! as its oracle.
+//! The egress check in user space: the same decisions as in `bpf/mux_check.h`, for `path=memif` and
+//! as a test oracle of the programs.
 //!
-//! Owns a table of what may be sent by whom. The check reads a frame's bytes only; from them
-//! nothing panics. The order of the checks is the order of [`Reason`]. Called for each frame that a
-//! memif application sends, with a copy of its first [`HEAD_BYTES`] bytes, and by tests that feed
-//! this and the XDP program with the same frames.
+//! Owns a table of senders' rights. The check only reads a frame's bytes, and no byte can make it
+//! panic. The checks have the order of [`Reason`]. Called for each frame from a memif application,
+//! with a copy of its first [`HEAD_BYTES`] bytes, and by tests that compare its verdicts with the
+//! XDP program's.
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -16,43 +16,43 @@ use crate::reason::Reason;
 
 const ETHERNET_BYTES: usize = 14;
 const FRAME_BYTES_MIN: usize = ETHERNET_BYTES + 20;
-/// Ethernet pads shorter frames, without the checksum.
+/// Least size of an Ethernet frame without its checksum; shorter packets are padded.
 const FRAME_BYTES_PADDED: usize = 60;
 const TCP_BYTES: usize = 20;
-/// Bytes of a frame that the check reads, from the first on: the headers up to the fixed part of
-/// TCP's, with the longest header of IPv4.
+/// Number of bytes at the beginning of a frame that the check reads: all headers up to the fixed
+/// part of TCP's, with the longest IPv4 header.
 pub const HEAD_BYTES: usize = 96;
 
-/// The kind of an address, as the NIC sees it.
+/// The kind of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddressKind {
-    /// One of the NIC's.
+    /// An address of the NIC.
     Local,
-    /// The broadcast address of one of its subnets.
+    /// The broadcast address of a subnet of the NIC.
     Broadcast,
 }
 
-/// The owner of a place.
+/// The owner of an address and port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
     /// The application.
     pub slot: u16,
-    /// Flows keep the context that they have, so what the owner sends is to be remembered.
+    /// Flows keep their context, so flows that the owner sends must be recorded.
     pub tracks: bool,
 }
 
 /// A packet that may leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Passed {
-    /// Where it goes.
+    /// The destination address.
     pub destination: IpAddr,
-    /// Bytes of its network header.
+    /// Length of the network header in bytes.
     pub header_len: usize,
-    /// Its flow is to be remembered as the sender's.
+    /// The flow must be recorded as the sender's.
     pub tracks: bool,
 }
 
-/// The rights of each sender. The hashes are keyed, since applications choose ports, and quick,
+/// The rights of each sender. The hashes are keyed, since applications choose ports, and fast,
 /// since each frame is looked up in every table.
 #[derive(Clone, Debug)]
 pub struct EgressTable {
@@ -60,20 +60,20 @@ pub struct EgressTable {
     pub mac: MacAddr,
     /// The NIC's MTU in bytes.
     pub mtu: usize,
-    /// Frames for addresses of the NIC go to clients of the same host.
+    /// Frames for addresses of the NIC may go to clients of the same host.
     pub is_local: bool,
-    /// MAC addresses that the service resolved.
+    /// MAC addresses that the service has resolved.
     pub next_hops: HashSet<MacAddr, Keyed>,
-    /// Addresses of the NIC and its subnets.
+    /// Addresses of the NIC, and broadcast addresses of its subnets.
     pub addresses: HashMap<IpAddr, AddressKind, Keyed>,
-    /// Which device leases a local port.
+    /// The device that leases each local port.
     pub leases: HashMap<u16, u16, Keyed>,
-    /// Who owns a place.
+    /// The owner of each address and port.
     pub claims: HashMap<SocketAddr, Owner, Keyed>,
 }
 
 impl EgressTable {
-    /// A table in which nobody may send anything.
+    /// A table that permits nothing.
     pub fn new(mac: MacAddr, mtu: usize) -> Self {
         Self {
             mac,
@@ -86,7 +86,7 @@ impl EgressTable {
         }
     }
 
-    /// Whether the frame may leave that the application of `slot` sends by its `device`.
+    /// Checks whether the application of `slot` may send the frame through its `device`.
     ///
     /// # Errors
     /// The first reason to drop it.
@@ -94,7 +94,7 @@ impl EgressTable {
         self.check_head(frame, frame.len(), slot, device).map(drop)
     }
 
-    /// As [`check`](Self::check), for a frame of `len` bytes of which the caller has copied the
+    /// Like [`check`](Self::check), for a frame of `len` bytes of which the caller has copied the
     /// first [`HEAD_BYTES`], or all if there are fewer.
     ///
     /// # Errors
@@ -109,9 +109,9 @@ impl EgressTable {
         self.check_segments((head, len), 0, slot, device)
     }
 
-    /// As [`check`](Self::check), for a packet of the bulk lane. It is cut into segments of
-    /// `segment_bytes` of payload each before it leaves; 0: it leaves as it is. The lane does not
-    /// lead to clients of the same host.
+    /// Like [`check`](Self::check), for a packet of the bulk lane. Before it leaves it is cut into
+    /// segments with `segment_bytes` of payload; 0: it is not cut. The lane does not lead to
+    /// clients of the same host.
     ///
     /// # Errors
     /// The first reason to drop it.
@@ -129,7 +129,7 @@ impl EgressTable {
         }
     }
 
-    /// `frame` has `len` bytes, of which at least those of its head are there.
+    /// Checks a frame of `len` bytes, of which `frame` holds at least the headers.
     fn check_segments(
         &self,
         (frame, len): (&[u8], usize),
@@ -162,7 +162,7 @@ impl EgressTable {
         })
     }
 
-    /// True: IPv4.
+    /// Checks the Ethernet header. True: IPv4.
     fn check_link(&self, frame: &[u8]) -> Result<bool, Reason> {
         let is_v4 = match half(frame, 12) {
             0x0800 => true,
@@ -200,7 +200,7 @@ impl EgressTable {
         }
     }
 
-    /// Whether the packet's flow is to be remembered.
+    /// Checks source address and port. True: the packet's flow must be recorded.
     fn check_sender(&self, packet: &Packet<'_>, slot: u16, device: u16) -> Result<bool, Reason> {
         if self.addresses.get(&packet.source) != Some(&AddressKind::Local) {
             return Err(Reason::SourceAddress);
@@ -227,15 +227,15 @@ impl EgressTable {
     }
 }
 
-/// A packet whose network header is right.
+/// A packet with a valid network header.
 struct Packet<'a> {
     source: IpAddr,
     destination: IpAddr,
     /// Bytes of the network header.
     header_len: usize,
-    /// Bytes behind the network header, by its own word.
+    /// Length of the payload in bytes, from the network header's length field.
     room: usize,
-    /// Those of them that are at hand.
+    /// Bytes of the payload that were copied.
     tcp: &'a [u8],
 }
 
@@ -304,7 +304,7 @@ impl<'a> Packet<'a> {
         })
     }
 
-    /// Bytes of the packet's headers.
+    /// Checks the TCP header. Returns the length of all headers in bytes.
     fn check_tcp(&self) -> Result<usize, Reason> {
         if self.room < TCP_BYTES || self.tcp.len() < TCP_BYTES {
             return Err(Reason::DataOffset);
@@ -317,7 +317,7 @@ impl<'a> Packet<'a> {
     }
 }
 
-/// Padding up to the shortest Ethernet frame may follow the packet, and nothing else.
+/// Checks the total length: only padding up to the shortest Ethernet frame may follow the packet.
 fn check_total(frame_len: usize, total: usize, least: usize) -> Result<(), Reason> {
     let end = total + ETHERNET_BYTES;
     let is_padded = end < frame_len && frame_len <= FRAME_BYTES_PADDED;
@@ -327,7 +327,7 @@ fn check_total(frame_len: usize, total: usize, least: usize) -> Result<(), Reaso
     }
 }
 
-/// `::`, `::1`, and addresses that embed one of IPv4.
+/// True for `::`, `::1`, and addresses that embed an IPv4 address.
 fn embeds_v4(address: Ipv6Addr) -> bool {
     let segments = address.segments();
     segments[..4] == [0; 4] && matches!(segments[4..6], [0, 0] | [0, 0xffff])

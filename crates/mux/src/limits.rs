@@ -1,23 +1,23 @@
 //! Every limit of the service, with its name and unit.
 //!
-//! At each the answer is defined: a refusal with an errno, or the end of the connection that
+//! Each limit has a defined answer: a refusal with an errno, or the end of the connection that
 //! reached it.
 
-/// Virtual ports of one service, one per context, unless `--ports` says fewer. The next application
+/// Virtual ports of one service, one per context, unless `--ports` sets fewer. The next application
 /// is refused (EBUSY).
 pub const SLOTS_MAX: u16 = 254;
 
-/// Devices that the programs have room for; a context with a virtual port has one.
+/// Entries for devices in the BPF programs' maps. A context with a virtual port has a device.
 pub const DEVICES: usize = 256;
-/// Frames of one application that a frames' thread looks at before the others have their turn.
+/// Frames of one application that a frames' thread handles before the next application's.
 pub const FRAMES_PER_ROUND: usize = 64;
-/// How long a frames' thread that has run out of frames looks for more before it sleeps, in ns.
+/// Time for which a frames' thread without frames looks for more before it sleeps, in ns.
 pub const FRAMES_SPIN_NS: u64 = 50_000;
-/// Changes that may wait for a frames' thread. The service waits for room.
+/// Changes that may wait for a frames' thread. The service waits while the queue is full.
 pub const CHANGES_MAX: usize = 4096;
-/// Bytes of shared memory of one memif channel. A client that announces more is disconnected.
+/// Shared memory of one memif channel in bytes. A client that announces more is disconnected.
 pub const CHANNEL_BYTES_MAX: u64 = 128 << 20;
-/// Slots of one ring of a context. More are refused (EINVAL).
+/// Slots of one ring of a context. A larger ring is refused (EINVAL).
 pub const RING_SLOTS_MAX: u32 = 65_536;
 /// Connections to the service's socket. A further one is closed at once.
 pub const CLIENTS_MAX: usize = 1024;
@@ -35,19 +35,19 @@ pub const ACCEPTS_PER_TURN: usize = 64;
 pub const ACCEPT_REST_NS: u64 = 100_000_000;
 /// Local ports of a lease that is given at once. A larger one waits for its user's turn.
 pub const LEASE_PORTS_SHORT: u16 = 256;
-/// Messages of one client that are acted upon before the other clients have their turn.
+/// Messages of one client that are handled before the next client's.
 pub const MESSAGES_PER_TURN: usize = 16;
-/// Bytes of messages that may wait for a client to read them. A client that lets them fill is
+/// Bytes of messages that may wait for a client to read. A client that exceeds them is
 /// disconnected.
 pub const CLIENT_SEND_BYTES: usize = 1 << 20;
-/// How long a client may stay silent before its first message, in ns. Then it is disconnected.
+/// Time in which a new client must send its first message, in ns. Otherwise it is disconnected.
 pub const GREETING_NS_MAX: u64 = 5_000_000_000;
 /// 3-tuples that one application may claim. A further claim is refused (ENOBUFS).
 pub const CLAIMS_PER_APPLICATION_MAX: usize = 1024;
 /// 3-tuples that all applications of one user that is not root may claim. A further claim is
 /// refused (ENOBUFS).
 pub const CLAIMS_PER_UID_MAX: usize = 2048;
-/// Local ports of a lease are given in blocks of this many.
+/// Local ports in one block. Leases consist of whole blocks.
 pub const LEASE_BLOCK_PORTS: u16 = 32;
 /// Local ports that one lease may have.
 pub const LEASE_PORTS_MAX: u16 = 4096;
@@ -71,40 +71,38 @@ pub const LISTENERS_PER_PLACE_MAX: usize = 16;
 pub const HOLDS_PER_PLACE_MAX: usize = 1024;
 /// Next hops that one application may ask for. A further one is refused (ENOBUFS).
 pub const NEXT_HOPS_PER_APPLICATION_MAX: usize = 256;
-/// Questions for next hops of one application that may wait for an answer at once (ENOBUFS).
+/// Next-hop requests of one application that may wait at once. A further one is refused (ENOBUFS).
 pub const RESOLVING_PER_APPLICATION_MAX: usize = 64;
-/// How long an application waits for a next hop that does not answer, in ns. Then it is told
-/// EHOSTUNREACH.
+/// Time that an application waits for a next hop to be resolved, in ns. Then it gets EHOSTUNREACH.
 pub const RESOLVE_NS_MAX: u64 = 3_000_000_000;
-/// Bytes of one context's memory file. A larger one is refused (EINVAL).
+/// Size of one context's memory file in bytes. A larger file is refused (EINVAL).
 pub const MEMORY_BYTES_MAX: u64 = 1 << 30;
-/// Connections in one context's ledger. Peers of further ones are reset only when they send.
+/// Connections in one context's ledger. Peers of further connections are reset only when they send.
 pub const LEDGER_ENTRIES_MAX: u32 = 1 << 20;
-/// Bytes of all ledgers, which are memory of the kernel's. A context beyond gets no ledger.
+/// Kernel memory of all ledgers in bytes. A context beyond gets no ledger.
 pub const LEDGER_BYTES_MAX: u64 = 1 << 30;
-/// Entries of a dead context's ledger that are read before clients have their turn again.
+/// Entries of a dead context's ledger that are read before clients are served again.
 pub const LEDGER_ENTRIES_PER_TURN: usize = 65_536;
-/// Peers that are reset before clients have their turn again.
+/// Peers that are reset before clients are served again.
 pub const RESETS_PER_TURN: usize = 256;
-/// How long after the first reset the second one follows, in ns: a peer's kernel answers at most
-/// one such segment of a connection in 500 ms.
+/// Time between the first and the second reset of a connection, in ns. A peer's kernel answers at
+/// most one such segment of a connection in 500 ms.
 pub const RESET_AGAIN_NS: u64 = 600_000_000;
 /// Time for which resets that a rate holds back may be made up for at once, in ns: more than one
 /// tick.
 pub const RESET_BURST_NS: u64 = 200_000_000;
-/// How long a new service waits for the applications of the one before it, in ns. Then they count
-/// as dead.
+/// Time that a new service waits for the applications of the previous one, in ns. Applications that
+/// have not returned count as dead then.
 pub const RECOVERY_NS: u64 = 5_000_000_000;
-/// How often the service tries to take the traffic of an interface that is back and that it could
-/// not have, in ns.
+/// Interval of attempts to attach to an interface that came back and whose program slot was taken,
+/// in ns.
 pub const NIC_RETRY_NS: u64 = 1_000_000_000;
-/// How often the service looks at its deadlines while there are any, in ns.
+/// Interval at which the service checks deadlines while there are any, in ns.
 pub const TICK_NS: i64 = 100_000_000;
-/// Descriptors that the service asks the system for: one for each reserved port, and its
-/// connections.
+/// Limit of descriptors that the service asks for: one for each reserved port, and its connections.
 pub const DESCRIPTORS: u64 = 65_536;
-/// Connections that were offered to another process of their application and are not answered. The
-/// sender of a further one is told to try again (EAGAIN).
+/// Offered connections that may wait for an answer. The sender of a further one is told to try
+/// again (EAGAIN).
 pub const MOVES_MAX: usize = 4096;
 
 /// Bytes of memory files that all applications of one user that is not root may have on this host.

@@ -1,9 +1,8 @@
-//! Memory files that applications hand over: what is checked before one is used.
+//! Checks of the memory files that applications hand over.
 //!
-//! Owns nothing. A file must be memory (a memfd on tmpfs) and sealed, so that it neither shrinks
-//! nor grows nor loses its seals. Seals are asked for first: only the kernel's own memory files
-//! have them, and the file system of any other file might keep the service waiting. Called by the
-//! service.
+//! Owns nothing. A file must be memory (a memfd on tmpfs) and sealed, so that it can neither shrink
+//! nor grow nor lose its seals. Seals are checked first: only memory files have them, and the file
+//! system of any other file might make the service wait. Called by the service.
 
 use std::os::fd::BorrowedFd;
 
@@ -12,10 +11,11 @@ use rustix::fs::{SealFlags, fcntl_get_seals, fstat, fstatfs};
 
 use crate::limits::{MEMORY_BYTES_MAX, RING_SLOTS_MAX};
 
-/// `TMPFS_MAGIC`. Huge pages lie on another file system: they may run out while the file is used.
+/// `TMPFS_MAGIC`. Huge pages have another file system and are refused, since they may run out
+/// during use.
 const TMPFS: u64 = 0x0102_1994;
 
-/// Checks that `file` is sealed memory of just `bytes` bytes.
+/// Checks that `file` is sealed memory of exactly `bytes` bytes.
 ///
 /// # Errors
 /// The fault of the file.
@@ -34,7 +34,7 @@ pub fn check(file: BorrowedFd<'_>, bytes: u64) -> Result<(), &'static str> {
     }
 }
 
-/// Checks sizes that an application asks for; the data plane checks what AF_XDP demands beyond.
+/// Checks the sizes that an application asks for. The data plane also checks AF_XDP's requirements.
 pub fn fits(memory: &Memory) -> bool {
     let rings = [
         memory.fill_slots,

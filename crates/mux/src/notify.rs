@@ -1,12 +1,12 @@
-//! Tells systemd how the service is (`Type=notify`, sd_notify(3)).
+//! Status messages to systemd (`Type=notify`, sd_notify(3)).
 //!
-//! Owns nothing. Without `NOTIFY_SOCKET` in the environment nobody is told. Called by `mill mux`.
+//! Owns nothing. Does nothing without `NOTIFY_SOCKET` in the environment. Called by `mill mux`.
 
 use std::env;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 
-/// Tells one state, such as `READY=1`.
+/// Sends one state, such as `READY=1`.
 pub fn notify(state: &str) {
     let Some(path) = env::var_os("NOTIFY_SOCKET").and_then(|path| path.into_string().ok()) else {
         return;
@@ -16,7 +16,7 @@ pub fn notify(state: &str) {
         None => SocketAddr::from_pathname(&path),
     };
     if let (Ok(address), Ok(socket)) = (address, UnixDatagram::unbound()) {
-        // A manager that has gone away needs no news.
+        // An error is ignored: the service manager is gone.
         let _ = socket.send_to_addr(state.as_bytes(), &address);
     }
 }

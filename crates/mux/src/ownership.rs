@@ -1,12 +1,11 @@
-//! Ownership of ports: which application has which 3-tuple, and which blocks of local ports are
-//! leased.
+//! Ownership of ports: the 3-tuples that each application has claimed, and the blocks of local
+//! ports that are leased.
 //!
-//! Owns both tables, and with each entry its reservation in the kernel. Asks nobody and sends
-//! nothing. Called by the service.
+//! Owns both tables and, with each entry, its reservation in the kernel. Makes no requests and
+//! sends no messages. Called by the service.
 //!
-//! Claims of one application may not overlap with those of another: an unspecified address overlaps
-//! with every address of its family. TCP is the only protocol, so an address and a port name a
-//! place.
+//! Claims of different applications must not overlap. An unspecified address overlaps with every
+//! address of its family. TCP is the only protocol, so address and port form a place.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -22,9 +21,9 @@ use crate::reservation::Reservation;
 pub struct Claim {
     /// The application.
     pub application: u16,
-    /// Its contexts that listen, in the order in which they came.
+    /// Contexts that listen, in the order in which they began.
     pub contexts: Vec<u16>,
-    /// Connections of its processes that hold the place, whether or not they listen.
+    /// Connections of processes that hold the place, whether or not they listen.
     pub holders: Vec<u64>,
     reservation: Reservation,
 }
@@ -34,7 +33,7 @@ impl Claim {
         self.contexts.is_empty() && self.holders.is_empty()
     }
 
-    /// A socket of the application's keeps the place in the kernel.
+    /// True if a socket of the application reserves the place in the kernel.
     pub fn is_bound(&self) -> bool {
         self.reservation.is_applications()
     }
@@ -45,7 +44,7 @@ impl Claim {
 pub struct Lease {
     /// The application.
     pub application: u16,
-    /// Its context.
+    /// The context.
     pub context: u16,
     /// The ports.
     pub ports: RangeInclusive<u16>,
@@ -56,16 +55,16 @@ pub struct Lease {
 #[derive(Debug)]
 pub struct Ownership {
     claims: BTreeMap<SocketAddr, Claim>,
-    /// By first port.
+    /// Leases by their first port.
     leases: BTreeMap<u16, Lease>,
     lease_range: RangeInclusive<u16>,
-    /// Block at which the search for free ports begins: ports that were given back rest for as long
-    /// as possible.
+    /// Block at which the search for free ports begins. The search goes round, so that ports which
+    /// were given back stay unused for as long as possible.
     next_block: u16,
 }
 
 impl Ownership {
-    /// Nobody owns anything; leases come from `lease_range`.
+    /// An empty table; leases come from `lease_range`.
     pub fn new(lease_range: RangeInclusive<u16>) -> Self {
         Self {
             claims: BTreeMap::new(),
@@ -80,7 +79,7 @@ impl Ownership {
         self.claims.iter().map(|(place, claim)| (*place, claim))
     }
 
-    /// The claim of just this place.
+    /// The claim of exactly this place.
     pub fn claim(&self, place: SocketAddr) -> Option<&Claim> {
         self.claims.get(&place)
     }
@@ -117,11 +116,11 @@ impl Ownership {
         Ok(vec![context])
     }
 
-    /// A claim of the service before this one, whose application listens at the place in the kernel
-    /// as well: its socket comes back with the application.
+    /// Restores a claim of the previous service whose application also listens in the kernel. The
+    /// application will show that socket again.
     ///
     /// # Errors
-    /// `ADDRINUSE` if another application or the leases have the port.
+    /// `ADDRINUSE` if another application or a lease has the port.
     pub fn claim_again(
         &mut self,
         application: u16,
@@ -163,7 +162,7 @@ impl Ownership {
         Ok(Vec::new())
     }
 
-    /// Ends one hold of a process. False: the claim and its reservation are gone with it.
+    /// Ends one hold of a process. False: the claim and its reservation have ended, too.
     ///
     /// # Errors
     /// `NOENT` if the process does not hold the place.
@@ -186,7 +185,7 @@ impl Ownership {
         Ok(stays)
     }
 
-    /// Places that a process of the application holds, each as often as it does.
+    /// Places that a process of the application holds, each as many times as it is held.
     pub fn holds(&self, application: u16, holder: u64) -> Vec<SocketAddr> {
         let own = self
             .claims()
@@ -198,7 +197,7 @@ impl Ownership {
         .collect()
     }
 
-    /// Neither the leases nor another application have the place.
+    /// Checks that neither a lease nor another application has the place.
     fn check_free(&self, application: u16, place: SocketAddr) -> io::Result<()> {
         if self.lease_range.contains(&place.port()) {
             return Err(Errno::ADDRINUSE);
@@ -235,8 +234,8 @@ impl Ownership {
         self.claims.insert(place, claim);
     }
 
-    /// Takes `context` off the claim of `place`. Returns the contexts that still listen; with none
-    /// and no process that holds the place, the claim and its reservation are gone.
+    /// Removes `context` from the claim of `place`. Returns the contexts that still listen. Without
+    /// listeners and holders the claim and its reservation end.
     ///
     /// # Errors
     /// `NOENT` if the application has no such claim.
@@ -258,7 +257,7 @@ impl Ownership {
         Ok(left)
     }
 
-    /// Leases a block of at most `ports` local ports, rounded up to whole blocks.
+    /// Leases up to `ports` local ports, rounded up to whole blocks.
     ///
     /// # Errors
     /// `ADDRNOTAVAIL` if no port is free.
@@ -293,10 +292,10 @@ impl Ownership {
         Err(Errno::ADDRNOTAVAIL)
     }
 
-    /// Leases just these ports, as an earlier service did.
+    /// Leases exactly these ports, as an earlier service did.
     ///
     /// # Errors
-    /// `ADDRINUSE` if they are taken.
+    /// `ADDRINUSE` if one of them is taken.
     pub fn lease_again(
         &mut self,
         application: u16,
@@ -334,8 +333,8 @@ impl Ownership {
         }
     }
 
-    /// Takes everything from an application: its places and leases, whose reservations end when the
-    /// returned values are dropped.
+    /// Removes all claims and leases of an application. Their reservations end when the returned
+    /// values are dropped.
     pub fn take_all(&mut self, application: u16) -> (Vec<(SocketAddr, Claim)>, Vec<Lease>) {
         let claims = self
             .claims
@@ -349,7 +348,7 @@ impl Ownership {
         (claims, leases)
     }
 
-    /// Takes the claims of an address, which the NIC has lost.
+    /// Removes the claims of an address that the NIC has lost.
     pub fn take_address(&mut self, address: IpAddr) -> Vec<(SocketAddr, Claim)> {
         let claims = self.claims.extract_if(.., |place, _| place.ip() == address);
         claims.collect()
@@ -384,7 +383,7 @@ impl Ownership {
         self.lease_range.start() + block * LEASE_BLOCK_PORTS
     }
 
-    /// `None` if one of the block's ports is taken.
+    /// Reserves the ports of a block; `None` if one of them is taken.
     fn reserve_block(&self, block: u16) -> Option<Vec<Reservation>> {
         let start = self.block_start(block);
         let mut ports = start..=start + (LEASE_BLOCK_PORTS - 1);

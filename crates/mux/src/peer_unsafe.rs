@@ -1,8 +1,8 @@
 //! The process at the other end of a UNIX socket: `SO_PEERCRED`, `SO_PEERGROUPS`, `SO_PEERPIDFD`.
 //!
-//! Owns nothing. The kernel took all of them when the peer connected, so a process that changes its
-//! user later, or whose number another process gets, is told as it was. Called by the service for
-//! each connection.
+//! Owns nothing. The kernel recorded these values when the peer connected. They stay the same if
+//! the process changes its user later, or another process gets its number. Called by the service
+//! for each connection.
 
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd as _, OwnedFd};
 
@@ -10,7 +10,7 @@ use rustix::io::{self, Errno};
 
 use crate::policy::Peer;
 
-/// Groups of one process that are looked at; Linux lets it have 65,536, and few have more than
+/// Groups of one process that are read. Linux permits 65,536, but few processes have more than
 /// this.
 const GROUPS_MAX: usize = 1024;
 
@@ -20,7 +20,7 @@ const SO_PEERPIDFD: libc::c_int = 77;
 /// The peer of a connected socket.
 ///
 /// # Errors
-/// Those of `getsockopt`.
+/// Errors of `getsockopt`.
 pub fn peer(socket: BorrowedFd<'_>) -> io::Result<Peer> {
     let found = rustix::net::sockopt::socket_peercred(socket)?;
     Ok(Peer {
@@ -31,12 +31,11 @@ pub fn peer(socket: BorrowedFd<'_>) -> io::Result<Peer> {
     })
 }
 
-/// A descriptor that is readable once the peer's process has ended, whoever else holds the other
-/// end of its socket.
+/// A descriptor that is readable once the peer's process has ended, even if another process holds
+/// the other end of the socket.
 ///
 /// # Errors
-/// `NOPROTOOPT` before Linux 6.5; `SRCH` if the process is gone already; else those of
-/// `getsockopt`.
+/// `NOPROTOOPT` before Linux 6.5; `SRCH` if the process is gone; other errors of `getsockopt`.
 pub fn process(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     let mut fd: libc::c_int = -1;
     let mut bytes = size_of::<libc::c_int>() as libc::socklen_t;
@@ -102,7 +101,7 @@ mod tests {
     fn process_of_a_pair_has_not_ended() {
         let (one, _other) = UnixStream::pair().unwrap();
         let process = match process(one.as_fd()) {
-            // An older kernel.
+            // The kernel is older than 6.5.
             Err(Errno::NOPROTOOPT) => return,
             process => process.unwrap(),
         };

@@ -1,7 +1,7 @@
 //! The interface between the service and its data plane.
 //!
-//! Owns nothing. The service decides and calls; the data plane does. The one of `mill mux` is
-//! `dataplane`, tests of the service have one that only keeps books.
+//! Owns nothing. The service decides; the data plane carries out. `mill mux` uses `dataplane`;
+//! tests of the service use one that only records calls.
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -12,12 +12,12 @@ use packetio::ledger::ENTRY_BYTES;
 use packetio::mux::message::{Memory, PortKind};
 use rustix::io::Errno;
 
-/// A virtual port that a service before this one made.
+/// A virtual port that a previous service made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recovered {
     /// The application.
     pub application: u16,
-    /// Its context.
+    /// The context.
     pub context: u16,
     /// `SO_COOKIE` of the socket.
     pub cookie: u64,
@@ -28,21 +28,22 @@ pub struct Recovered {
 pub struct Traffic {
     /// Frames to the application.
     pub rx_frames: u64,
-    /// Their bytes.
+    /// Bytes of these frames.
     pub rx_bytes: u64,
     /// Frames of the application that left.
     pub tx_frames: u64,
-    /// Their bytes.
+    /// Bytes of these frames.
     pub tx_bytes: u64,
-    /// Those of them that left by the bulk lane, before the NIC cuts them into segments.
+    /// Packets among `tx_frames` that left through the bulk lane, before the NIC cuts them into
+    /// segments.
     pub bulk_frames: u64,
-    /// Their bytes.
+    /// Bytes of these packets.
     pub bulk_bytes: u64,
-    /// Frames that were dropped, by the reason's name.
+    /// Dropped frames by the reason's name.
     pub drops: Vec<(&'static str, u64)>,
 }
 
-/// The list of a context's connections, after the application's death.
+/// The list of a context's connections, for use after the application's death.
 pub trait Ledger: std::fmt::Debug + Send {
     /// The bytes of entry `index`; `None` beyond the last one.
     fn entry(&self, index: u32) -> Option<[u8; ENTRY_BYTES]>;
@@ -50,7 +51,7 @@ pub trait Ledger: std::fmt::Debug + Send {
 
 /// A data plane.
 pub trait Plane {
-    /// Makes the virtual port of a context; the bound AF_XDP socket and its `SO_COOKIE`.
+    /// Makes the virtual port of a context. Returns the bound AF_XDP socket and its `SO_COOKIE`.
     ///
     /// # Errors
     /// An errno for the application.
@@ -62,27 +63,27 @@ pub trait Plane {
         file: BorrowedFd<'_>,
     ) -> Result<(OwnedFd, u64), Errno>;
 
-    /// The kind of the virtual ports: made by [`port_add`](Self::port_add), or by
+    /// The kind of virtual ports, which decides between [`port_add`](Self::port_add) and
     /// [`channel_add`](Self::channel_add).
     fn kind(&self) -> PortKind {
         PortKind::Xdp
     }
 
-    /// Makes the virtual port of a context, or the memif channel of one that it has: the
-    /// application's end of the control channel, and its `SO_COOKIE`.
+    /// Makes the virtual port of a context, or a new memif channel for one that exists. Returns the
+    /// application's end of the control channel and its `SO_COOKIE`.
     ///
     /// # Errors
-    /// An errno for the application; `OPNOTSUPP` where virtual ports are AF_XDP sockets.
+    /// An errno for the application; `OPNOTSUPP` if virtual ports are AF_XDP sockets.
     fn channel_add(&mut self, application: u16, context: u16) -> Result<(OwnedFd, u64), Errno> {
         let _ = (application, context);
         Err(Errno::OPNOTSUPP)
     }
 
-    /// Makes the ledger of a context that has a virtual port. The ledger outlives the service, and
-    /// goes with the virtual port.
+    /// Makes the ledger of a context that has a virtual port. The ledger outlives the service and
+    /// ends with the virtual port.
     ///
     /// # Errors
-    /// Why there is none: the context goes on without.
+    /// The reason why there is none. The context works without one.
     fn ledger_add(
         &mut self,
         application: u16,
@@ -90,21 +91,21 @@ pub trait Plane {
         entries: u32,
     ) -> Result<OwnedFd, Errno>;
 
-    /// The ledger of a context that is about to go, also one that a service before this one made.
+    /// The ledger of a context that is about to end. A previous service may have made it.
     fn ledger(&self, application: u16, context: u16) -> Option<Box<dyn Ledger>>;
 
     /// Makes the bulk lane of a context that has a virtual port: a TAP that the application writes
-    /// to. The lane goes with the virtual port.
+    /// to. The lane ends with the virtual port.
     ///
     /// # Errors
-    /// Why there is none: the context sends all by its virtual port.
+    /// The reason why there is none. The context sends everything through its virtual port.
     fn bulk_add(&mut self, application: u16, context: u16) -> Result<OwnedFd, Errno>;
 
     /// Removes the virtual port of a context.
     fn port_remove(&mut self, application: u16, context: u16);
 
-    /// From now on `place` belongs to the application, and `contexts` listen there. SYNs wait while
-    /// none does.
+    /// Gives `place` to the application, with `contexts` listening. Without listeners SYNs are
+    /// dropped, and peers retransmit them.
     ///
     /// # Errors
     /// An errno for the application.
@@ -115,18 +116,18 @@ pub trait Plane {
         contexts: &[u16],
     ) -> Result<(), Errno>;
 
-    /// From now on `place` is the kernel's.
+    /// Returns `place` to the kernel.
     fn claim_remove(&mut self, place: SocketAddr);
 
-    /// From now on the segments of this connection, which has this host's end first, come to the
-    /// context. A context that is gone changes nothing.
+    /// Gives the segments of a connection, whose first end is this host's, to the context. No
+    /// effect for a context that is gone.
     fn flow_set(&mut self, application: u16, context: u16, ends: (SocketAddr, SocketAddr));
 
-    /// The context does not have this connection, which has this host's end first: the next SYN
-    /// begins a new one. A connection of another context stays.
+    /// Takes a connection, whose first end is this host's, from the context, so that the next SYN
+    /// begins a new one. No effect on another context's connection.
     fn flow_forget(&mut self, application: u16, context: u16, ends: (SocketAddr, SocketAddr));
 
-    /// From now on these local ports belong to the context.
+    /// Gives these local ports to the context.
     ///
     /// # Errors
     /// An errno for the application.
@@ -137,13 +138,13 @@ pub trait Plane {
         context: u16,
     ) -> Result<(), Errno>;
 
-    /// From now on these local ports are the kernel's.
+    /// Returns these local ports to the kernel.
     fn lease_remove(&mut self, ports: RangeInclusive<u16>);
 
-    /// The NIC has this address.
+    /// Adds an address of the NIC, with the broadcast address of its subnet.
     fn address_add(&mut self, address: IpAddr, broadcast: Option<IpAddr>);
 
-    /// The NIC has this address, or this broadcast address, no more.
+    /// Removes an address of the NIC, or a broadcast address.
     fn address_remove(&mut self, address: IpAddr);
 
     /// Addresses that the NIC and its subnets have, as the data plane knows it; also those of a
@@ -153,20 +154,20 @@ pub trait Plane {
     /// MAC addresses that applications may send to, also those of a service before this one.
     fn next_hops(&self) -> Vec<MacAddr>;
 
-    /// Applications may send to this MAC address, or may not.
+    /// Sets whether applications may send to this MAC address.
     fn next_hop_set(&mut self, mac: MacAddr, on: bool);
 
-    /// The NIC has this MAC address and MTU.
+    /// Sets the NIC's MAC address and MTU.
     fn host_set(&mut self, mac: MacAddr, mtu: u32);
 
-    /// The NIC was removed and is back.
+    /// Attaches to the NIC after it was removed and came back.
     ///
     /// # Errors
-    /// One line that says why its traffic cannot be had.
+    /// One line with the reason why the NIC's traffic is not available.
     fn nic_back(&mut self) -> Result<(), String>;
 
-    /// The MAC address behind which the NIC's own addresses are, for applications; `None`: frames
-    /// for them are dropped.
+    /// The MAC address of the next hop for the NIC's own addresses, for applications. `None`:
+    /// frames to these addresses are dropped.
     fn own_hop(&self) -> Option<MacAddr>;
 
     /// Bytes a second that each context may send; 0: as many as it likes.
@@ -174,19 +175,19 @@ pub trait Plane {
         0
     }
 
-    /// Virtual ports that were there when the data plane was taken over.
+    /// Virtual ports that were taken over from a previous service.
     fn recovered(&self) -> Vec<Recovered>;
 
     /// Traffic of a context.
     fn traffic(&self, application: u16, context: u16) -> Traffic;
 
-    /// Frames from the NIC that were dropped, by the reason's name.
+    /// Dropped frames from the NIC, by the reason's name.
     fn ingress_drops(&self) -> Vec<(&'static str, u64)>;
 
-    /// Tests every hop; each by name, with what is wrong.
+    /// Tests every hop; returns each by name with its fault, if there is one.
     fn check(&mut self) -> Vec<(String, Result<(), String>)>;
 
-    /// How the NIC is attached, for people.
+    /// The mode of attachment to the NIC, human-readable.
     fn mode(&self) -> String;
 
     /// Removes everything.

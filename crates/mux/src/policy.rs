@@ -1,25 +1,24 @@
-//! Which user may claim which port.
+//! The policy: which user may claim which port.
 //!
-//! Owns the rules. Root may claim any port; other users may claim the ports from
-//! `ip_unprivileged_port_start` up, as with the kernel; rules add ports. Called by the service for
-//! each claim.
+//! Owns the rules. Root may claim any port. As in the kernel, other users may claim ports from
+//! `ip_unprivileged_port_start` on; rules add ports. Called by the service for each claim.
 
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-/// The kernel's setting; ports from here up need no privilege.
+/// The kernel's setting of the lowest port that needs no privilege.
 const UNPRIVILEGED_START: &str = "/proc/sys/net/ipv4/ip_unprivileged_port_start";
 
-/// The process at the other end of a connection, as the kernel tells it.
+/// The credentials of the process at the other end of a connection, from the kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Peer {
-    /// Its process id.
+    /// The process id.
     pub pid: i32,
-    /// Its user.
+    /// The user id.
     pub uid: u32,
-    /// Its group.
+    /// The group id.
     pub gid: u32,
-    /// Its supplementary groups.
+    /// The supplementary group ids.
     pub groups: Vec<u32>,
 }
 
@@ -29,7 +28,7 @@ enum Subject {
     Group(u32),
 }
 
-/// One `--allow`: a user or group, and ports.
+/// An `--allow` rule: a user or group, and ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     subject: Subject,
@@ -39,7 +38,7 @@ pub struct Rule {
 impl FromStr for Rule {
     type Err = String;
 
-    /// `uid=1000:80,443`, `user=www-data:80`, `gid=33:8000-8099` or `group=web:80`.
+    /// Parses `uid=1000:80,443`, `user=www-data:80`, `gid=33:8000-8099` or `group=web:80`.
     fn from_str(text: &str) -> Result<Self, String> {
         let expected = || format!("`{text}` is not like uid=1000:80,443 or group=web:80-89");
         let (subject, ports) = text.rsplit_once(':').ok_or_else(expected)?;
@@ -69,14 +68,14 @@ impl Rule {
     }
 }
 
-/// `80` or `8000-8099`. Port 0 is none.
+/// Parses `80` or `8000-8099`; port 0 is invalid.
 pub fn parse_ports(text: &str) -> Option<RangeInclusive<u16>> {
     let (first, last) = text.split_once('-').unwrap_or((text, text));
     let (first, last) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
     (first > 0 && first <= last).then_some(first..=last)
 }
 
-/// The number in the third field of the line that `name` begins.
+/// The id in the third field of the line whose first field is `name`.
 fn id_of(name: &str, path: &str) -> Result<u32, String> {
     let lines = std::fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
     let id = lines.lines().find_map(|line| {
@@ -86,7 +85,7 @@ fn id_of(name: &str, path: &str) -> Result<u32, String> {
     id.ok_or_else(|| format!("{path} has no `{name}`"))
 }
 
-/// All rules.
+/// The rules, and the lowest port that needs no privilege.
 #[derive(Clone, Debug)]
 pub struct Policy {
     unprivileged_start: u16,
@@ -94,7 +93,7 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// The default with `rules` on top.
+    /// The default policy with additional `rules`.
     pub fn new(rules: Vec<Rule>) -> Self {
         let setting = std::fs::read_to_string(UNPRIVILEGED_START).ok();
         let start = setting.and_then(|text| text.trim().parse().ok());
@@ -104,7 +103,7 @@ impl Policy {
         }
     }
 
-    /// Whether `peer` may claim `port`.
+    /// True if `peer` may claim `port`.
     pub fn allows(&self, peer: &Peer, port: u16) -> bool {
         peer.uid == 0
             || port >= self.unprivileged_start

@@ -1,5 +1,5 @@
-//! Why the egress check drops a frame: one table for the XDP program, its twin in user space, and
-//! every report.
+//! The reasons for which the egress check drops a frame: one table for the XDP program, its
+//! user-space twin, and all reports.
 //!
 //! Owns the numbering, which is that of `bpf/mux_reasons.h` and the order of the checks. A test
 //! compares the two.
@@ -28,54 +28,53 @@ macro_rules! reasons {
 }
 
 reasons! {
-    /// Longer than the NIC's MTU allows.
+    /// The frame exceeds the NIC's MTU.
     Oversize = "oversize",
-    /// Too short for an Ethernet and an IP header.
+    /// The frame is too short for an Ethernet and an IP header.
     Runt = "runt",
-    /// ARP, which the kernel does for all.
+    /// ARP, which the kernel handles for all.
     Arp = "arp",
-    /// A VLAN tag.
+    /// The frame has a VLAN tag.
     Vlan = "vlan",
     /// Neither IPv4 nor IPv6.
     Ethertype = "ethertype",
-    /// The source is not the NIC's MAC address.
+    /// The source MAC address is not the NIC's.
     SourceMac = "source_mac",
-    /// The destination is no next hop that the service resolved.
+    /// The destination MAC address is not a next hop that the service resolved.
     NextHop = "next_hop",
-    /// Another version than the ethertype says, or a header that is too short or longer than the
-    /// frame.
+    /// The IP version contradicts the ethertype, or the header is too short or exceeds the frame.
     HeaderLength = "header_length",
-    /// The packet's length is not the frame's.
+    /// The packet's total length contradicts the frame's length.
     TotalLength = "total_length",
-    /// The sum of the IPv4 header is wrong.
+    /// The IPv4 header checksum is wrong.
     HeaderChecksum = "header_checksum",
-    /// A fragment.
+    /// The packet is a fragment.
     Fragment = "fragment",
-    /// IPv4 options or IPv6 extension headers.
+    /// The packet has IPv4 options or IPv6 extension headers.
     Options = "options",
-    /// Not TCP.
+    /// The packet is not TCP.
     Protocol = "protocol",
-    /// To a multicast group.
+    /// The destination is a multicast address.
     Multicast = "multicast",
-    /// To all hosts, to this network, or to a reserved address.
+    /// The destination is a broadcast, this-network or reserved address.
     Broadcast = "broadcast",
-    /// To the loopback network, or to an IPv6 address that embeds one of IPv4.
+    /// The destination is a loopback address, or an IPv6 address that embeds an IPv4 address.
     Loopback = "loopback",
-    /// To an address of this host.
+    /// The destination is an address of this host.
     Local = "local",
-    /// TCP's header is too short or longer than the packet.
+    /// The TCP header is too short or exceeds the packet.
     DataOffset = "data_offset",
-    /// From an address that the NIC does not have.
+    /// The source is not an address of the NIC.
     SourceAddress = "source_address",
-    /// From a port that nobody has claimed or leased.
+    /// The source port is neither claimed nor leased.
     SourcePort = "source_port",
-    /// From a port of another application, or of another context.
+    /// The source port is another application's, or another context's.
     ForeignPort = "foreign_port",
-    /// The virtio header asks for a checksum where the check has read the packet (bulk lane).
+    /// The virtio header requests a checksum in bytes that the check has read (bulk lane).
     Offload = "offload",
-    /// More than the application's rate.
+    /// The application exceeds its rate.
     Rate = "rate",
-    /// The NIC is not there.
+    /// The NIC is not present.
     NoNic = "no_nic",
 }
 

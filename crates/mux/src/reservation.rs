@@ -1,12 +1,12 @@
-//! Reservation of ports in the kernel: a bound socket for each, so that neither side takes what the
-//! other has.
+//! Reservation of ports in the kernel: a bound socket for each, so that kernel and applications do
+//! not use the same port.
 //!
 //! The socket never listens and has no `SO_REUSEADDR`. So it conflicts with every kernel socket on
-//! the port, listening or in TIME_WAIT, and the kernel answers segments for the port with a reset
-//! when they reach it. Called by the service for each claim and lease.
+//! the port, listening or in TIME_WAIT. The kernel resets segments for the port that reach it.
+//! Called by the service for each claim and lease.
 //!
-//! An application may listen at a place in the kernel as well. Then its own socket is the
-//! reservation, of which the service keeps a copy.
+//! An application may also listen on the port in the kernel. Its own socket is then the
+//! reservation, and the service keeps a copy.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
@@ -15,18 +15,18 @@ use packetio::foreign::Closer;
 use rustix::io::{self, Errno};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
 
-/// A port that the kernel gives to nobody else, until this is dropped.
+/// A port that no other kernel socket can have until this value is dropped.
 #[derive(Debug)]
 pub struct Reservation(Keeper);
 
-/// The socket that keeps the port.
+/// The socket that reserves the port.
 #[derive(Debug)]
 enum Keeper {
-    /// One of the service's.
+    /// A socket of the service.
     Own { _socket: OwnedFd },
-    /// One of an application's, which is closed on another thread: it may linger.
+    /// A socket of an application. Another thread closes it, since its close may linger.
     Applications(Option<OwnedFd>, Closer),
-    /// One of an application's, of which the service before this one had a copy.
+    /// A socket of an application that the previous service had a copy of.
     Awaited,
 }
 
@@ -55,22 +55,22 @@ impl Reservation {
         Ok(Self(Keeper::Own { _socket: socket }))
     }
 
-    /// A reservation by an application's socket, which is bound there.
+    /// A reservation by an application's socket that is bound to the place.
     pub fn of_application(socket: OwnedFd, closer: &Closer) -> Self {
         Self(Keeper::Applications(Some(socket), closer.clone()))
     }
 
-    /// A place that an application's socket keeps, which the application will show again.
+    /// A reservation by an application's socket, which the application still has to show.
     pub fn awaited() -> Self {
         Self(Keeper::Awaited)
     }
 
-    /// An application's socket keeps the place.
+    /// True if an application's socket reserves the place.
     pub fn is_applications(&self) -> bool {
         !matches!(self.0, Keeper::Own { .. })
     }
 
-    /// The application has not shown its socket yet.
+    /// True if the application has not shown its socket yet.
     pub fn is_awaited(&self) -> bool {
         matches!(self.0, Keeper::Awaited)
     }
@@ -87,7 +87,7 @@ impl Reservation {
             Ok(Self(Keeper::Own { _socket: socket }))
         });
         match bound {
-            // IPv6 is switched off.
+            // IPv6 is disabled.
             Err(Errno::AFNOSUPPORT | Errno::ADDRNOTAVAIL) => {
                 Self::new(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port))
             }

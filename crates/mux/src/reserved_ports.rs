@@ -1,13 +1,13 @@
-//! `ip_local_reserved_ports`: ports that the kernel does not choose by itself.
+//! `ip_local_reserved_ports`: ports that the kernel does not choose for unbound sockets.
 //!
-//! Owns the entry for the range of leases, from [`ReservedPorts::add`] until it is removed. An
+//! Owns the entry for the range of leases, from [`ReservedPorts::add`] until its removal. An
 //! administrator's entries stay. Called by the service at its start and its end.
 
 use std::ops::RangeInclusive;
 
 use crate::policy::parse_ports;
 
-/// The kernel's setting of the caller's network namespace.
+/// The kernel's setting in the caller's network namespace.
 const SETTING: &str = "/proc/sys/net/ipv4/ip_local_reserved_ports";
 
 /// The entry of one service.
@@ -21,7 +21,7 @@ impl ReservedPorts {
     /// Adds a range to the setting.
     ///
     /// # Errors
-    /// One line: the setting cannot be read or written.
+    /// One line if the setting cannot be read or written.
     pub fn add(range: &RangeInclusive<u16>) -> Result<Self, String> {
         let mut ports = read()?;
         let before = ports.clone();
@@ -31,7 +31,7 @@ impl ReservedPorts {
         Ok(Self { added })
     }
 
-    /// Takes the ports out again that were added.
+    /// Removes the ports that were added.
     pub fn remove(self) {
         let Ok(mut ports) = read() else {
             return;
@@ -39,7 +39,7 @@ impl ReservedPorts {
         for range in &self.added {
             ports.set(range, false);
         }
-        // A failure leaves the kernel a few ports short, which no caller can mend.
+        // An error is ignored: it leaves the kernel a few ports short.
         let _ = write(&ports);
     }
 }

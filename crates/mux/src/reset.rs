@@ -34,11 +34,11 @@ const TCP_BYTES: usize = 20;
 /// Bytes on the wire for one connection: two frames over IPv6, the longer kind.
 const CONNECTION_BYTES: u64 = 2 * (14 + 40 + TCP_BYTES as u64);
 
-/// A ledger whose application is dead.
+/// The ledger of a dead application.
 #[derive(Debug)]
 struct Will {
     ledger: Box<dyn Ledger>,
-    /// Entry at which reading goes on.
+    /// Entry from which reading continues.
     at: u32,
     /// Rights of the application, which could write any entry into its ledger.
     owned: Owned,
@@ -108,7 +108,7 @@ impl Owned {
 #[derive(Debug)]
 struct RawSockets {
     v4: OwnedFd,
-    /// `None` where IPv6 is switched off.
+    /// `None` if IPv6 is disabled.
     v6: Option<OwnedFd>,
 }
 
@@ -177,7 +177,7 @@ impl Resets {
         self.wills.is_empty()
     }
 
-    /// Whether connections wait that can be reset now.
+    /// True if a connection can be reset now.
     pub fn is_due(&self, now: Instant) -> bool {
         self.wills.iter().any(|will| will.not_before <= now)
     }
@@ -212,7 +212,7 @@ impl Resets {
         match (is_read, will.is_second_round) {
             (true, true) => return,
             (true, false) => {
-                // The first segment may be lost, or fall into the window of a peer.
+                // The first segment may have been lost, or may have fallen into a peer's window.
                 will.is_second_round = true;
                 will.at = 0;
                 will.not_before = now + Duration::from_nanos(RESET_AGAIN_NS);
@@ -255,8 +255,8 @@ impl Resets {
         Some(sent)
     }
 
-    /// Sends a bare ACK that the peer answers: of two sequence numbers half the space apart, one at
-    /// least is outside every window.
+    /// Sends a bare ACK that provokes an answer. Of two sequence numbers that are half the space
+    /// apart, at least one is outside every window.
     fn provoke(&self, entry: &Entry, is_inside: bool) {
         let sockets = match is_inside {
             true => &self.inside,
@@ -270,15 +270,15 @@ impl Resets {
             let Some(packet) = packet(entry, sequence) else {
                 return;
             };
-            // A raw socket takes no port in its address.
+            // A raw socket's address has no port.
             let to = SocketAddr::new(entry.remote.ip(), 0);
-            // A peer that cannot be reached is not reset, as if the segment were lost.
+            // An error is ignored, as if the segment were lost on the way.
             let _ = sendto(socket, &packet, SendFlags::DONTWAIT, &to);
         }
     }
 }
 
-/// An IP packet with a bare ACK; `None` for ends of two families.
+/// An IP packet with a bare ACK; `None` if the ends are of different families.
 fn packet(entry: &Entry, sequence: u32) -> Option<Vec<u8>> {
     let (header, mut sum) = match (entry.local.ip(), entry.remote.ip()) {
         (IpAddr::V4(local), IpAddr::V4(remote)) => (
@@ -302,7 +302,7 @@ fn packet(entry: &Entry, sequence: u32) -> Option<Vec<u8>> {
     Some([header, segment.to_vec()].concat())
 }
 
-/// The kernel fills in length, identification and checksum.
+/// An IPv4 header; the kernel fills in length, identification and checksum.
 fn header_v4(local: Ipv4Addr, remote: Ipv4Addr) -> Vec<u8> {
     let mut header = vec![0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, TCP, 0, 0];
     header.extend(local.octets());
@@ -317,7 +317,7 @@ fn header_v6(local: Ipv6Addr, remote: Ipv6Addr) -> Vec<u8> {
     header
 }
 
-/// A socket that takes whole IP packets and receives none.
+/// A socket that sends complete IP packets and receives none.
 fn raw_socket(family: AddressFamily) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     socket_with(family, SocketType::RAW, flags, Some(ipproto::RAW))

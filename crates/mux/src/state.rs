@@ -1,8 +1,8 @@
-//! The service's notes for its successor: which application has what.
+//! The service's notes for its successor: the claims and leases of each application.
 //!
-//! Owns one file in the run directory, written anew whenever an application, a claim or a lease
-//! comes or goes. A service that was killed leaves it; the next one reads it, reserves the same
-//! ports and waits for the applications. Called by the service.
+//! Owns one file in the run directory, written anew with every change of an application, a claim or
+//! a lease. A killed service leaves it; the next service reads it, reserves the same ports and
+//! waits for the applications. Called by the service.
 
 use std::fs;
 use std::io;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-/// Version of the file's form.
+/// Version of the file format.
 const VERSION: u32 = 1;
 
 /// All notes.
@@ -25,27 +25,27 @@ pub struct Notes {
 /// One application.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApplicationNote {
-    /// Its number.
+    /// The number.
     pub number: u16,
-    /// Its name.
+    /// The name.
     pub name: String,
-    /// The process.
+    /// The process id.
     pub pid: i32,
-    /// The user.
+    /// The user id.
     pub uid: u32,
-    /// The group.
+    /// The group id.
     pub gid: u32,
-    /// How many contexts it announced.
+    /// Number of contexts that it announced.
     pub contexts: u16,
     /// `SO_COOKIE` of the socket that its processes share.
     #[serde(default)]
     pub family: Option<u64>,
-    /// Each claim, with the contexts that listen.
+    /// Claims, each with the contexts that listen.
     pub claims: Vec<(SocketAddr, Vec<u16>)>,
-    /// Claims whose place a socket of the application's keeps in the kernel.
+    /// Claimed places that a socket of the application reserves in the kernel.
     #[serde(default)]
     pub bound: Vec<SocketAddr>,
-    /// Each lease: context, first port, last port.
+    /// Leases: context, first port, last port.
     pub leases: Vec<(u16, u16, u16)>,
     /// Bytes of each context's memory file and ledger.
     #[serde(default)]
@@ -66,7 +66,7 @@ impl NotesFile {
         }
     }
 
-    /// The notes of the service before this one; none if there are none that can be read.
+    /// The notes of the previous service; empty if there are none, or they cannot be read.
     pub fn read(&self) -> Notes {
         let bytes = fs::read(&self.path).unwrap_or_default();
         let notes: Notes = serde_json::from_slice(&bytes).unwrap_or_default();
@@ -76,10 +76,10 @@ impl NotesFile {
         }
     }
 
-    /// Replaces the notes at once: a reader finds the old ones or the new ones.
+    /// Replaces the notes atomically: a reader finds the old ones or the new ones.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub fn write(&self, applications: Vec<ApplicationNote>) -> io::Result<()> {
         let notes = Notes {
             version: VERSION,
@@ -93,7 +93,7 @@ impl NotesFile {
 
     /// Removes the notes.
     pub fn remove(&self) {
-        // Without a file there is nothing to remove.
+        // An error is ignored: without a file there is nothing to remove.
         let _ = fs::remove_file(&self.path);
     }
 }

@@ -1,5 +1,5 @@
-//! Places that a program's own socket keeps in the kernel: it listens there on both sides. In
-//! network namespaces, as root; the data plane only keeps books.
+//! Places that an application's own socket reserves in the kernel: the application listens on both
+//! sides. In network namespaces, as root, with a data plane that only records calls.
 
 mod support;
 
@@ -15,7 +15,7 @@ const ADDRINUSE: i32 = 98;
 const INVAL: i32 = 22;
 const PLACE: &str = "0.0.0.0:8080";
 
-/// Holds a place with a socket of the program's; 0 or an errno.
+/// Holds a place with a socket of the application; returns 0 or an errno.
 fn hold_bound(client: &mut Client, place: &str, socket: &impl AsFd) -> i32 {
     let claim = Claim {
         context: HOLD,
@@ -47,7 +47,7 @@ fn place_that_the_program_keeps_is_held_until_it_lets_go() {
     assert_eq!(one.claim(PLACE), 0, "its context joins");
     let mut other = world.application();
     assert_eq!(other.claim(PLACE), ADDRINUSE);
-    // The service's copy keeps the place in the kernel while connections are left.
+    // The service's copy reserves the place while connections remain.
     drop(listener);
     let bound = world.near.inside(|| TcpListener::bind(PLACE));
     assert_eq!(bound.unwrap_err().raw_os_error(), Some(ADDRINUSE));

@@ -1,5 +1,5 @@
-//! Several processes of one application: they share places, each with contexts of its own. In
-//! network namespaces, as root; the data plane only keeps books.
+//! Several processes of one application share places, each with contexts of its own. In network
+//! namespaces, as root, with a data plane that only records calls.
 
 mod support;
 
@@ -98,7 +98,7 @@ fn worker_outlives_the_master_and_the_last_process_frees_the_place() {
     drop(master);
     world.until("master gone", |books| books.ports.len() == 1);
     assert_eq!(listeners(&world), Some(vec![1]));
-    // The number that the master had is free again.
+    // The master's number is free again.
     let (mut next, _) = join(&world, &family);
     assert_eq!(next.claim(PLACE), 0);
     assert_eq!(listeners(&world), Some(vec![1, 0]));
@@ -126,15 +126,15 @@ fn join_without_a_socket_is_disconnected() {
     assert!(client.is_disconnected());
 }
 
-/// The peer of a connection that is offered.
+/// The peer of an offered connection.
 const PEER: &str = "10.9.0.2:40000";
 
-/// Offers a connection of some bytes that nobody has accepted; the service's number comes later.
+/// Offers an unaccepted connection. The service adds its own number to the offer.
 fn offer(client: &Client, request: u32) {
     offer_at(client, request, PLACE.parse().unwrap());
 }
 
-/// Offers a connection whose end on this side is `local`.
+/// Offers a connection whose local end is `local`.
 fn offer_at(client: &Client, request: u32, local: SocketAddr) {
     let place: SocketAddr = PLACE.parse().unwrap();
     let offered = Message::Move(Move {
@@ -153,7 +153,7 @@ fn offer_at(client: &Client, request: u32, local: SocketAddr) {
     client.channel.send(&offered, Some(file.as_fd())).unwrap();
 }
 
-/// The offer that reaches another process.
+/// The offer that another process receives.
 fn offered(client: &mut Client) -> Move {
     match client.answer() {
         Some(Message::Move(one)) => one,

@@ -1,5 +1,5 @@
-//! The frames' thread between a NIC and applications: a wire within the process stands for the NIC,
-//! and memif clients are the applications, honest ones and hostile ones.
+//! The frames' threads between a NIC and applications. An in-process wire stands for the NIC; memif
+//! clients are the applications, both correct and hostile ones.
 
 #[path = "../../packetio/tests/memif_common/mod.rs"]
 mod common;
@@ -38,22 +38,22 @@ impl FlowBook for NoBook {
     fn reset(&mut self, _: Flow, _: u16) {}
 }
 
-/// A switch, and the other ends of its NIC.
+/// A switch, and the far ends of its NIC's queues.
 struct World {
     frames: Frames<Loopback>,
-    /// Of the NIC's first queue.
+    /// The far end of the NIC's first queue.
     wire: Loopback,
-    /// Of its other queues.
+    /// The far ends of its other queues.
     others: Vec<Loopback>,
 }
 
 impl World {
-    /// The NIC's rings have `slots` slots in each direction.
+    /// A world whose NIC has rings of `slots` slots in each direction.
     fn new(slots: usize) -> Self {
         Self::with_queues(slots, 1)
     }
 
-    /// The NIC has so many queues, each with a thread.
+    /// A world whose NIC has `queues` queues, each with a thread.
     fn with_queues(slots: usize, queues: usize) -> Self {
         let books = (0..queues).map(|_| Box::new(NoBook) as Box<dyn FlowBook>);
         let mut frames = Frames::start(books.collect()).unwrap();
@@ -71,7 +71,7 @@ impl World {
         }
     }
 
-    /// The application of slot and device `number`, which owns port 8000 + `number`.
+    /// Makes the application with slot and device `number` own port 8000 + `number`.
     fn own(&mut self, number: u16) {
         let place = (OURS, 8000 + number).into();
         let owner = Owner {
@@ -91,7 +91,7 @@ impl World {
         });
     }
 
-    /// An honest application with a queue for each thread.
+    /// A correct application with a queue for each thread.
     fn application_of_queues(&mut self, number: u16) -> (MemifQueues, Handover) {
         self.own(number);
         let handover = Handover::default();
@@ -101,7 +101,7 @@ impl World {
         (port, handover)
     }
 
-    /// Gives an application its next channel.
+    /// Gives an application a new channel.
     fn hand_over(&mut self, number: u16, handover: &Handover, port: &mut MemifQueues) {
         let (ours, theirs) = channel();
         let threads = self.frames.threads();
@@ -115,7 +115,7 @@ impl World {
         }));
     }
 
-    /// An honest application.
+    /// A correct application.
     fn application(&mut self, number: u16) -> MemifPort {
         self.own(number);
         let (ours, theirs) = channel();
@@ -129,7 +129,7 @@ impl World {
         port
     }
 
-    /// A hostile application, whose memory the test writes by hand.
+    /// A hostile application, whose shared memory the test writes itself.
     fn hostile(&mut self, number: u16) -> hostile::Client {
         self.own(number);
         let (ours, theirs) = channel();
@@ -139,12 +139,12 @@ impl World {
         client
     }
 
-    /// Frames that have come to the other end of the wire.
+    /// Frames that have arrived at the far end of the wire.
     fn take(&mut self) -> Vec<Vec<u8>> {
         take_of(&mut self.wire)
     }
 
-    /// A frame for the device comes from the wire, as the NIC's program leaves it.
+    /// Sends a frame for the device from the wire, in the form that the NIC's program leaves.
     fn bring(&mut self, device: u16, payload: u8) -> bool {
         let mut frame = segment(PEER, OURS, (4000, 8000_u16.wrapping_add(device)), payload);
         frame[..2].copy_from_slice(&device.to_ne_bytes());
@@ -165,7 +165,7 @@ fn wire(slots: usize) -> (Loopback, Loopback) {
     pair(&options).unwrap()
 }
 
-/// Frames that have come to a wire's end.
+/// Frames that have arrived at an end of a wire.
 fn take_of(wire: &mut impl Port) -> Vec<Vec<u8>> {
     let frames = wire.receive().unwrap();
     let bytes = frames.iter().map(|frame| {
@@ -178,7 +178,7 @@ fn take_of(wire: &mut impl Port) -> Vec<Vec<u8>> {
     bytes
 }
 
-/// The first frames that come to a wire's end.
+/// Waits for frames at an end of a wire.
 fn first_of(wire: &mut impl Port) -> Vec<Vec<u8>> {
     let mut came = Vec::new();
     assert!(until(LONG, || {
@@ -260,7 +260,7 @@ fn frames_of_the_nic_reach_their_owners_and_nobody_else() {
         );
         assert!(heard.is_sorted());
     }
-    // Nobody has these devices; the second is none at all.
+    // No application has device 7, and the other number is not a device.
     assert!(world.bring(7, 0) && world.bring(u16::MAX, 0));
     assert!(until(LONG, || world.word(7, Word::RxNoRoom) == 1));
 }
@@ -314,7 +314,8 @@ fn right_that_is_taken_away_ends_with_the_next_frame() {
     }
 }
 
-/// The NIC is slow and the flood's ring is always full: the neighbour gets half.
+/// The NIC is slow and the flooding application's ring is always full: its neighbour gets half of
+/// the NIC.
 #[test]
 fn flood_leaves_its_neighbour_its_share_of_the_nic() {
     const FRAMES: usize = 2000;
@@ -335,7 +336,7 @@ fn flood_leaves_its_neighbour_its_share_of_the_nic() {
         }
         its == FRAMES
     }));
-    // A batch at the beginning, and one of difference.
+    // One batch at the beginning, and a difference of one.
     assert!(floods <= FRAMES + 4 * 64, "{floods} of the flood's");
     assert!(floods >= FRAMES / 4, "{floods}: it was no flood");
 }
@@ -346,7 +347,7 @@ fn application_that_never_reads_loses_its_own_frames_alone() {
     let mut reader = world.application(0);
     let deaf = world.application(1);
     let (mut brought, mut heard) = (0, 0);
-    // Only as many are under way as the reader's ring holds, so it has to lose none.
+    // No more frames are under way than the reader's ring holds, so it must not lose any.
     assert!(until(LONG, || {
         while brought < 2000 && brought - heard < 64 && world.bring(1, 0) {
             assert!(until(LONG, || world.bring(0, 0)));
@@ -373,7 +374,7 @@ fn garbage_in_the_rings_costs_its_writer_the_channel_alone() {
             let (length, offset) = (random(slot) >> 16, random(slot + 100));
             liar.publish(&mut head, slot % 4, slot % 3, length, offset);
         }
-        // A cursor that ran past everything ends the channel.
+        // A cursor that runs beyond the ring ends the channel.
         liar.memory
             .set_head(hostile::RING_C2S, head.wrapping_add(5000));
         assert!(send(&mut neighbour, &ours(0, round as u8)));
@@ -387,7 +388,7 @@ fn garbage_in_the_rings_costs_its_writer_the_channel_alone() {
     }
 }
 
-/// The application changes its port in the memory that it shares, all the time.
+/// The application changes the port in its shared memory all the time.
 #[test]
 fn frame_that_changes_while_it_is_checked_leaves_as_it_was_checked() {
     let mut world = World::new(256);
@@ -411,7 +412,7 @@ fn frame_that_changes_while_it_is_checked_leaves_as_it_was_checked() {
                 let length = frame.len() as u32;
                 liar.publish(&mut head, 0, 0, length, hostile::buffer(0));
             }
-            // The bell, since this client never looks whether it is wanted.
+            // Ring the bell, since this client never checks whether that is needed.
             let _ = rustix::io::write(&liar.bells[0], &1u64.to_ne_bytes());
             for sent in world.take() {
                 assert_eq!(sent, frame);
@@ -441,8 +442,8 @@ fn channel_with_too_much_memory_is_refused() {
     }));
 }
 
-/// Frames of any queue of the NIC reach the application in one ring or the other. What it
-/// sends leaves by one queue, and by another one for each device.
+/// Frames of any queue of the NIC reach the application in one of its rings. Its own frames leave
+/// through one queue, which depends on the device.
 #[test]
 fn application_has_a_queue_for_each_thread() {
     let mut world = World::with_queues(256, 3);
@@ -469,11 +470,11 @@ fn application_has_a_queue_for_each_thread() {
                 None => &mut world.wire,
             };
             assert_eq!(first_of(own), [ours(number, 9)]);
-            // A channel that ends is followed by all queues, and so is the next one.
+            // All queues follow when a channel ends and when the next one begins.
             world.frames.leave(number);
             assert!(until(LONG, || {
                 let _ = port.receive().map(<[_]>::len);
-                // Ports that the threads have let go of are closed by the way.
+                // This also closes ports that the threads have released.
                 world.own(number);
                 port.queues() == 0
             }));
@@ -498,7 +499,7 @@ fn frame_for_an_own_address_leaves_by_the_pair_of_the_host() {
     frame[..2].copy_from_slice(&0u16.to_ne_bytes());
     assert!(send(&mut host, &frame));
     assert_eq!(first_of(&mut port)[0][54], 5);
-    // Without the pair the NIC gets nothing of it.
+    // Without the pair the NIC gets no frame of it.
     world.frames.set_local(Vec::new());
     assert!(send(&mut port, &to_host));
     assert!(until(LONG, || world.frames.drops(0, Reason::Local) == 1));
@@ -513,7 +514,7 @@ fn frames_sent_by_another_queue_than_the_first_are_dropped() {
     let options = channel_options(1500, None, 2);
     let mut served = memif::serve_queues(ours_end, &options, 64 << 20).unwrap();
     let liar = hostile::Client::over(hostile::Peer { socket: theirs }, &mut served[0]);
-    // The one queue that this client has is not the first one of its channel.
+    // The only queue of this client is not the first one of its channel.
     served.swap(0, 1);
     world.join(0, served);
     assert!(until(LONG, || world.word(0, Word::Connected) == 1));

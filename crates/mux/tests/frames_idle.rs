@@ -1,5 +1,5 @@
-//! The cost of a service's frames' threads that have nothing to do. Alone in its process, since it
-//! reads the CPU time of all such threads.
+//! The CPU time of idle frames' threads. Alone in its process, since the test measures all such
+//! threads.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ fn threads_without_frames_take_no_cpu_time() {
     let ends = (0..2).map(|_| pair(&LoopbackOptions::default()).unwrap());
     let (nics, mut wires): (Vec<Loopback>, Vec<Loopback>) = ends.unzip();
     frames.set_nic(nics);
-    // They look for more after there was something.
+    // After a frame the threads look for more for a while.
     for wire in &mut wires {
         let slot = wire.reserve(1).first().expect("room");
         slot.set_len(slot.write(0, &[0; 60]));

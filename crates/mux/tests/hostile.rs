@@ -1,5 +1,5 @@
-//! Clients that mean harm: each loses its connection, and an honest application beside it notices
-//! nothing. In network namespaces, as root; the data plane only keeps books.
+//! Hostile clients: each loses its connection, and a correct application beside it is not affected.
+//! In network namespaces, as root, with a data plane that only records calls.
 
 mod support;
 
@@ -22,7 +22,7 @@ use rustix::net::{SendFlags, sockopt};
 use support::netns::can_run;
 use support::{Client, World, memory, sealed};
 
-/// Runs an attack beside an honest application, which must be served before and after.
+/// Runs an attack beside a correct application, which must be served before and after it.
 fn attack(test: &str, attack: impl FnOnce(&World)) {
     attack_with(test, |_| {}, attack);
 }
@@ -46,7 +46,7 @@ fn attack_with(test: &str, change: impl FnOnce(&mut ServiceOptions), attack: imp
 fn raw(world: &World) -> OwnedFd {
     let socket = new_socket().unwrap();
     let target = address(&world.socket).unwrap();
-    // A full queue empties as soon as the service has its turn.
+    // A full queue empties as soon as the service runs.
     while rustix::net::connect(&socket, &target) == Err(rustix::io::Errno::AGAIN) {
         std::thread::yield_now();
     }
@@ -101,7 +101,7 @@ fn message_out_of_place_ends_the_connection() {
             ledger_entries: 0,
         };
         let mut asks = greeted(world);
-        // This data plane has no channels: refused, and no more than that.
+        // This data plane has no channels, so the request is refused.
         asks.send(&ask(0));
         let errno = rustix::io::Errno::OPNOTSUPP.raw_os_error() as u16;
         let refused = Message::Refused { request: 0, errno };
@@ -185,7 +185,7 @@ fn client_that_never_reads_is_disconnected() {
     attack("client_that_never_reads_is_disconnected", |world| {
         let client = greeted(world);
         let mut sent = 0;
-        // Each request has an answer, and nobody reads it.
+        // Each request gets an answer, which the client does not read.
         let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
         let query = |request| Message::Resolve {
             request,
@@ -430,7 +430,7 @@ fn flood_of_connections_leaves_room_for_others() {
     });
 }
 
-/// A user without privileges in Python: `application()` makes one with one context.
+/// An unprivileged user, in Python: `application()` makes an application with one context.
 const SCRIPT: &str = r#"
 import socket,struct,sys,os,fcntl
 os.setgroups([]); os.setgid(1234); os.setuid(1234)
@@ -454,7 +454,7 @@ def claim(port):
   return answer([6,7])
 "#;
 
-/// Runs a script as a user without privileges; its output, and its complaints.
+/// Runs a script as an unprivileged user; returns its output and its errors.
 fn script_of_a_user(world: &World, script: &str) -> (String, String) {
     let output = Command::new("python3")
         .args(["-c", &[SCRIPT, script].concat(), &world.socket])
@@ -483,7 +483,7 @@ fn user_with_many_applications_leaves_ports_to_others() {
             "  print(struct.unpack_from('=HI',answer([7,10]),2))\n",
         );
         let (text, errors) = script_of_a_user(world, script);
-        // The limit is that of all applications of a user. 7 is a refusal, 105 is ENOBUFS.
+        // The limit is that of all applications of a user. 7 means refused, 105 is ENOBUFS.
         let expected = "first 1024\nsecond 1024\n(7, 3900, 105)\n\
                         (10, 0)\n(10, 1)\n(10, 2)\n(7, 3)\n";
         assert_eq!(text, expected, "{errors}");
@@ -520,7 +520,7 @@ fn unprivileged_user_gets_unprivileged_ports_and_what_a_rule_allows() {
             "send(19,struct.pack('=IB',1,5)); print(len(s.recv(128)))\n",
         );
         let (text, errors) = script_of_a_user(world, script);
-        // 13 is EACCES; an application cannot ask to stop the service.
+        // 13 is EACCES: an application cannot ask to stop the service.
         let expected = "22 (7, 22, 13)\n80 (6, 80, 0)\n8090 (6, 8090, 0)\n0\n";
         assert_eq!(text, expected, "{errors}");
     });

@@ -1,5 +1,5 @@
-//! What `packaging/` has: the systemd unit is valid, and the recipe makes a Debian package. Each
-//! where its tool is installed.
+//! The contents of `packaging/`: the systemd unit is valid, and the recipe makes a Debian package.
+//! Each is tested where its tool is installed.
 
 use std::fs;
 use std::io::Write as _;
@@ -10,7 +10,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// False, and says so, where the program is missing.
+/// False, and prints a line, if the program is missing.
 fn has(program: &str, test: &str) -> bool {
     let found = Command::new("sh")
         .args(["-c", &format!("command -v {program}")])
@@ -22,7 +22,7 @@ fn has(program: &str, test: &str) -> bool {
     found
 }
 
-/// A directory that goes with its test.
+/// A directory that is removed after its test.
 struct Directory(PathBuf);
 
 impl Directory {
@@ -56,7 +56,7 @@ fn unit_of_an_interface_is_valid() {
     let unit = root().join("packaging/systemd/millstream-mux@.service");
     let text = fs::read_to_string(unit).unwrap();
     assert!(text.contains("ExecStart=/usr/bin/mill mux %i"));
-    // The tool wants the program to exist.
+    // The tool requires the program to exist.
     let text = text.replace("/usr/bin/mill", "/bin/true");
     let unit = place.0.join("millstream-mux@eth0.service");
     fs::write(&unit, text).unwrap();
@@ -106,7 +106,7 @@ fn recipe_makes_a_debian_package() {
     run(Command::new("ln")
         .args(["-s", "packaging/debian", "debian"])
         .current_dir(&source));
-    // A compiler that is done at once: the recipe is under test, and not the program.
+    // A compiler that does nothing: the recipe is tested, not the program.
     let tools = place.0.join("tools");
     fs::create_dir_all(&tools).unwrap();
     let cargo = "#!/bin/sh\nmkdir -p target/release && cp /bin/true target/release/mill\n";

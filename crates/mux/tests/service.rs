@@ -1,5 +1,5 @@
 //! Applications and the service: claims, clashes with the kernel, leases, next hops, deaths,
-//! restarts. In network namespaces, as root; the data plane only keeps books.
+//! restarts. In network namespaces, as root, with a data plane that only records calls.
 
 mod support;
 
@@ -79,7 +79,7 @@ tests! {
         let listener = world.near.inside(|| TcpListener::bind("10.9.0.1:8080").unwrap());
         let mut peer = world.far.inside(|| TcpStream::connect("10.9.0.1:8080").unwrap());
         drop(listener.accept().unwrap());
-        // The server has closed first, so the connection waits on its side.
+        // The server closes first, so that TIME_WAIT is on its side.
         peer.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         assert_eq!(peer.read_to_end(&mut Vec::new()).unwrap(), 0);
         drop((peer, listener));
@@ -299,7 +299,7 @@ tests! {
         let bound = world.near.inside(|| TcpListener::bind("10.9.1.1:8080"));
         assert_eq!(bound.unwrap_err().raw_os_error(), Some(ADDRINUSE));
         assert_eq!(one.claim("10.9.1.1:8081"), ADDRINUSE);
-        // As with two sockets of the kernel's: the wildcard has the address already.
+        // As with two sockets of the kernel: the wildcard covers the address.
         assert_eq!(one.claim("10.9.1.1:8080"), ADDRINUSE);
         drop(kernels);
         world.must_be_free("10.9.1.1:8081");
@@ -325,7 +325,7 @@ tests! {
             message, Message::Change(Change::AddressAdded { address: told, .. }) if *told == address
         );
         one.news(is_back);
-        // The news come first, so that the claim finds the address.
+        // Notifications come first, so that the claim finds the address.
         assert_eq!(one.claim("10.9.1.1:9090"), 0);
     }
 
@@ -356,7 +356,7 @@ tests! {
         drop(dead);
         world.must_be_free("10.9.0.1:8080");
         world.start();
-        // Until the application is back, its ports are its own.
+        // The ports stay the application's until it is back.
         let mut other = world.application();
         assert_eq!(other.claim("10.9.0.1:8080"), ADDRINUSE);
         let mut again = world.connect();
@@ -372,7 +372,7 @@ tests! {
         again.channel.send(&recover, Some(socket.as_fd())).unwrap();
         assert_eq!(again.outcome(9), 0);
         assert_eq!(again.release("10.9.0.1:8080"), 0);
-        // The one that did not come back is dead after five seconds.
+        // The application that did not come back counts as dead after five seconds.
         world.until("burial", |books| books.claims.is_empty());
         assert_eq!(other.claim("10.9.0.1:8082"), 0);
         assert_eq!(world.plane.books(|books| books.leases.len()), 1);
@@ -456,7 +456,7 @@ tests! {
         assert!(!text.contains("runt"));
         assert!(ask(&world, Query::Ports).contains("8080"));
         assert!(ask(&world, Query::Drops).contains("fragment"));
-        // The kernel tells late that the link is up.
+        // The kernel reports late that the link is up.
         let end = std::time::Instant::now() + Duration::from_secs(10);
         while !ask(&world, Query::Check).contains("\"ok\":true") {
             assert!(std::time::Instant::now() < end, "{}", ask(&world, Query::Check));
@@ -472,9 +472,8 @@ tests! {
     }
 }
 
-/// A connection from the other host whose end here is forgotten without a word, and its entry in
-/// the ledger of the application that would have had it. The kernel plays the part of the
-/// application's stack.
+/// A connection from the other host whose end here is forgotten silently, with its entry in the
+/// ledger of the application that would have owned it. The kernel plays the application's stack.
 fn forgotten(world: &World) -> (TcpStream, Entry) {
     let local = "10.9.0.1:8081";
     let listener = world.near.inside(|| TcpListener::bind(local).unwrap());
@@ -527,7 +526,7 @@ fn must_be_reset(mut peer: TcpStream) {
     peer.set_read_timeout(wait).unwrap();
     let error = loop {
         match peer.read(&mut [0]).unwrap_err() {
-            // SIGCHLD of a program that another test has run.
+            // SIGCHLD from a program that another test has run.
             error if error.kind() == std::io::ErrorKind::Interrupted => {}
             error => break error,
         }

@@ -1,5 +1,5 @@
-//! A reader's connection to the agent of one process. The process may be hostile: answers are
-//! checked, and waited for a while at most.
+//! A reader's connection to the agent of one process. The process may be hostile, so answers are
+//! checked, and the client waits a limited time for each.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -22,12 +22,12 @@ pub struct Client {
     patience: Duration,
 }
 
-/// An answer.
+/// An answer of the agent.
 #[derive(Debug)]
 pub struct Answer {
-    /// Its bytes: from another process, to be checked.
+    /// The body of the answer. It comes from another process, so it must be checked.
     pub body: Vec<u8>,
-    /// The descriptor that came with it.
+    /// The descriptor that came with the answer.
     pub file: Option<OwnedFd>,
 }
 
@@ -48,14 +48,14 @@ impl Client {
         })
     }
 
-    /// The process at the other end, as the kernel has it.
+    /// Process id of the agent, as the kernel reports it.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// Waits so long for answers from now on. An agent takes one request at a time: after one that
-    /// has timed out, connect anew.
+    /// Sets how long to wait for answers. An agent takes one request at a time, so connect again
+    /// after a request has timed out.
     pub fn set_patience(&mut self, patience: Duration) {
         self.patience = patience;
     }
@@ -63,7 +63,7 @@ impl Client {
     /// Maps the statistics of the process.
     ///
     /// # Errors
-    /// The errors of [`ask`](Self::ask); `INVAL` for what is no statistics file.
+    /// The errors of [`ask`](Self::ask); `INVAL` if the descriptor is not a statistics file.
     pub fn statistics(&mut self) -> Result<Statistics, Errno> {
         let answer = self.ask(0, kind::STATISTICS, &[])?;
         Statistics::open(answer.file.ok_or(Errno::PROTO)?)
@@ -80,8 +80,8 @@ impl Client {
     /// Asks the context at `slot`, and waits for its answer.
     ///
     /// # Errors
-    /// The context's; `TIMEDOUT` without an answer; `PIPE` if the process is gone, or refused us;
-    /// `PROTO` and `MSGSIZE` for an answer that makes no sense.
+    /// The context's errno; `TIMEDOUT` without an answer; `PIPE` if the process is gone or refused
+    /// us; `PROTO` and `MSGSIZE` for a malformed answer.
     pub fn ask(&mut self, slot: u16, kind: u16, body: &[u8]) -> Result<Answer, Errno> {
         self.requests = self.requests.wrapping_add(1);
         let asked = Header {
@@ -105,7 +105,7 @@ impl Client {
                 Err(errno) => return Err(errno),
             };
             let (header, body) = Header::decode(&bytes[..length], ANSWER_BYTES_MAX)?;
-            // An answer that came too late belongs to an earlier request.
+            // A late answer belongs to an earlier request.
             if header.request != asked.request {
                 continue;
             }

@@ -9,13 +9,14 @@ use rustix::process::geteuid;
 use crate::limits::SOCKETS_MAX;
 use crate::packet;
 
-/// Where sockets of root's processes lie.
+/// Directory of the sockets of root's processes.
 const ROOT_DIRECTORY: &str = "/run/millstream";
 
-/// Moves the directory, or turns the agent off by `off`.
+/// Environment variable that names another directory, or turns the agent off by `off`.
 pub const VARIABLE: &str = "MILLSTREAM_OBSERVE";
 
-/// The directory for sockets of this user; `None`: turned off, or the user has none.
+/// The directory for sockets of this user. `None`: the agent is turned off, or the user has no
+/// directory.
 #[must_use]
 pub fn directory() -> Option<PathBuf> {
     match std::env::var_os(VARIABLE) {
@@ -26,7 +27,7 @@ pub fn directory() -> Option<PathBuf> {
     }
 }
 
-/// The directories in which a reader looks: its own, and for root those of all users.
+/// The directories that a reader searches: its own, and for root those of all users.
 #[must_use]
 pub fn directories() -> Vec<PathBuf> {
     let mut all: Vec<PathBuf> = directory().into_iter().collect();
@@ -46,7 +47,7 @@ pub fn socket_path(directory: &Path, pid: u32) -> PathBuf {
     directory.join(format!("{pid}.sock"))
 }
 
-/// The processes with a socket in `directory`, by number. Sockets that nobody listens at are
+/// The processes with a socket in `directory`, sorted by process id. Sockets without a listener are
 /// removed.
 #[must_use]
 pub fn processes(directory: &Path) -> Vec<(u32, PathBuf)> {
@@ -64,7 +65,7 @@ pub fn processes(directory: &Path) -> Vec<(u32, PathBuf)> {
     found
 }
 
-/// Removes a socket at which nobody listens. True: it is gone.
+/// Removes a socket without a listener. True: it was removed.
 fn remove_stale(path: &Path) -> bool {
     let refused = || -> Option<bool> {
         let address = SocketAddrUnix::new(path).ok()?;

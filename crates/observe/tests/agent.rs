@@ -44,7 +44,8 @@ fn agent_that_goes_takes_its_socket_along() {
     assert!(!path.exists());
 }
 
-/// A thread that stands for a stack: it answers with as many bytes as the request's first two say.
+/// A thread that acts as a stack: the first two bytes of each request give the length of its
+/// answer.
 fn answers(mut joined: Joined, count: usize) -> std::thread::JoinHandle<Joined> {
     std::thread::spawn(move || {
         let mut answered = 0;
@@ -232,7 +233,8 @@ fn socket_that_nobody_listens_at_is_removed_by_who_finds_it() {
     assert!(!stale.exists());
 }
 
-/// Runs this test again as another user, who sends one request and says whether it was answered.
+/// Runs this test again as another user, which sends one request and reports whether it was
+/// answered.
 #[test]
 fn reader_of_another_user_is_refused() {
     const SOCKET: &str = "OBSERVE_TEST_SOCKET";
@@ -251,7 +253,7 @@ fn reader_of_another_user_is_refused() {
     let (agent, _joined) = agent("refused");
     let all = std::fs::Permissions::from_mode(0o777);
     std::fs::set_permissions(agent.path(), all.clone()).expect("rights");
-    // The program may lie where nobody else may look.
+    // The test program may lie in a directory that other users cannot enter.
     let program = agent.path().with_extension("test");
     std::fs::copy("/proc/self/exe", &program).expect("a copy");
     std::fs::set_permissions(&program, all).expect("rights");

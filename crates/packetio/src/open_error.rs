@@ -1,10 +1,10 @@
-//! The error of opening a port: every driver returns it, and [`crate::open()`] passes it on.
+//! The error of opening a port, which every driver returns and [`crate::open()`] passes on.
 
 use std::fmt::{self, Display};
 
 use rustix::io::Errno;
 
-/// Why a port could not be opened: one line that says what and where.
+/// The reason why a port could not be opened: one line that names cause and place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
     /// A system call failed.
@@ -17,14 +17,14 @@ pub enum OpenError {
         /// The kernel's answer.
         errno: Errno,
     },
-    /// The wish is understood and cannot be met: out of range, not supported here, taken.
+    /// The request is valid but cannot be met: out of range, not supported here, in use.
     #[error("{wire}: {why}")]
     Refused {
         /// The wire as the user named it, or a short form of it.
         wire: String,
         /// The reason, in one line.
         why: String,
-        /// The check of the host that finds the same.
+        /// The check of `mill doctor` that finds the same cause.
         check: Option<Check>,
     },
 }
@@ -49,14 +49,14 @@ pub enum Check {
 /// The remedy for a wire that does not open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remedy {
-    /// The check of `mill doctor` that finds the same.
+    /// The check of `mill doctor` that finds the same cause.
     pub check: Check,
-    /// The command that helps, or what to look at.
+    /// The command that helps, or what to examine.
     pub fix: String,
 }
 
 impl OpenError {
-    /// A system call failed at `step`.
+    /// Makes the error of a system call that failed at `step`.
     pub fn io(wire: impl Display, step: impl Into<String>, errno: Errno) -> Self {
         Self::Io {
             wire: wire.to_string(),
@@ -65,7 +65,7 @@ impl OpenError {
         }
     }
 
-    /// The request cannot be met.
+    /// Makes the error of a request that cannot be met.
     pub fn refused(wire: impl Display, why: impl Into<String>) -> Self {
         Self::Refused {
             wire: wire.to_string(),
@@ -74,7 +74,7 @@ impl OpenError {
         }
     }
 
-    /// The request cannot be met, and `check` finds the cause.
+    /// Makes the error of a request that cannot be met for a cause that `check` finds.
     pub fn refused_by(check: Check, wire: impl Display, why: impl Into<String>) -> Self {
         Self::Refused {
             wire: wire.to_string(),
@@ -83,7 +83,7 @@ impl OpenError {
         }
     }
 
-    /// The line of `mill doctor` that matches, if there is one.
+    /// The remedy that `mill doctor` would name, if there is one.
     #[must_use]
     pub fn remedy(&self) -> Option<Remedy> {
         let (wire, check) = match self {
@@ -100,7 +100,7 @@ impl OpenError {
 }
 
 impl Check {
-    /// The name under which `mill doctor` lists it.
+    /// The name of the check in `mill doctor`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -113,7 +113,7 @@ impl Check {
         }
     }
 
-    /// The command that helps on `interface`.
+    /// The command that helps, for `interface`.
     #[must_use]
     pub fn fix(self, interface: &str) -> String {
         match self {
@@ -135,7 +135,7 @@ impl Display for Remedy {
     }
 }
 
-/// The check that explains a failed step.
+/// The check that explains a failed step, if there is one.
 fn check_of(wire: &str, step: &str, errno: Errno) -> Option<Check> {
     match errno {
         Errno::PERM | Errno::ACCESS if !wire.starts_with("memif:") => Some(Check::Capabilities),

@@ -1,5 +1,5 @@
-//! Raw frames through AF_XDP over a veth pair: both directions, both modes, several queues, whose
-//! frames are whose.
+//! Raw frames through AF_XDP over a veth pair: both directions, both modes, several queues, and
+//! which frames the program takes.
 
 mod xdp_support;
 
@@ -79,7 +79,7 @@ fn frames_for_others_go_to_the_kernel() {
         let mut far = lab.far_packet();
         let interface = near(mode);
         let mut port = interface.port(0).unwrap();
-        // A raw socket sees what the program left to the kernel.
+        // A raw socket receives what the program leaves to the kernel.
         let mut kernel = packet(NEAR);
         let (ours, theirs) = (frames(OURS, 20), frames(KERNEL, 20));
         let mixed = ours.iter().zip(&theirs).flat_map(|(a, b)| [a, b]);
@@ -89,7 +89,7 @@ fn frames_for_others_go_to_the_kernel() {
         assert_eq!(receive(&mut kernel, 20, PATIENCE), theirs);
         assert!(receive(&mut kernel, 1, SILENCE).is_empty());
 
-        // The addresses change while the port is open.
+        // The owned addresses change while the port is open.
         packetio::xdp::set_owned(NEAR, &[KERNEL.into()]).unwrap();
         assert_eq!(interface.owned(), [std::net::IpAddr::from(KERNEL)]);
         send_all(&mut far, &mixed);
@@ -139,7 +139,7 @@ fn each_queue_has_its_port() {
         .collect();
     assert!(interface.port(QUEUES).is_err());
 
-    // veth hands what leaves by queue k to the peer's queue k.
+    // veth delivers frames sent by queue k to the peer's queue k.
     for (k, sender) in far_ports.iter_mut().enumerate() {
         let sent: Vec<_> = (0..50)
             .map(|i| frame(OURS, (k * 50) as u32 + i, 100))
@@ -152,7 +152,8 @@ fn each_queue_has_its_port() {
     }
     assert_eq!(interface.frames_without_port(), 0);
 
-    // A queue without a port is the kernel's, and counted; it can be opened again at once.
+    // Frames of a queue without a port go to the kernel and are counted. The queue can be opened
+    // again at once.
     drop(ports.pop());
     let mut kernel = packet(NEAR);
     let sent = frames(OURS, 10);

@@ -1,5 +1,5 @@
-//! C's structures (x86-64 and AArch64 Linux) as bytes, to and from what the calls take: for the
-//! doors through which C programs come in.
+//! C's structures (x86-64 and AArch64 Linux) as bytes, to and from the types of this crate. For the
+//! crates that export C calls.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
@@ -11,20 +11,20 @@ use crate::request::{Address, ControlMessage, EpollEvent, PollFd};
 /// A piece of the caller's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// Where it begins.
+    /// Address of the first byte.
     pub address: usize,
-    /// Bytes.
+    /// Length in bytes, or in elements of an array.
     pub len: usize,
 }
 
-/// A `struct msghdr` as the caller passed it. The memory that its pointers name has not been read.
+/// A `struct msghdr` as the caller passed it. The memory that its pointers name was not read.
 #[derive(Clone, Copy, Debug)]
 pub struct MessageHeader {
-    /// The address.
+    /// The peer's address (`msg_name`).
     pub name: Piece,
     /// An array of `struct iovec`; `len` counts these.
     pub pieces: Piece,
-    /// The control messages.
+    /// The control messages (`msg_control`).
     pub control: Piece,
 }
 
@@ -40,7 +40,7 @@ fn int(bytes: &[u8], at: usize) -> i32 {
     array(bytes, at).map_or(0, i32::from_ne_bytes)
 }
 
-/// A `struct sockaddr` of one of the families.
+/// Reads a `struct sockaddr` of any family.
 pub fn to_address(bytes: &[u8]) -> Address {
     let Some(family) = array(bytes, 0).map(u16::from_ne_bytes) else {
         return Address::Short;
@@ -64,8 +64,7 @@ pub fn to_address(bytes: &[u8]) -> Address {
     }
 }
 
-/// As [`to_address`], for `bind`, to which IPv4's unspecified address is one also without its
-/// family.
+/// Like [`to_address`], for `bind`, where `AF_UNSPEC` with IPv4's unspecified address means IPv4.
 pub fn to_bound_address(bytes: &[u8]) -> Address {
     match to_address(bytes) {
         Address::Unspec if array(bytes, 4) == Some([0; 4]) && bytes.len() >= SOCKADDR_IN_LEN => {
@@ -76,7 +75,7 @@ pub fn to_bound_address(bytes: &[u8]) -> Address {
     }
 }
 
-/// A `struct sockaddr_in` or `sockaddr_in6`.
+/// Writes a `struct sockaddr_in` or `sockaddr_in6`.
 pub fn from_address(address: SocketAddr) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(SOCKADDR_IN6_LEN);
     match address {
@@ -97,7 +96,7 @@ pub fn from_address(address: SocketAddr) -> Vec<u8> {
     bytes
 }
 
-/// An array of `struct iovec`.
+/// Reads an array of `struct iovec`.
 pub fn to_pieces(bytes: &[u8]) -> Vec<Piece> {
     let piece = |entry: &[u8]| Piece {
         address: word(entry, 0),
@@ -106,10 +105,10 @@ pub fn to_pieces(bytes: &[u8]) -> Vec<Piece> {
     bytes.chunks_exact(IOVEC_LEN).map(piece).collect()
 }
 
-/// The bytes of all pieces.
+/// The sum of the pieces' lengths.
 ///
 /// # Errors
-/// `EINVAL` beyond what a call can return.
+/// `EINVAL` above the largest value that a call can return.
 pub fn total(pieces: &[Piece]) -> Result<usize, Errno> {
     let sum = pieces
         .iter()
@@ -118,7 +117,7 @@ pub fn total(pieces: &[Piece]) -> Result<usize, Errno> {
         .ok_or(Errno::INVAL)
 }
 
-/// A `struct msghdr`.
+/// Reads a `struct msghdr`.
 pub fn to_message_header(bytes: &[u8]) -> MessageHeader {
     MessageHeader {
         name: Piece {
@@ -136,18 +135,18 @@ pub fn to_message_header(bytes: &[u8]) -> MessageHeader {
     }
 }
 
-/// Where in a `struct msghdr` a call writes: the lengths of the name and of the control messages,
-/// and the flags.
+/// Offsets in a `struct msghdr` of the fields that a call writes: the lengths of name and control
+/// messages, and the flags.
 pub const MSG_NAMELEN_AT: usize = 8;
 /// See [`MSG_NAMELEN_AT`].
 pub const MSG_CONTROLLEN_AT: usize = 40;
 /// See [`MSG_NAMELEN_AT`].
 pub const MSG_FLAGS_AT: usize = 48;
 
-/// A buffer of `struct cmsghdr` with data.
+/// Reads a buffer of `struct cmsghdr` with their data.
 ///
 /// # Errors
-/// `EINVAL` for one that does not fit into it.
+/// `EINVAL` for a message that is longer than the buffer.
 pub fn to_control(mut bytes: &[u8]) -> Result<Vec<ControlMessage>, Errno> {
     let mut messages = Vec::new();
     while bytes.len() >= CMSGHDR_LEN {
@@ -163,7 +162,7 @@ pub fn to_control(mut bytes: &[u8]) -> Result<Vec<ControlMessage>, Errno> {
     Ok(messages)
 }
 
-/// The same the other way round; what does not fit into `room` is left out.
+/// Writes a buffer of `struct cmsghdr` with their data, and leaves out what exceeds `room` bytes.
 pub fn from_control(messages: &[ControlMessage], room: usize) -> Vec<u8> {
     let mut bytes: Vec<u8> = Vec::new();
     for message in messages {
@@ -183,7 +182,7 @@ pub fn from_control(messages: &[ControlMessage], room: usize) -> Vec<u8> {
     bytes
 }
 
-/// An array of `struct pollfd`.
+/// Reads an array of `struct pollfd`.
 pub fn to_poll_fds(bytes: &[u8]) -> Vec<PollFd> {
     let entry = |entry: &[u8]| PollFd {
         fd: int(entry, 0),
@@ -193,7 +192,7 @@ pub fn to_poll_fds(bytes: &[u8]) -> Vec<PollFd> {
     bytes.chunks_exact(POLLFD_LEN).map(entry).collect()
 }
 
-/// The same the other way round.
+/// Writes an array of `struct pollfd`.
 pub fn from_poll_fds(fds: &[PollFd]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(fds.len() * POLLFD_LEN);
     for fd in fds {
@@ -204,7 +203,7 @@ pub fn from_poll_fds(fds: &[PollFd]) -> Vec<u8> {
     bytes
 }
 
-/// A `struct epoll_event`.
+/// Reads a `struct epoll_event`.
 pub fn to_epoll_event(bytes: &[u8]) -> EpollEvent {
     EpollEvent {
         events: int(bytes, 0) as u32,
@@ -212,7 +211,7 @@ pub fn to_epoll_event(bytes: &[u8]) -> EpollEvent {
     }
 }
 
-/// An array of them.
+/// Writes an array of `struct epoll_event`.
 pub fn from_epoll_events(events: &[EpollEvent]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(events.len() * EPOLL_EVENT_LEN);
     for event in events {
@@ -229,15 +228,15 @@ pub const IOVEC_LEN: usize = size_of::<libc::iovec>();
 pub const MSGHDR_LEN: usize = size_of::<libc::msghdr>();
 /// `sizeof(struct pollfd)`
 pub const POLLFD_LEN: usize = size_of::<libc::pollfd>();
-/// `sizeof(struct epoll_event)`: packed on x86-64 alone.
+/// `sizeof(struct epoll_event)`, which is packed on x86-64 only.
 pub const EPOLL_EVENT_LEN: usize = size_of::<libc::epoll_event>();
 const EPOLL_DATA_AT: usize = EPOLL_EVENT_LEN - 8;
 const CMSGHDR_LEN: usize = size_of::<libc::cmsghdr>();
 const SOCKADDR_IN_LEN: usize = size_of::<libc::sockaddr_in>();
 const SOCKADDR_IN6_LEN: usize = size_of::<libc::sockaddr_in6>();
-/// Linux takes one without `sin6_scope_id`.
+/// Least length of a `struct sockaddr_in6`, without `sin6_scope_id`, as in Linux.
 const SOCKADDR_IN6_LEN_MIN: usize = 24;
-/// The longest address that is looked at: `sizeof(struct sockaddr_storage)`.
+/// Length of the longest address that is read: `sizeof(struct sockaddr_storage)`.
 pub const SOCKADDR_LEN_MAX: usize = 128;
 
 const _: () = assert!(IOVEC_LEN == 16 && MSGHDR_LEN == 56 && POLLFD_LEN == 8 && CMSGHDR_LEN == 16);

@@ -1,23 +1,23 @@
-//! Sockets that move from thread to thread, all at once.
+//! Sockets that move from thread to thread, all of them together.
 
 use millstream::Runtime;
 
 use crate::descriptors::Descriptors;
 use crate::sockets::Sockets;
 
-/// All sockets of a context, and the context. No handle on any of them is anywhere else, so they
-/// may go to another thread together.
+/// A context with all of its sockets. There are no other handles on them, so they can move to
+/// another thread together.
 pub(crate) struct Caged(Sockets);
 
-// SAFETY: the `Rc`s and cells that its context, sockets and polls share keep `Sockets` on one
-// thread. `new` makes the context itself and keeps the only handle. Nothing in this crate hands out
-// a handle of the `Sockets` in a `Caged`: `sockets` is for this crate alone. No part of them refers
-// to a thread: the watchdog's thread uses the wire, the stack and the memory that they share, too.
-// So only the thread that holds the `Caged` touches the counts and cells.
+// SAFETY: the `Rc`s and cells that a context shares with its sockets and polls keep `Sockets` on
+// one thread. `new` makes the context and keeps the only handle. Nothing in this crate hands out a
+// handle of the `Sockets` in a `Caged`: `sockets` is private to this crate. No part of them depends
+// on a thread; even the watchdog's thread uses the wire, the stack and their memory. So only the
+// thread that holds the `Caged` touches the counts and cells.
 unsafe impl Send for Caged {}
 
 impl Caged {
-    /// Takes a context of the runtime's.
+    /// Takes context `index` of the runtime.
     ///
     /// # Errors
     /// The errors of [`Runtime::context`].
@@ -30,7 +30,7 @@ impl Caged {
         Ok(Self(Sockets::with_descriptors(context, numbers)))
     }
 
-    /// The sockets. Callers keep no clone of the context.
+    /// The sockets. Callers must not keep a clone of the context.
     pub fn sockets(&mut self) -> &mut Sockets {
         &mut self.0
     }

@@ -6,14 +6,13 @@ use rustix::io::Errno;
 
 use crate::request::{ControlMessage, EpollEvent, PollFd, Request};
 
-/// How far a call has got.
+/// The result of polling a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The call is over: its return value, or its errno. Everything else that it gives is its
-    /// [`Reply`].
+    /// The call is over, with its return value or errno. Its other results are in the [`Reply`].
     Done(Result<i64, Errno>),
-    /// The call blocks. Poll it again after the stack was turned, and at [`Call::deadline_ns`] at
-    /// the latest.
+    /// The call blocks. The caller polls it again after turning the stack, and at
+    /// [`Call::deadline_ns`] at the latest.
     Pending,
 }
 
@@ -25,13 +24,13 @@ pub enum Reply {
     None,
     /// `accept`, `getsockname`, `getpeername`.
     Address(SocketAddr),
-    /// The bytes read; the value of an option.
+    /// Bytes read, or the value of an option.
     Bytes(Vec<u8>),
     /// `recvmsg`.
     Message {
         /// The bytes read.
         bytes: Vec<u8>,
-        /// Control messages that found room.
+        /// Control messages that fit the caller's room.
         control: Vec<ControlMessage>,
         /// `msg_flags`
         flags: i32,
@@ -55,28 +54,30 @@ pub struct Call {
 /// The state of a blocked call between polls.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
-    /// When it gives up, once it has been found to block; `None`: never.
+    /// The time at which the call gives up, on the context's clock; `None`: it has not blocked yet,
+    /// or waits without a limit.
     pub deadline_ns: Option<u64>,
     /// The call sent the SYN.
     pub connecting: bool,
     /// The call has blocked before.
     pub began: bool,
-    /// Bytes that were written, or read, so far.
+    /// Bytes of the present piece that were written or read so far.
     pub done: usize,
-    /// Bytes of earlier pieces, where a call has several.
+    /// Bytes of the pieces before the present one, in a call with several.
     pub before: usize,
-    /// The call waits for something that no event announces.
+    /// The call waits for something without an event, so the caller has to look again from time to
+    /// time.
     pub is_unannounced: bool,
-    /// A signal ended its wait: this is its last step.
+    /// A signal ended the wait: the next step is the last one.
     pub is_interrupted: bool,
-    /// The number that the caller has chosen for the descriptor that the call opens.
+    /// The number, chosen by the caller, for the descriptor that the call opens.
     pub number: Option<i32>,
-    /// The description that its descriptor stood for when it began to wait.
+    /// The description behind the call's descriptor when the call began to wait.
     pub waits_on: Option<i32>,
 }
 
 impl Call {
-    /// A call that is about to begin.
+    /// A call that has not begun.
     #[must_use]
     pub fn start(request: Request) -> Self {
         Self {
@@ -86,15 +87,15 @@ impl Call {
         }
     }
 
-    /// When a blocked call gives up by itself (`SO_RCVTIMEO`, `SO_SNDTIMEO`, the time of `poll` and
-    /// `epoll_wait`), on the context's clock; `None`: never.
+    /// The time at which a blocked call gives up (`SO_RCVTIMEO`, `SO_SNDTIMEO`, the timeout of
+    /// `poll` and `epoll_wait`), on the context's clock; `None`: never.
     #[must_use]
     pub fn deadline_ns(&self) -> Option<u64> {
         self.progress.deadline_ns
     }
 
-    /// Bytes that a call which waits has moved so far. A signal that ends the call makes them its
-    /// value.
+    /// Number of bytes that a waiting call has moved so far. A call that a signal ends returns this
+    /// number.
     #[must_use]
     pub fn moved(&self) -> usize {
         self.progress.before + self.progress.done

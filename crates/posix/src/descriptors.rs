@@ -1,21 +1,21 @@
-//! The numbers of descriptors.
+//! Allocation of descriptor numbers.
 
 use rustix::io::Errno;
 
-/// Hands out the numbers of descriptors. A plug-in in a real process opens real ones, so that they
-/// mean nothing else there.
+/// Allocates the numbers of descriptors. In a real process, an implementation opens real
+/// descriptors, so that no other descriptor gets the same number.
 pub trait Descriptors {
-    /// A number not in use.
+    /// Allocates a number.
     ///
     /// # Errors
-    /// `EMFILE` and what else the source of numbers says.
+    /// `EMFILE`, and other errors of the source of numbers.
     fn open(&mut self) -> Result<i32, Errno>;
 
-    /// A number not in use that is not below `first` (`F_DUPFD`).
+    /// Allocates a number that is not below `first` (`F_DUPFD`).
     ///
     /// # Errors
-    /// The errors of [`open`](Self::open); `EINVAL` for a `first` that no number can have, and here
-    /// for every one but 0.
+    /// The errors of [`open`](Self::open). `EINVAL` for a `first` that no number can have; the
+    /// default method returns it for all but 0.
     fn open_from(&mut self, first: i32) -> Result<i32, Errno> {
         match first {
             0 => self.open(),
@@ -23,7 +23,8 @@ pub trait Descriptors {
         }
     }
 
-    /// The caller's number is in use from now on (`dup2`), or was already. Here the caller knows.
+    /// Marks a number that the caller chose as in use, if it is not yet (`dup2`). The default
+    /// method leaves the bookkeeping to the caller.
     ///
     /// # Errors
     /// `EBADF` for a number that no descriptor can have.
@@ -34,23 +35,23 @@ pub trait Descriptors {
         }
     }
 
-    /// The number is not in use any more.
+    /// Frees a number.
     fn close(&mut self, fd: i32);
 }
 
-/// The lowest free number, as POSIX asks for, from a first one on.
+/// Allocates the lowest free number from `first` on, as POSIX requires.
 #[derive(Clone, Debug)]
 pub struct LowestFree {
     first: i32,
     count_max: usize,
-    /// A bit for each number: in use.
+    /// A bit for each number, set while the number is in use.
     used: Vec<u64>,
-    /// No word before this one has a free bit.
+    /// The words before this index have no free bit.
     first_free: usize,
 }
 
 impl LowestFree {
-    /// Numbers from `first` on: 3 behind the three that every process begins with.
+    /// Numbers from `first` on; programs pass 3, behind the three standard descriptors.
     #[must_use]
     pub const fn from(first: i32) -> Self {
         Self {
@@ -61,7 +62,7 @@ impl LowestFree {
         }
     }
 
-    /// No more than `count` at once; one more is `EMFILE`.
+    /// Allows `count` numbers at once; a further one fails with `EMFILE`.
     #[must_use]
     pub fn limited(mut self, count: usize) -> Self {
         self.count_max = count.min(DESCRIPTORS_MAX);
@@ -109,7 +110,7 @@ impl Descriptors for LowestFree {
         if fd < 0 || fd >= self.first + self.count_max as i32 {
             return Err(Errno::BADF);
         }
-        // Numbers before the first are not handed out, so their use need not be known.
+        // Numbers below `first` are never allocated, so their use need not be recorded.
         if let Ok(place) = usize::try_from(fd - self.first) {
             if place / 64 >= self.used.len() {
                 self.used.resize(place / 64 + 1, 0);
@@ -130,7 +131,7 @@ impl Descriptors for LowestFree {
     }
 }
 
-/// Descriptors that are open at once; one more is `EMFILE`.
+/// Descriptors that are open at once. A further one fails with `EMFILE`.
 const DESCRIPTORS_MAX: usize = 1 << 20;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Calls for callers who have a thread to block: done when they return.
+//! Calls that block the calling thread until they are done.
 
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,8 +12,7 @@ use crate::number::*;
 use crate::request::{EpollEvent, Request};
 use crate::sockets::{Sockets, Step};
 
-/// The longest sleep of a wait for several things, when one of them may come without an event of
-/// the stack's.
+/// Longest sleep of a wait for something that may come without an event of the stack, in ns.
 const SLICE_NS: u64 = 5_000_000;
 /// Kernel descriptors that one sleep watches.
 const PARKED_FDS_MAX: usize = 64;
@@ -36,7 +35,7 @@ impl Sockets {
         let outcome = self.drive_from(progress, None, |sockets, progress| {
             sockets.step(request, progress, &mut reply)
         });
-        // Other calls between two refusals change nothing.
+        // `told` counts refusals in a row of these calls only; other calls in between do not count.
         let moves = matches!(request, Request::Accept { .. } | Request::Connect { .. });
         let outcome = match moves {
             true => self.told(outcome),
@@ -45,8 +44,8 @@ impl Sockets {
         (outcome, reply)
     }
 
-    /// Tries a step again and again, asleep in between, until it is over. `fd`: a descriptor of the
-    /// kernel may be what it waits for.
+    /// Repeats `step`, sleeping in between, until it returns a value. `fd`: the call may wait for
+    /// this descriptor's kernel descriptor.
     pub(crate) fn drive(
         &mut self,
         fd: Option<i32>,
@@ -79,8 +78,8 @@ impl Sockets {
                 until_ns = Some(until_ns.map_or(slice_ns, |until_ns| until_ns.min(slice_ns)));
             }
             let parked = context.park(until_ns, kernel.as_slice());
-            // A signal's handler does not end a call that waits without a limit, as with signal(2)
-            // in Linux. A call with a limit never goes on after it.
+            // A signal does not end a call that waits without a limit, as with `SA_RESTART` in
+            // Linux. A call with a limit always ends.
             let goes_on = progress.deadline_ns.is_none();
             let ended = match parked {
                 Ok(by_signal) => (by_signal && !goes_on).then_some(Errno::INTR),
@@ -89,7 +88,7 @@ impl Sockets {
             match ended {
                 None => {}
                 Some(_) if progress.done > 0 => return Ok(progress.done as i64),
-                // Events that came with the signal are there all the same.
+                // Events that came with the signal are still reported.
                 Some(Errno::INTR) => {
                     progress.is_interrupted = true;
                     return match step(self, &mut progress)? {
@@ -102,7 +101,7 @@ impl Sockets {
         }
     }
 
-    /// `epoll_wait`: events of what is ready, in place of what `found` held, `max` at most.
+    /// `epoll_wait`: replaces the contents of `found` by up to `max` events.
     ///
     /// # Errors
     /// The call's errno; `EINTR` by an [`Interrupter`](millstream::Interrupter) and, if the context
@@ -118,7 +117,7 @@ impl Sockets {
         let timeout = u64::try_from(timeout_ms).ok().map(Duration::from_millis);
         let deadline_ns = self.deadline_ns(timeout);
         loop {
-            // Notifications come without an event of the stack's.
+            // Notifications come without an event of the stack.
             let slice = match self.has_notifications {
                 true => Some(Duration::from_nanos(SLICE_NS)),
                 false => None,
@@ -132,20 +131,20 @@ impl Sockets {
                 break;
             }
         }
-        // A program whose waits sleep comes back to the next one as soon as it has answered.
+        // A program whose waits sleep calls the next wait as soon as it has handled its events.
         if timeout_ms != 0 {
             self.polled_last = -1;
         }
         Ok(())
     }
 
-    /// When a wait that begins now is over.
+    /// The end of a wait that begins now, on the context's clock.
     fn deadline_ns(&self, timeout: Option<Duration>) -> Option<u64> {
         let ns = u64::try_from(timeout?.as_nanos()).unwrap_or(u64::MAX);
         Some(self.context.now_ns().saturating_add(ns))
     }
 
-    /// `poll`: the `revents` of each entry; how many are not zero.
+    /// `poll`: sets `revents` of each entry and returns the number of entries that have some.
     ///
     /// # Errors
     /// `EINTR`; `ENETDOWN` if the wire is gone.
@@ -158,7 +157,7 @@ impl Sockets {
         let deadline_ns = self.deadline_ns(timeout);
         let mut by_signal = false;
         loop {
-            // Even a call that does not wait sees everything that has happened so far.
+            // A call that does not wait still sees everything that has happened so far.
             self.context.turn().map_err(|error| errno(&error))?;
             for entry in fds.iter_mut() {
                 entry.revents = self.poll_one(entry.fd, entry.events);
@@ -179,7 +178,7 @@ impl Sockets {
             }
             let parked = self.context.park(until_ns, &kernels);
             by_signal = match parked.map_err(|error| errno(&error)) {
-                // Events that came with the interruption are there all the same.
+                // Events that came with the interruption are still reported.
                 Err(Errno::INTR) => true,
                 parked => parked?,
             };
@@ -195,7 +194,7 @@ impl Sockets {
         fds.iter().filter_map(kernel).take(PARKED_FDS_MAX).collect()
     }
 
-    /// A descriptor of ours for one of the kernel's.
+    /// Opens a descriptor for a kernel descriptor.
     ///
     /// # Errors
     /// `EMFILE`
@@ -207,16 +206,16 @@ impl Sockets {
         self.install(entry, false)
     }
 
-    /// There is a descriptor of the kernel's behind it.
+    /// True if a kernel descriptor is behind `fd`.
     #[must_use]
     pub fn is_kernel(&self, fd: i32) -> bool {
         self.kernel_fd(fd).is_ok()
     }
 
-    /// The kernel's descriptor behind one of ours.
+    /// The kernel descriptor behind `fd`.
     ///
     /// # Errors
-    /// `EBADF`; `EINVAL` if there is none.
+    /// `EBADF`; `EINVAL` if `fd` is a socket or an epoll.
     pub fn kernel_fd(&self, fd: i32) -> Result<BorrowedFd<'_>, Errno> {
         match &self.with_context(fd).ok_or(Errno::BADF)?.1.file {
             File::Kernel(kernel) => Ok(kernel.as_fd()),
@@ -224,10 +223,11 @@ impl Sockets {
         }
     }
 
-    /// Closes a socket and resets its connection, whatever its options say.
+    /// Closes a socket and resets its connection, whatever `SO_LINGER` says.
     ///
     /// # Errors
-    /// `EBADF`, `ENOTSOCK`; `ENOTCONN` if there is no connection: nothing is closed then.
+    /// `EBADF`, `ENOTSOCK`; `ENOTCONN` if there is no connection, in which case the socket stays
+    /// open.
     pub fn abort(&mut self, fd: i32) -> Result<(), Errno> {
         let File::Stream(stream) = &self.socket_entry(fd)?.file else {
             return Err(Errno::NOTCONN);
@@ -237,8 +237,8 @@ impl Sockets {
         Ok(())
     }
 
-    /// Lets a socket connect from an address of ours, at a port that is chosen then. Nothing, if it
-    /// is bound, or has begun to connect.
+    /// Sets the local address from which a socket will connect; the port is chosen then. No effect
+    /// on a socket that is bound or has begun to connect.
     pub fn set_source(&mut self, fd: i32, source: IpAddr) {
         if let Some((_, entry)) = self.with_context(fd)
             && let File::Idle(socket) = &entry.file
@@ -247,7 +247,8 @@ impl Sockets {
         }
     }
 
-    /// `SO_RCVLOWAT` of a connection: bytes that a waiting `recv` wants, at least 1.
+    /// `SO_RCVLOWAT` of a connection: the number of bytes that a blocking `recv` waits for, at
+    /// least 1.
     #[must_use]
     pub fn recv_lowat(&mut self, fd: i32) -> u32 {
         match self.entry(fd).map(|entry| &entry.file) {

@@ -1,6 +1,5 @@
-//! Calls that move bytes, for callers who have the memory and a thread to block: done when they
-//! return. The data path of C programs, so nothing here allocates once a connection stands, but for
-//! receives with flags.
+//! Calls that move bytes and block the calling thread until they are done. They are the data path
+//! of C programs, so nothing here allocates on an open connection, except receives with flags.
 
 use std::io::{IoSlice, IoSliceMut, Read};
 use std::os::fd::OwnedFd;
@@ -14,11 +13,12 @@ use crate::kernel;
 use crate::number::*;
 use crate::sockets::{Sockets, Step};
 
-/// Flags that change nothing about how bytes are read.
+/// Flags that do not change the way in which bytes are read.
 const PLAIN: i32 = MSG_DONTWAIT | MSG_NOSIGNAL;
 
 impl Sockets {
-    /// `read` and `readv`: as many bytes as are there. No bytes are asked for by one empty piece.
+    /// `read` and `readv`: reads the bytes that are there. One empty piece means a read of zero
+    /// bytes.
     ///
     /// # Errors
     /// The call's errno.
@@ -34,7 +34,7 @@ impl Sockets {
         }
     }
 
-    /// `recv` and `recvmsg`: as many bytes as are there.
+    /// `recv` and `recvmsg`: receives the bytes that are there.
     ///
     /// # Errors
     /// The call's errno.
@@ -64,7 +64,7 @@ impl Sockets {
         self.recv_slowly(fd, pieces, flags)
     }
 
-    /// Receives straight into the pieces, if that is all there is to do.
+    /// Receives straight into the pieces, if no flag needs more.
     #[inline]
     fn recv_at_once(
         &mut self,
@@ -89,8 +89,8 @@ impl Sockets {
         })
     }
 
-    /// One step of `recv`, `recvmsg`, `read` and `readv` by a caller that waits in between; `reply`
-    /// holds what was received so far.
+    /// One step of `recv`, `recvmsg`, `read` and `readv`, for a caller that waits between steps.
+    /// `reply` holds the bytes received so far.
     pub(crate) fn recv_step(
         &mut self,
         fd: i32,
@@ -116,8 +116,8 @@ impl Sockets {
         Ok(read)
     }
 
-    /// One step of `send`, `sendmsg`, `write` and `writev` by a caller that waits in between;
-    /// `at`: the piece that it has got to.
+    /// One step of `send`, `sendmsg`, `write` and `writev`, for a caller that waits between steps.
+    /// `at` is the index of the next piece.
     pub(crate) fn send_step(
         &mut self,
         fd: i32,
@@ -136,7 +136,7 @@ impl Sockets {
             let is_last = last.is_none_or(|last| *at >= last);
             let flags = match is_last {
                 true => flags,
-                // The mark is at the end of it all.
+                // The record mark and the urgent mark belong to the last byte of all pieces.
                 false => flags & !(MSG_EOR | MSG_OOB),
             };
             if !piece.is_empty() || is_last {
@@ -177,8 +177,8 @@ impl Sockets {
         Ok(read as usize)
     }
 
-    /// `write` and `writev`: all of the bytes on a blocking descriptor, as many as there is room
-    /// for on another.
+    /// `write` and `writev`: writes all bytes on a blocking descriptor, and as many as there is
+    /// room for on a non-blocking one.
     ///
     /// # Errors
     /// The call's errno.
@@ -193,7 +193,7 @@ impl Sockets {
         }
     }
 
-    /// `send` and `sendmsg`, as [`write_from`](Self::write_from).
+    /// `send` and `sendmsg`, like [`write_from`](Self::write_from).
     ///
     /// # Errors
     /// The call's errno.
@@ -206,8 +206,8 @@ impl Sockets {
     ) -> Result<usize, Errno> {
         let sent = self.send_pieces(fd, pieces, flags);
         if fd == self.polled_last {
-            // The program polls: it may sleep elsewhere before it polls again, and its answers
-            // leave before that. A wire that is gone is found by the calls that wait.
+            // The program polls and may sleep elsewhere before its next wait, so its answers leave
+            // now. Calls that wait report a wire that is gone.
             let _ = self.context.turn();
         }
         self.deliver_sent(fd);
@@ -228,7 +228,7 @@ impl Sockets {
             }
             let flags = match at == last {
                 true => flags,
-                // The mark is at the end of it all.
+                // The record mark and the urgent mark belong to the last byte of all pieces.
                 false => flags & !(MSG_EOR | MSG_OOB),
             };
             match self.send_piece(fd, piece, flags) {
@@ -244,7 +244,7 @@ impl Sockets {
         Ok(done)
     }
 
-    /// The error that ends a call which has moved bytes is left for the next call, as in Linux.
+    /// Leaves the error of a call that has moved bytes to the next call, as Linux does.
     #[cold]
     pub fn tell_error_again(&mut self, fd: i32) {
         if let Ok(entry) = self.entry(fd)
@@ -261,11 +261,11 @@ impl Sockets {
         sent.map(|sent| sent as usize)
     }
 
-    /// Makes a call that does not wait on the kernel's descriptor behind one of ours; again and
-    /// again, asleep in between, if ours is to wait.
+    /// Makes a call on the kernel descriptor behind `fd`. If `fd` is blocking, repeats the call,
+    /// which must not wait itself, and sleeps in between.
     ///
     /// # Errors
-    /// The call's errno; `EBADF` if no kernel descriptor is behind it.
+    /// The call's errno; `EBADF` if there is no kernel descriptor behind `fd`.
     pub fn on_kernel(
         &mut self,
         fd: i32,
@@ -293,7 +293,7 @@ impl Sockets {
     }
 }
 
-/// Puts what was received into the pieces, one after the other.
+/// Copies received bytes into the pieces, one after the other.
 pub fn scatter(mut received: &[u8], pieces: &mut [IoSliceMut<'_>]) {
     for piece in pieces {
         let (now, later) = received.split_at(received.len().min(piece.len()));
@@ -302,7 +302,7 @@ pub fn scatter(mut received: &[u8], pieces: &mut [IoSliceMut<'_>]) {
     }
 }
 
-/// The outcome of a read or write of the kernel's: blocked, unless the descriptor is non-blocking.
+/// The outcome of a kernel call as a step: `EAGAIN` blocks, unless the descriptor is non-blocking.
 fn found(outcome: Result<usize, Errno>, entry: &Entry, flags: i32) -> Step {
     let is_nonblocking = entry.nonblocking || flags & MSG_DONTWAIT != 0;
     match outcome {

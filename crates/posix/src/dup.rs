@@ -1,5 +1,5 @@
-//! Descriptors that come and go, and several of them for one description: `dup`, `dup2`, `dup3`,
-//! `F_DUPFD`, close-on-exec.
+//! Opening and closing of descriptors, and several descriptors for one description: `dup`, `dup2`,
+//! `dup3`, `F_DUPFD`, close-on-exec.
 
 use rustix::io::Errno;
 
@@ -10,7 +10,7 @@ use crate::request::Request;
 use crate::sockets::{Sockets, Step};
 
 impl Sockets {
-    /// A copy of `fd` at a number not below `first`.
+    /// Makes a copy of `fd` at a number not below `first`.
     pub(crate) fn dup(&mut self, fd: i32, first: i32, close_on_exec: bool) -> Step {
         let description = self.files.number_of(fd).ok_or(Errno::BADF)?;
         let copy = match self.chosen {
@@ -35,8 +35,8 @@ impl Sockets {
         self.replace(fd, to, flags & O_CLOEXEC != 0)
     }
 
-    /// Makes `to` a copy of `fd`; another descriptor of that number is closed first, and a call
-    /// that waits on it ends.
+    /// Makes `to` a copy of `fd`. A descriptor that has the number `to` is closed first, and calls
+    /// that wait on it end.
     fn replace(&mut self, fd: i32, to: i32, close_on_exec: bool) -> Step {
         let description = self.files.number_of(fd).ok_or(Errno::BADF)?;
         self.numbers.claim(to)?;
@@ -60,22 +60,22 @@ impl Sockets {
         }
     }
 
-    /// The numbers of the descriptors, in order.
+    /// The numbers of open descriptors in ascending order.
     pub fn numbers(&self) -> impl Iterator<Item = i32> + '_ {
         self.files.numbers()
     }
 
-    /// How many descriptors, and calls that wait, refer to what `fd` stands for; 0: nothing is open
-    /// there.
+    /// Number of descriptors and waiting calls that refer to the description of `fd`; 0: `fd` is
+    /// not open.
     #[must_use]
     pub fn references(&self, fd: i32) -> u32 {
         self.files.at(fd).map_or(0, |entry| entry.references)
     }
 
-    /// As [`wait_for`](Self::wait_for); the descriptor that the call opens gets this number, which
-    /// the caller has taken from the kernel. It is the caller's again if the call fails. A
-    /// descriptor of ours that has the number already is closed: the kernel would not have given
-    /// the number otherwise.
+    /// Like [`wait_for`](Self::wait_for), but the descriptor that the call opens gets `number`,
+    /// which the caller has got from the kernel. If the call fails, the number is still the
+    /// caller's. A descriptor here that has the number is closed: the kernel would not have
+    /// returned the number otherwise.
     pub fn wait_for_at(&mut self, number: i32, request: &Request) -> (Result<i64, Errno>, Reply) {
         let progress = Progress {
             number: Some(number),
@@ -84,15 +84,15 @@ impl Sockets {
         self.wait_with(progress, request)
     }
 
-    /// A new description, and a descriptor for it.
+    /// Makes a description, and a descriptor for it.
     pub(crate) fn install(&mut self, entry: Entry, close_on_exec: bool) -> Result<i32, Errno> {
         let fd = self.number()?;
         self.put(fd, entry, close_on_exec);
         Ok(fd)
     }
 
-    /// A number for a descriptor that is about to be opened; [`put`](Self::put) or
-    /// [`give_back`](Self::give_back) follows.
+    /// Allocates the number of a descriptor to be opened. [`put`](Self::put) or
+    /// [`give_back`](Self::give_back) has to follow.
     pub(crate) fn number(&mut self) -> Result<i32, Errno> {
         match self.chosen {
             Some(number) => Ok(number),
@@ -100,8 +100,8 @@ impl Sockets {
         }
     }
 
-    /// A number that [`number`](Self::number) gave is not needed. One that the caller has chosen is
-    /// for the caller to give back.
+    /// Frees a number from [`number`](Self::number) that is not needed. A number that the caller
+    /// chose stays the caller's.
     pub(crate) fn give_back(&mut self, fd: i32) {
         if self.chosen.is_none() {
             self.numbers.close(fd);
@@ -120,15 +120,15 @@ impl Sockets {
         self.files.refer(fd, description, close_on_exec);
     }
 
-    /// A descriptor is no more.
+    /// Closes a descriptor and frees its number.
     pub(crate) fn uninstall(&mut self, fd: i32) {
         if self.let_go(fd) {
             self.numbers.close(fd);
         }
     }
 
-    /// A number stands for nothing any more; the description goes with its last reference. False:
-    /// it stood for nothing before.
+    /// Removes a descriptor from the table. Its description goes with its last reference. False:
+    /// `fd` was not open.
     fn let_go(&mut self, fd: i32) -> bool {
         let Some(descriptor) = self.files.take(fd) else {
             return false;
@@ -137,7 +137,7 @@ impl Sockets {
         true
     }
 
-    /// One reference to a description is gone: `fd`, or that of a call which waited.
+    /// Drops one reference to a description: that of `fd`, or of a call that waited.
     pub(crate) fn drop_reference(&mut self, fd: i32, description: i32) {
         let entry = self.files.description(description);
         match entry.is_some_and(|entry| entry.references <= 1) {
@@ -149,7 +149,7 @@ impl Sockets {
         }
     }
 
-    /// Another call has put something else in the place of the descriptor that this one waits on.
+    /// True if `dup2` has replaced the descriptor that the call waits on.
     pub(crate) fn is_replaced(&self, request: &Request, progress: &mut Progress) -> bool {
         let Some(fd) = request.waiting_fd() else {
             return false;

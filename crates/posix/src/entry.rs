@@ -17,33 +17,34 @@ pub(crate) use epoll::{Epoll, Key, Watch, Watched};
 pub(crate) use timestamping::{Format, Timestamping};
 pub(crate) use zero_copy::ZeroCopy;
 
-/// An open file description: its file, and everything that was set on it.
+/// An open file description.
 pub(crate) struct Entry {
     pub file: File,
-    /// Descriptors and waiting calls that refer to it.
+    /// Number of descriptors and waiting calls that refer to the description.
     pub references: u32,
-    /// Calls that wait and name the description itself ([`holding`](crate::files::holding)).
+    /// Number of waiting calls that name the description itself
+    /// ([`holding`](crate::files::holding)).
     pub waits: u32,
     pub is_v6: bool,
-    /// How often a call has changed it in a way that others who wait on it have to see.
+    /// Number of calls that changed it in a way that concerns calls which wait on it.
     pub changes: u64,
     /// `O_NONBLOCK`
     pub nonblocking: bool,
-    /// Flags of `F_SETFL` that are only kept.
+    /// Flags of `F_SETFL` that are remembered but have no effect.
     pub kept_flags: i32,
-    /// How many notices were ever put into its error queue, modulo 2^32.
+    /// Number of notices ever put into the error queue, modulo 2^32.
     pub notices: Cell<u32>,
     /// ICMP errors that ended attempts to connect, in the error queue.
     pub icmp_notes: RefCell<VecDeque<IcmpNote>>,
     /// The error that the next call returns for a connection that was dissolved.
     pub error: Cell<Option<Errno>>,
-    /// `SO_ZEROCOPY` and what came of it.
+    /// `SO_ZEROCOPY`, and the sends that it covers.
     pub zero_copy: ZeroCopy,
-    /// `SO_TIMESTAMPING` and what came of it.
+    /// `SO_TIMESTAMPING` and its relatives, and the stamps that wait.
     pub timestamping: Timestamping,
-    /// Reading was shut although there is no connection: reads find the end.
+    /// Reading was shut without a connection, so reads return the end.
     pub read_shut: Cell<bool>,
-    /// Values of options that are remembered and obeyed by nothing, by level and name.
+    /// Values of options without effect, by level and name.
     pub option_values: RefCell<BTreeMap<(i32, i32), i32>>,
     /// `SO_COOKIE`
     pub cookie: u64,
@@ -52,12 +53,13 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// The option to be told of errors was turned off: Linux empties the error queue of them.
+    /// Empties the error queue of errors when the option that asks for them is turned off, as Linux
+    /// does.
     pub fn forget_errors(&self, on: bool) {
         if let File::Stream(stream) = &self.file
             && !on
         {
-            // The errors are dropped unread.
+            // Dropping the soft error is the purpose of taking it.
             let _ = stream.tcp.take_icmp_note();
         }
         if !on {
@@ -65,7 +67,7 @@ impl Entry {
         }
     }
 
-    /// A description that nothing was set on yet.
+    /// A description with nothing set on it.
     pub fn of(file: File, is_v6: bool) -> Self {
         Self {
             file,
@@ -89,17 +91,16 @@ impl Entry {
 }
 
 pub(crate) enum File {
-    /// Neither connected nor listening.
+    /// A socket that is neither connected nor listening.
     Idle(TcpSocket),
-    /// Connects with the first bytes (`TCP_FASTOPEN_CONNECT`).
+    /// A socket that connects with its first write (`TCP_FASTOPEN_CONNECT`).
     Deferred(TcpSocket, SocketAddr),
     Listener(TcpListener),
     Stream(Stream),
     Epoll(Epoll),
-    /// One of the kernel's own.
+    /// A kernel descriptor.
     Kernel(OwnedFd),
-    /// A socket that could not be made anew after its connection had failed: there was no memory
-    /// for it.
+    /// A socket that lost its connection and for which no new socket could be made: `ENOBUFS`.
     Lost,
 }
 
@@ -116,19 +117,19 @@ impl Stream {
     }
 }
 
-/// The answer to another `connect`.
+/// The state that decides the answer to another `connect`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Attempt {
-    /// None has told of the outcome yet.
+    /// No call has returned the outcome yet.
     UnderWay,
-    /// The outcome was returned, or the caller shut the connection and so knows it.
+    /// The outcome was returned, or the caller shut the connection, which shows that it knows.
     Over,
-    /// The socket was shut before it had a connection, or after it had lost the connection. Linux
-    /// answers `EINVAL` from then on.
+    /// The socket was shut before it had a connection, or after it had lost it. `connect` then
+    /// fails with `EINVAL`, as in Linux.
     Shut,
 }
 
-/// The number in an error of Millstream's.
+/// The errno of an error of Millstream's.
 #[must_use]
 pub fn errno(error: &io::Error) -> Errno {
     if let Some(number) = error.raw_os_error() {

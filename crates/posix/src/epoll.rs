@@ -15,8 +15,8 @@ use crate::number::*;
 use crate::request::{EpollEvent, PollFd};
 use crate::sockets::{Sockets, Step, is_over};
 
-/// The most events that a wait may ask for (`EP_MAX_EVENTS`): as many of the kernel's structures as
-/// an `int` counts bytes.
+/// Largest number of events that a wait may ask for (`EP_MAX_EVENTS`): as many `struct epoll_event`
+/// as an `int` can count the bytes of.
 const EVENTS_MAX: usize = i32::MAX as usize / 12;
 
 impl Epoll {
@@ -25,8 +25,8 @@ impl Epoll {
         self.poll.kernel_fd()
     }
 
-    /// Adds notices of a descriptor: to its event, or as an event of its own, which says `said`.
-    /// True: it was to be told of once, and the poll does not know that it was.
+    /// Adds the notices of a descriptor to its event, or as an event of its own with the bits
+    /// `said`. True: the watch is one-shot, and the poll does not know of the report.
     fn add_notice(
         &mut self,
         (place, key): (usize, Key),
@@ -59,18 +59,18 @@ impl Epoll {
         told.is_none() && said != 0 && watch.events & EPOLLONESHOT != 0
     }
 
-    /// A notice was all there was to tell of a descriptor, and that once.
+    /// Turns a one-shot watch off after the report of a notice, of which the poll does not know.
     fn switch_off(&mut self, key: Key, file: &mut File) {
         if let Some(watch) = self.watched.at_mut(key) {
             (watch.is_off, watch.is_polled) = (true, false);
-            // A descriptor that cannot be watched any more is not watched.
+            // An error means that the descriptor can no longer be watched.
             let _ = remove(&mut self.poll, file, key);
         }
     }
 }
 
 impl Watch {
-    /// Whatever there is to tell is news.
+    /// A watch that reports all present readiness as news.
     const fn new(event: EpollEvent, description: i32) -> Self {
         Self {
             events: event.events,
@@ -89,9 +89,9 @@ impl Watch {
         }
     }
 
-    /// The events to report of a descriptor because of its notices, although the poll has found
-    /// none. A level-triggered descriptor has some at each wait while notices wait, an
-    /// edge-triggered one when there was a further notice.
+    /// The events that a descriptor's notices cause, when the poll has found none. A
+    /// level-triggered watch reports them at each wait while notices wait, an edge-triggered one
+    /// after a further notice.
     fn said(self, file: &File, notices: Notices) -> u32 {
         let is_due = match self.events & EPOLLET {
             0 => self.only_asked(notices.said) != 0,
@@ -108,7 +108,7 @@ impl Watch {
     }
 }
 
-/// The events of `poll` for a socket.
+/// A socket's readiness as bits of `poll`.
 fn mask(ready: Readiness) -> u32 {
     let pairs = [
         (Readiness::READABLE, EPOLLIN | EPOLLRDNORM),
@@ -122,7 +122,7 @@ fn mask(ready: Readiness) -> u32 {
     said.fold(0, |all, (_, bits)| all | bits)
 }
 
-/// The events of `poll` for a descriptor, among `events`.
+/// A descriptor's readiness as bits of `poll`, among `events`.
 fn ready(file: &File, events: u32) -> u32 {
     mask(match file {
         File::Idle(socket) | File::Deferred(socket, _) => socket.readiness(),
@@ -254,8 +254,7 @@ impl Sockets {
         Ok(Some(count))
     }
 
-    /// The events that were asked for, `max` at most, into `found`, which is empty; waits for some
-    /// up to `timeout`.
+    /// Appends up to `max` events to `found`, which is empty. Waits for some, up to `timeout`.
     pub(crate) fn epoll_found(
         &mut self,
         epfd: i32,
@@ -280,7 +279,7 @@ impl Sockets {
         };
         if found.len() < max {
             let added = self.add_events(epfd, max, timeout, found);
-            // The wait reports what it found, and the next one what went wrong.
+            // This wait reports what it found, and the next one the error.
             added.or_else(|errno| if found.is_empty() { Err(errno) } else { Ok(()) })?;
         }
         if self.has_notifications {
@@ -289,7 +288,7 @@ impl Sockets {
         Ok(())
     }
 
-    /// Events of what the poll watches, in what room there is.
+    /// Appends events from the poll, as far as there is room.
     fn add_events(
         &mut self,
         epfd: i32,
@@ -337,8 +336,8 @@ impl Sockets {
         Ok(())
     }
 
-    /// Notices: to the events of their descriptors, or as events of their own; from what is owed
-    /// on, and around.
+    /// Adds notices to the events of their descriptors, or as events of their own. Begins at the
+    /// watch that found no room last time, and goes around.
     fn add_notices(&mut self, epfd: i32, max: usize, found: &mut Vec<EpollEvent>) {
         let owed = match self.entry(epfd).map(|entry| &mut entry.file) {
             Ok(File::Epoll(epoll)) => epoll.owed.take(),
@@ -369,8 +368,8 @@ impl Sockets {
         description.map_or_else(Notices::default, |number| self.notices(number))
     }
 
-    /// The notices about a description, which no event of the stack's announces. An epoll is
-    /// readable while it would report notices.
+    /// The notices about a description, which no event of the stack announces. An epoll is readable
+    /// while it would report notices.
     fn notices(&mut self, description: i32) -> Notices {
         match self.files.description_mut(description) {
             Some(Entry {
@@ -398,7 +397,7 @@ impl Sockets {
         all
     }
 
-    /// The first watch of an epoll from a place on.
+    /// The first watch of an epoll at or after a place.
     fn watch_from(&self, epfd: i32, place: usize) -> Option<(usize, Key, Watch)> {
         self.watch_in(self.files.number_of(epfd)?, place)
     }
@@ -410,13 +409,13 @@ impl Sockets {
         }
     }
 
-    /// An epoll, and what one of its watches is on.
+    /// An epoll, and the description that one of its watches is on.
     fn watch_pair(&mut self, epfd: i32, key: Key) -> Option<(&mut Entry, &mut Entry)> {
         let epoll = self.files.number_of(epfd)?;
         self.files.pair_mut(epoll, key.description)
     }
 
-    /// A description stands for another socket now: the polls that watch it watch that.
+    /// Registers the new socket of a description with all polls that watch the description.
     pub(crate) fn watch_again(&mut self, fd: i32) {
         let Some(description) = self.files.number_of(fd) else {
             return;
@@ -431,7 +430,7 @@ impl Sockets {
                 if let Some(watch) = epoll.watched.at_mut(key) {
                     watch.is_polled = !watch.is_off;
                     if watch.is_polled {
-                        // No poll watches a new socket yet.
+                        // Cannot fail with `EEXIST`: no poll watches a new socket yet.
                         let _ = add(&mut epoll.poll, &mut entry.file, key, watch.event());
                     }
                 }
@@ -439,13 +438,13 @@ impl Sockets {
         );
     }
 
-    /// A description is about to be closed; `fd` was its last descriptor.
+    /// Removes the watches on a description whose last descriptor `fd` is being closed.
     pub(crate) fn forget_watched(&mut self, fd: i32, description: i32) {
         self.at_watches(
             |epoll| epoll.watched.on(fd, description),
             |epoll, entry, key| {
                 epoll.watched.remove(key);
-                // The kernel goes on watching what has another descriptor somewhere.
+                // The kernel would go on watching a file that has another descriptor somewhere.
                 if matches!(entry.file, File::Kernel(_)) {
                     let _ = remove(&mut epoll.poll, &mut entry.file, key);
                 }
@@ -453,7 +452,7 @@ impl Sockets {
         );
     }
 
-    /// A descriptor is closed, and what it stood for is not: watches stay, as in Linux.
+    /// Keeps the watches of a closed descriptor whose description is still open, as Linux does.
     pub(crate) fn orphan_watches(&mut self, fd: i32) {
         for at in 0..self.epolls.len() {
             if let Some(entry) = self.files.description_mut(self.epolls[at])
@@ -464,7 +463,7 @@ impl Sockets {
         }
     }
 
-    /// Calls `act` for all watches that `which` finds in an epoll, with what each is on.
+    /// Calls `act` for all watches that `which` finds in an epoll, and for their descriptions.
     fn at_watches(
         &mut self,
         which: impl Fn(&Epoll) -> Vec<Key>,
@@ -487,8 +486,8 @@ impl Sockets {
     }
 }
 
-/// `EPOLLEXCLUSIVE` goes with few other events. A context has one thread, so no other waiter is
-/// left asleep.
+/// Checks the events that go with `EPOLLEXCLUSIVE`. The flag needs no further effect: a context has
+/// one thread, so no other waiter exists.
 fn check_exclusive(op: i32, file: &File, events: u32) -> Result<(), Errno> {
     const ALONG: u32 = EPOLLIN | EPOLLOUT | EPOLLERR | EPOLLHUP | EPOLLWAKEUP | EPOLLET;
     let is_asked = events & EPOLLEXCLUSIVE != 0 && op != EPOLL_CTL_DEL;
@@ -501,8 +500,8 @@ fn check_exclusive(op: i32, file: &File, events: u32) -> Result<(), Errno> {
     }
 }
 
-/// The interest for Millstream's poll. It contains only events that were asked for, or a wait would
-/// return with the others again and again.
+/// The interest for Millstream's poll. It contains only events that were asked for: a
+/// level-triggered poll would return again and again with others.
 fn wanted(event: EpollEvent) -> (Interest, Mode) {
     let pairs = [
         (EPOLLIN | EPOLLRDNORM, Interest::READABLE),

@@ -1,5 +1,5 @@
-//! The error queue of a socket (`MSG_ERRQUEUE`): time stamps of what was sent, sends that need
-//! their bytes no longer, and ICMP errors that ended an attempt to connect.
+//! The error queue of a socket (`MSG_ERRQUEUE`): time stamps of sent bytes, completed zero-copy
+//! sends, and ICMP errors that ended an attempt to connect.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -15,16 +15,16 @@ use crate::{timestamping, zero_copy};
 /// `sizeof(struct cmsghdr)`
 const CMSGHDR_LEN: usize = 16;
 
-/// The notices about a descriptor, which no event of the stack's announces.
+/// The notices about a descriptor, which no event of the stack announces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Notices {
-    /// How many there have been so far, modulo 2^32: who remembers the number knows what is news.
+    /// Number of notices so far, modulo 2^32. A watch compares it to detect news.
     pub count: u32,
-    /// The events of `poll` for the notices that wait.
+    /// The bits of `poll` that the waiting notices set.
     pub said: u32,
 }
 
-/// Looks into a socket's error queue, and for what belongs into it.
+/// Fills a socket's error queue from the stack, and returns its notices.
 pub(crate) fn look(entry: &mut Entry) -> Notices {
     let came = timestamping::look(entry) + zero_copy::look(entry);
     let count = entry.notices.get().wrapping_add(came);
@@ -40,10 +40,11 @@ pub(crate) fn look(entry: &mut Entry) -> Notices {
     Notices { count, said }
 }
 
-/// Notes that a socket holds; a further one is lost, as where memory for options is exhausted.
+/// ICMP errors that a socket holds. Further ones are lost, as in Linux when `optmem_max` is
+/// reached.
 const NOTES_MAX: usize = 16;
 
-/// Puts one into the queue.
+/// Puts an ICMP error into the queue.
 pub(crate) fn add_note(entry: &Entry, note: IcmpNote) {
     let mut notes = entry.icmp_notes.borrow_mut();
     if notes.len() < NOTES_MAX {
@@ -52,8 +53,8 @@ pub(crate) fn add_note(entry: &Entry, note: IcmpNote) {
     }
 }
 
-/// The next ICMP error: the segment that it quotes, and the message that tells what it says and who
-/// said it.
+/// The next ICMP error: the quoted segment, whether it was cut, and a message with error and
+/// sender.
 fn next_note(entry: &Entry) -> Option<(Vec<u8>, bool, Vec<ControlMessage>)> {
     let held = entry.icmp_notes.borrow_mut().pop_front();
     let note = held.or_else(|| match &entry.file {
@@ -63,7 +64,7 @@ fn next_note(entry: &Entry) -> Option<(Vec<u8>, bool, Vec<ControlMessage>)> {
     if let File::Stream(stream) = &entry.file
         && entry.icmp_notes.borrow().is_empty()
     {
-        // A program that has read the error does not get it again (Linux).
+        // The error was read here, so `SO_ERROR` does not report it again, as in Linux.
         let _ = stream.tcp.take_error();
     }
     let (origin, address) = match (note.sender, entry.is_v6) {
@@ -88,8 +89,8 @@ fn next_note(entry: &Entry) -> Option<(Vec<u8>, bool, Vec<ControlMessage>)> {
 const SO_EE_ORIGIN_ICMP: u8 = 2;
 const SO_EE_ORIGIN_ICMP6: u8 = 3;
 
-/// As many control messages as find room, the last one cut if need be, as Linux does it; and
-/// `MSG_CTRUNC` if that was not all.
+/// The control messages that fit into `room` bytes, the last one cut if need be, as in Linux.
+/// `MSG_CTRUNC` if some did not fit.
 pub(crate) fn fit(messages: Vec<ControlMessage>, room: usize) -> (Vec<ControlMessage>, i32) {
     let (mut left, mut flags) = (room, 0);
     let mut fitting = Vec::new();

@@ -1,5 +1,5 @@
-//! Sending that connects (RFC 7413): `MSG_FASTOPEN`, and the first bytes after a connect that was
-//! put off (`TCP_FASTOPEN_CONNECT`).
+//! Sending that connects (RFC 7413): `MSG_FASTOPEN`, and the first write after a deferred connect
+//! (`TCP_FASTOPEN_CONNECT`).
 
 use std::net::SocketAddr;
 
@@ -12,17 +12,17 @@ use crate::open::address_for;
 use crate::request::Address;
 use crate::sockets::Sockets;
 
-/// The outcome of a fast open.
+/// The outcome of a send that connects.
 pub(crate) enum FastSend {
-    /// The call returns this, or blocks.
+    /// The call is over with this value; `None`: it blocks.
     Over(Option<i64>),
-    /// The connection is open: the rest is sent like anything.
+    /// The connection is open, and the remaining bytes are sent as usual.
     Connected,
 }
 
 impl Sockets {
-    /// Connects with `bytes`, and waits for the outcome unless it may not wait. `progress.done`
-    /// counts the bytes that the SYN took.
+    /// Connects with `bytes` and waits for the outcome, unless the call must not wait.
+    /// `progress.done` counts the bytes that the SYN took.
     pub(crate) fn send_fast(
         &mut self,
         fd: i32,
@@ -46,7 +46,7 @@ impl Sockets {
         match outcome {
             Ok(None) => Ok(FastSend::Over(None)),
             Ok(Some(_)) => Ok(FastSend::Connected),
-            // The connect is under way, and so are these bytes.
+            // The connect is in progress, and the SYN carries these bytes.
             Err(Errno::INPROGRESS) if progress.done > 0 => {
                 Ok(FastSend::Over(Some(progress.done as i64)))
             }

@@ -1,4 +1,4 @@
-//! The open file descriptions of a process, and the descriptors that stand for them.
+//! The open file descriptions of a process, and the descriptors that refer to them.
 //!
 //! ```text
 //!   descriptor 5 ──┐
@@ -6,13 +6,13 @@
 //!   descriptor 6 ─────▶ description 0
 //! ```
 //!
-//! A descriptor has a number and `FD_CLOEXEC`; all else belongs to the description, which lives as
-//! long as a descriptor, or a call that waits, refers to it.
+//! A descriptor has a number and `FD_CLOEXEC`. Everything else belongs to the description, which
+//! lives as long as a descriptor or a waiting call refers to it.
 
 use crate::entry::Entry;
 use crate::table::Table;
 
-/// A descriptor. Its number is its place in the table.
+/// A descriptor. Its number is its index in the table.
 #[derive(Clone, Copy)]
 pub(crate) struct Descriptor {
     /// The number of its description.
@@ -26,9 +26,9 @@ pub(crate) struct Descriptor {
 pub(crate) struct Files {
     descriptors: Table<Descriptor>,
     descriptions: Table<Entry>,
-    /// Numbers of descriptions that are free again.
+    /// Numbers of closed descriptions, to be used again.
     free: Vec<i32>,
-    /// The first number of a description that was never in use.
+    /// The lowest number of a description that was never used.
     fresh: i32,
 }
 
@@ -42,7 +42,7 @@ impl Files {
         self.descriptors.at_mut(fd)
     }
 
-    /// The description that a descriptor stands for.
+    /// The description behind a descriptor.
     #[inline]
     pub fn at(&self, fd: i32) -> Option<&Entry> {
         self.descriptions.at(self.number_of(fd)?)
@@ -53,8 +53,8 @@ impl Files {
         self.descriptions.at_mut(self.number_of(fd)?)
     }
 
-    /// The number of the description that a descriptor stands for. A call that waits names the
-    /// description itself ([`holding`]).
+    /// The number of the description behind a descriptor. A waiting call may pass [`holding`] of
+    /// the description in place of a descriptor.
     #[inline]
     pub fn number_of(&self, fd: i32) -> Option<i32> {
         match self.descriptors.at(fd) {
@@ -71,12 +71,12 @@ impl Files {
         self.descriptions.at_mut(number)
     }
 
-    /// Two descriptions at once; `None` if both are the same.
+    /// Two descriptions at once; `None` if they are the same.
     pub fn pair_mut(&mut self, a: i32, b: i32) -> Option<(&mut Entry, &mut Entry)> {
         self.descriptions.pair_mut(a, b)
     }
 
-    /// Makes a description that nothing refers to yet; its number.
+    /// Adds a description that nothing refers to yet; returns its number.
     pub fn describe(&mut self, entry: Entry) -> i32 {
         let number = self.free.pop().unwrap_or_else(|| {
             self.fresh += 1;
@@ -86,7 +86,7 @@ impl Files {
         number
     }
 
-    /// `fd`, which is free, stands for a description from now on.
+    /// Makes `fd`, which is free, a descriptor of a description.
     pub fn refer(&mut self, fd: i32, description: i32, close_on_exec: bool) {
         if self.hold(description) {
             let descriptor = Descriptor {
@@ -97,13 +97,13 @@ impl Files {
         }
     }
 
-    /// One more reference. False: there is no such description.
+    /// Adds a reference. False: there is no such description.
     pub fn hold(&mut self, description: i32) -> bool {
         let found = self.descriptions.at_mut(description);
         found.map(|entry| entry.references += 1).is_some()
     }
 
-    /// A call waits for a description, and names it by [`holding`] until
+    /// Adds a reference for a waiting call, which names the description by [`holding`] until
     /// [`end_wait`](Self::end_wait).
     pub fn begin_wait(&mut self, description: i32) {
         if let Some(entry) = self.descriptions.at_mut(description) {
@@ -111,15 +111,15 @@ impl Files {
         }
     }
 
-    /// The end of such a wait. The reference is still counted.
+    /// Ends a waiting call's use. The caller still has to drop the reference.
     pub fn end_wait(&mut self, description: i32) {
         if let Some(entry) = self.descriptions.at_mut(description) {
             entry.waits = entry.waits.saturating_sub(1);
         }
     }
 
-    /// The description that `fd` names itself. A number that no call waits by is a program's, and
-    /// no descriptor.
+    /// The description that `fd` names by [`holding`]. Without a waiting call the number came from
+    /// the program and is no descriptor.
     #[cold]
     fn held(&self, fd: i32) -> Option<i32> {
         let number = (fd >= HELD_FIRST).then_some(fd & !HELD_FIRST)?;
@@ -127,12 +127,12 @@ impl Files {
         (entry.waits > 0).then_some(number)
     }
 
-    /// A descriptor is free again; what it stood for. The reference is still counted.
+    /// Frees a descriptor and returns it. The caller still has to drop the reference.
     pub fn take(&mut self, fd: i32) -> Option<Descriptor> {
         self.descriptors.remove(fd)
     }
 
-    /// One reference less. The description, if that was the last one.
+    /// Drops a reference, and returns the description if that was the last one.
     pub fn release(&mut self, description: i32) -> Option<Entry> {
         let entry = self.descriptions.at_mut(description)?;
         entry.references = entry.references.saturating_sub(1);
@@ -143,22 +143,22 @@ impl Files {
         self.descriptions.remove(description)
     }
 
-    /// How many descriptors are open.
+    /// Number of open descriptors.
     pub fn count(&self) -> usize {
         self.descriptors.numbers().count()
     }
 
-    /// The numbers of the descriptors, in order.
+    /// The numbers of open descriptors in ascending order.
     pub fn numbers(&self) -> impl Iterator<Item = i32> + '_ {
         self.descriptors.numbers()
     }
 }
 
-/// Stands for description `number` in the place of a descriptor: a call that waits goes on with
-/// what it began with, as in Linux, whatever becomes of the descriptor.
+/// A number that names description `number` in place of a descriptor. A waiting call keeps the
+/// description that it began with, as in Linux, even if the descriptor is closed.
 pub(crate) fn holding(number: i32) -> i32 {
     HELD_FIRST | number
 }
 
-/// Numbers of descriptors end before this.
+/// Lowest number that names a description. Descriptors have lower numbers.
 const HELD_FIRST: i32 = 1 << 30;

@@ -1,6 +1,6 @@
-//! Kernel descriptors among the sockets, so that one loop serves both: pipes, eventfds, and
-//! everything else that a program brings along. Their answers are the kernel's. They never wait
-//! here, whatever their flags say: the caller sleeps where sockets wake it, too.
+//! Kernel descriptors among the sockets, so that one loop serves both: pipes, eventfds and
+//! everything else that a program brings. The kernel's answers are passed on. Calls here never
+//! block, whatever the descriptor's flags: the caller sleeps where sockets can wake it, too.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
@@ -16,10 +16,10 @@ const NOW: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 0,
 };
-/// To `preadv2` and `pwritev2`: where the descriptor stands.
+/// Offset for `preadv2` and `pwritev2` that means the descriptor's own position.
 const HERE: u64 = u64::MAX;
 
-/// The events of `poll` now, among `events`.
+/// The bits of `poll` that are set now, among `events`.
 pub(crate) fn ready(fd: &OwnedFd, events: i16) -> i16 {
     let mut fds = [PollFd::new(fd, PollFlags::from_bits_retain(events as u16))];
     match poll(&mut fds, Some(&NOW)) {
@@ -28,7 +28,7 @@ pub(crate) fn ready(fd: &OwnedFd, events: i16) -> i16 {
     }
 }
 
-/// Flags that `F_SETFL` changes, but for `O_NONBLOCK`: that one is our own.
+/// Flags that `F_SETFL` changes in the kernel. `O_NONBLOCK` is kept here instead.
 const SETTABLE: OFlags = OFlags::APPEND.union(OFlags::DIRECT).union(OFlags::NOATIME);
 
 /// The flags that `F_GETFL` returns.
@@ -42,9 +42,9 @@ pub(crate) fn set_flags(fd: &OwnedFd, flags: i32) -> Result<(), Errno> {
     fcntl_setfl(fd, (fcntl_getfl(fd)? - SETTABLE) | (asked & SETTABLE))
 }
 
-/// Reads what is there.
+/// Reads the bytes that are there.
 pub(crate) fn read(fd: &OwnedFd, pieces: &mut [IoSliceMut<'_>]) -> Result<usize, Errno> {
-    // Nothing is read without waiting; an eventfd, say, wants to complain of it.
+    // A read of zero bytes does not block, and some files, like an eventfd, fail it.
     if let [piece] = pieces
         && piece.is_empty()
     {
@@ -60,10 +60,10 @@ pub(crate) fn read(fd: &OwnedFd, pieces: &mut [IoSliceMut<'_>]) -> Result<usize,
     }
 }
 
-/// `RWF_NOSIGNAL`, of Linux 6.18: older ones refuse it.
+/// `RWF_NOSIGNAL`, which Linux has since 6.18. Older kernels refuse it.
 const NO_SIGNAL: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x100);
 
-/// Writes as much as there is room for. A write without a reader is an error and sends no signal.
+/// Writes as many bytes as there is room for. A write without a reader fails and sends no signal.
 pub(crate) fn write(fd: &OwnedFd, pieces: &[IoSlice<'_>]) -> Result<usize, Errno> {
     if let [piece] = pieces
         && piece.is_empty()
@@ -76,8 +76,8 @@ pub(crate) fn write(fd: &OwnedFd, pieces: &[IoSlice<'_>]) -> Result<usize, Errno
     }
 }
 
-/// The same where no flag keeps the signal away, and for what knows no such flags: an eventfd, a
-/// terminal.
+/// Writes without `RWF_NOSIGNAL`: for older kernels, and for files that know no such flags, like an
+/// eventfd or a terminal.
 fn write_before_6_18(fd: &OwnedFd, pieces: &[IoSlice<'_>]) -> Result<usize, Errno> {
     let kind = FileType::from_raw_mode(rustix::fs::fstat(fd)?.st_mode);
     if kind == FileType::Socket {
@@ -85,7 +85,7 @@ fn write_before_6_18(fd: &OwnedFd, pieces: &[IoSlice<'_>]) -> Result<usize, Errn
     }
     let said = ready(fd, POLLOUT) & (POLLOUT | POLLERR);
     match kind {
-        // The other end is closed.
+        // The other end of the pipe is closed, so a write would send `SIGPIPE`.
         FileType::Fifo if said & POLLERR != 0 => return Err(Errno::PIPE),
         _ if said == 0 => return Err(Errno::AGAIN),
         _ => {}
@@ -96,7 +96,7 @@ fn write_before_6_18(fd: &OwnedFd, pieces: &[IoSlice<'_>]) -> Result<usize, Errn
     }
 }
 
-/// `recvmsg`, which sockets alone know.
+/// `recvmsg`, for sockets only.
 pub(crate) fn recv(
     fd: &OwnedFd,
     pieces: &mut [IoSliceMut<'_>],
@@ -107,7 +107,7 @@ pub(crate) fn recv(
     rustix::net::recvmsg(fd, pieces, &mut none, flags).map(|message| message.bytes)
 }
 
-/// `sendmsg`, which sockets alone know.
+/// `sendmsg`, for sockets only.
 pub(crate) fn send(fd: &OwnedFd, pieces: &[IoSlice<'_>], flags: i32) -> Result<usize, Errno> {
     let own = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
     let flags = SendFlags::from_bits_retain(flags as u32) | own;
@@ -122,7 +122,7 @@ mod tests {
     fn old_kernels_write_without_a_wait_and_without_a_signal() {
         let bytes = [7; 70_000];
         let all = [IoSlice::new(&bytes)];
-        // The call would wait if it were asked to.
+        // A blocking write of this many bytes would wait.
         let (from, to) = rustix::pipe::pipe().unwrap();
         assert_eq!(write_before_6_18(&to, &all), Ok(65_536));
         assert_eq!(write_before_6_18(&to, &all), Err(Errno::AGAIN));

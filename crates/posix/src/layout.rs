@@ -51,7 +51,7 @@ pub fn timespec(seconds: i64, nanos: i64) -> Vec<u8> {
     [seconds.to_ne_bytes(), nanos.to_ne_bytes()].concat()
 }
 
-/// The `int` that a value begins with; `None` if it is shorter.
+/// The `int` at the beginning of a value; `None` if the value is shorter.
 #[must_use]
 pub fn to_int(value: &[u8]) -> Option<i32> {
     value.first_chunk().map(|bytes| i32::from_ne_bytes(*bytes))

@@ -1,4 +1,5 @@
-//! Received bytes that are lent to the caller where they lie, in place of a copy (decision 0100).
+//! Received bytes that are lent to the caller in the receive buffer, in place of a copy (decision
+//! 0100).
 
 use std::io::{BufRead as _, ErrorKind, IoSliceMut};
 
@@ -11,15 +12,14 @@ use crate::sockets::Sockets;
 impl Sockets {
     /// The next received bytes of a connection, as far as they lie in one piece of its receive
     /// buffer (4 KiB at most); none at the end of the stream. Waits and fails as
-    /// [`read_into`](Self::read_into) does. They stay in the stream until they are
+    /// [`read_into`](Self::read_into) does. The bytes stay in the stream until they are
     /// [consumed](Self::consume) or read.
     ///
     /// # Errors
-    /// The errno of `recv`. `OPNOTSUPP`: an urgent byte is among those that wait, which only `recv`
-    /// treats as its sender means it.
+    /// The errno of `recv`. `OPNOTSUPP`: an urgent byte waits, which only `recv` can handle.
     pub fn lend(&mut self, fd: i32) -> Result<&[u8], Errno> {
         if let Some(failed) = self.is_without_bytes(fd)? {
-            // A look at one byte waits, times out and tells errors by the rules of `recv`.
+            // A peek at one byte waits, times out and reports errors by the rules of `recv`.
             match failed {
                 Errno::AGAIN => self.recv_into(fd, &mut [IoSliceMut::new(&mut [0])], MSG_PEEK)?,
                 other => return Err(other),
@@ -35,7 +35,8 @@ impl Sockets {
     /// Takes `count` bytes out of the stream that [`lend`](Self::lend) has shown.
     ///
     /// # Errors
-    /// `INVAL`: these are more than it would show now, and none is taken. Else as `lend`.
+    /// `INVAL` if `lend` would now show fewer than `count` bytes; none is taken then. Otherwise as
+    /// `lend`.
     pub fn consume(&mut self, fd: i32, count: usize) -> Result<(), Errno> {
         let stream = self.lending(fd)?;
         let lent = match stream.tcp.fill_buf() {
@@ -50,7 +51,7 @@ impl Sockets {
         Ok(())
     }
 
-    /// The reason for which no byte can be lent at once.
+    /// The reason why no byte can be lent at once.
     fn is_without_bytes(&mut self, fd: i32) -> Result<Option<Errno>, Errno> {
         let looked = match &mut self.socket_entry(fd)?.file {
             File::Stream(stream) => stream.tcp.fill_buf(),

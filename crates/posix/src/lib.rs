@@ -1,11 +1,10 @@
 //! The BSD socket calls by number, over Millstream's public API: descriptors, flags, options and
 //! errno as Linux has them.
 //!
-//! A [`Call`] is a call in progress: [`Call::poll`] carries it as far as it gets. On a non-blocking
-//! descriptor it is done at once; on a blocking one it is `Pending` until something has happened,
-//! and is polled again after the stack was turned. So one thread can hold any number of blocked
-//! calls, which is what a packet script, a plug-in with threads of its own and a virtual clock
-//! need.
+//! A [`Call`] is a call in progress: [`Call::poll`] carries it as far as possible. On a
+//! non-blocking descriptor it is done at once. On a blocking one it is `Pending` until something
+//! has happened, and the caller polls it again after turning the stack. One thread can so hold any
+//! number of blocked calls, as packet scripts, the `packetdrill` plug-in and a virtual clock need.
 //!
 //! ```
 //! use posix::{Address, Call, Outcome, Request, Sockets, number};
@@ -22,9 +21,9 @@
 //! # Some(()) }
 //! ```
 //!
-//! Values are typed ([`Request`] in, [`Reply`] out); C's layouts are the caller's business, but for
-//! socket options, whose values are bytes in Linux's layout ([`layout`]), `tcp_info` among them.
-//! `capi`, `preload` and the virtual host of the tools call it.
+//! Values are typed ([`Request`] in, [`Reply`] out). Callers convert C's structures, with
+//! [`c_layout`] if they like. Values of socket options, `tcp_info` among them, are bytes in Linux's
+//! layout ([`layout`]). `capi`, `preload` and the virtual host of the tools use this crate.
 
 pub mod c_layout;
 #[path = "caged_unsafe.rs"]

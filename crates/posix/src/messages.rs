@@ -1,17 +1,18 @@
-//! `sendmmsg` and `recvmmsg`: a call for each message, and Linux's rules for where to stop.
+//! `sendmmsg` and `recvmmsg`: one call for each message, and Linux's rules for where to stop.
 //!
-//! Owns nothing. The layers above have the messages' memory and make the single calls.
+//! Owns nothing. The crates above have the messages' memory and make the single calls.
 
 use rustix::io::Errno;
 
 use crate::number::{MSG_DONTWAIT, MSG_WAITFORONE};
 
-/// Messages that one call handles at most (`UIO_MAXIOV`); more are left for the next one.
+/// Messages that one call handles at most (`UIO_MAXIOV`). The caller sends the others with a next
+/// call.
 pub const MESSAGES_MAX: usize = 1024;
 
-/// Sends up to `count` messages. `send` sends the one at an index, and says whether all of its
-/// bytes were taken: the call ends after one that was cut short. An error after the first message
-/// is not told.
+/// Sends up to `count` messages. `send` sends the message at an index and returns whether all of
+/// its bytes were taken. The call ends after a message that was cut short. It does not report an
+/// error after the first message.
 ///
 /// # Errors
 /// The error of the first message.
@@ -35,13 +36,13 @@ pub fn send_messages(
     Ok(done as i64)
 }
 
-/// Receives up to `count` messages. `receive` receives the one at an index with these flags;
-/// `is_over` is asked after each. With `MSG_WAITFORONE` the messages after the first are not waited
-/// for.
+/// Receives up to `count` messages. `receive` receives the message at an index with the given
+/// flags. `is_over` is asked after each message. With `MSG_WAITFORONE` the call waits for the first
+/// message only.
 ///
 /// # Errors
-/// The error of the first message. An error of a later one is left to `postpone`, which has the
-/// next call tell it, as Linux does; "nothing there" is no such error.
+/// The error of the first message. An error of a later message goes to `postpone`, which makes the
+/// next call report it, as in Linux. `EAGAIN` is not such an error.
 pub fn receive_messages(
     count: usize,
     mut flags: i32,

@@ -1,5 +1,5 @@
-//! Linux's numbers (x86-64, 6.18) of what is asked for: domains, flags, levels, options, events.
-//! The names are those of the man pages.
+//! Linux's numbers (x86-64, 6.18) for domains, flags, levels, options and events, under the names
+//! of the man pages.
 
 #![allow(missing_docs)]
 

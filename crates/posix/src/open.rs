@@ -1,5 +1,5 @@
-//! Calls that make, join and end sockets: `socket`, `bind`, `listen`, `accept4`, `connect`,
-//! `shutdown`, `close`, and the two names.
+//! Calls that open, connect and close sockets: `socket`, `bind`, `listen`, `accept4`, `connect`,
+//! `shutdown`, `close`, `getsockname`, `getpeername`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr};
 use std::time::Duration;
@@ -71,7 +71,7 @@ impl Sockets {
 
     pub(crate) fn listen(&mut self, fd: i32, backlog: i32) -> Step {
         let entry = self.socket_entry(fd)?;
-        // A negative backlog is a large one, as in Linux.
+        // A negative backlog counts as a large one, as in Linux.
         let backlog = usize::try_from(backlog).unwrap_or(usize::MAX >> 1);
         match std::mem::replace(&mut entry.file, File::Lost) {
             File::Idle(socket) => match socket.listen(backlog) {
@@ -113,13 +113,13 @@ impl Sockets {
             return Err(Errno::INVAL);
         };
         if listener.readiness() == Readiness::NONE {
-            // No number is taken while there is no connection: it may be dear.
+            // Take no number while there is no connection: a real descriptor costs system calls.
             let timeout = listener.options().recv_timeout();
             let is_nonblocking = self.entry(fd)?.nonblocking;
             let now_ns = self.context.now_ns();
             return blocked(Errno::AGAIN, is_nonblocking, progress, now_ns, timeout);
         }
-        // The number first: at the limit of descriptors the connection stays where it is.
+        // Take the number first: at the limit of descriptors the connection stays in the queue.
         let number = self.number()?;
         let accepted = self.accept_as(fd, number, flags, progress, reply);
         if !matches!(accepted, Ok(Some(_))) {
@@ -184,7 +184,7 @@ impl Sockets {
                 }
                 self.begin_connect(fd, remote, fast.then_some((&[], false)))?;
                 if self.entry(fd)?.nonblocking {
-                    // Also if the answer is there already: Linux looks at it after the call.
+                    // Even if the answer is there already: Linux looks for it only after the call.
                     return Err(Errno::INPROGRESS);
                 }
                 progress.connecting = true;
@@ -202,8 +202,8 @@ impl Sockets {
         self.await_connect(fd, already, progress)
     }
 
-    /// Puts a connect off until there are bytes, if the peer's cookie is known; without one the SYN
-    /// had better leave and ask for it.
+    /// Defers a connect until the first write, if the peer's Fast Open cookie is known. Otherwise
+    /// the SYN leaves at once and asks for a cookie.
     fn defer_connect(&mut self, fd: i32, remote: SocketAddr) -> Result<bool, Errno> {
         let entry = self.socket_entry(fd)?;
         match std::mem::replace(&mut entry.file, File::Lost) {
@@ -227,8 +227,8 @@ impl Sockets {
         }
     }
 
-    /// Sends the SYN; opening fast, with as many of these bytes as it takes, or as there is room
-    /// for if the caller waits. The number of them.
+    /// Sends the SYN, with Fast Open if `fast` is set. Returns the number of bytes taken: as many
+    /// as the SYN carries or, if the caller waits, as the send buffer has room for.
     pub(crate) fn begin_connect(
         &mut self,
         fd: i32,
@@ -268,7 +268,8 @@ impl Sockets {
         Ok(written)
     }
 
-    /// The outcome of a connect; `already` is what a non-blocking call says while there is none.
+    /// The outcome of a connect. `already` is the error of a non-blocking call without an outcome
+    /// yet.
     pub(crate) fn await_connect(
         &mut self,
         fd: i32,
@@ -300,7 +301,7 @@ impl Sockets {
         }
     }
 
-    /// After a failed connect the same socket may try again.
+    /// Makes a new socket in place of a failed connection, so that the program may connect again.
     pub(crate) fn revive(&mut self, fd: i32) {
         let Ok(entry) = self.socket_entry(fd) else {
             return;
@@ -327,8 +328,8 @@ impl Sockets {
         entry.read_shut.set(false);
         match &entry.file {
             File::Stream(stream) => {
-                // An earlier error is returned first. Otherwise the peer was reset, and so was this
-                // socket, as Linux says.
+                // An earlier error is returned first. Otherwise the connection was reset, which
+                // Linux reports.
                 let was_on = stream.tcp.is_open() || stream.tcp.is_connecting();
                 let failure = match stream.tcp.take_error() {
                     Some(error) => Some(errno(&error)),
@@ -356,7 +357,7 @@ impl Sockets {
         Ok(())
     }
 
-    /// A listener becomes a socket again, with its options, bound where it was.
+    /// Turns a listener into a socket with the same options, bound to the same address.
     fn unlisten(&mut self, fd: i32) -> Result<(), Errno> {
         let entry = self.socket_entry(fd)?;
         match std::mem::replace(&mut entry.file, File::Lost) {
@@ -379,15 +380,15 @@ impl Sockets {
             _ => return Err(Errno::INVAL),
         };
         match &mut entry.file {
-            // A socket in a handshake gives up its SYN, whichever end is shut. If the peer's SYN
-            // has arrived too, the handshake goes on.
+            // A shut ends a connect in SYN_SENT, whichever direction it names. In SYN_RECEIVED,
+            // after a simultaneous open, the handshake goes on.
             File::Stream(stream) if stream.tcp.is_connecting() && !is_half_open(stream) => {
                 return self.disconnect(fd);
             }
             File::Stream(stream) => {
                 stream.attempt = match stream.attempt {
                     Attempt::UnderWay if !stream.tcp.is_open() => Attempt::Shut,
-                    // A caller that shuts a connection knows the outcome.
+                    // A caller that shuts a connection knows the outcome of the connect.
                     Attempt::UnderWay => Attempt::Over,
                     told => told,
                 };
@@ -397,7 +398,7 @@ impl Sockets {
             File::Listener(_) => self.unlisten(fd)?,
             File::Deferred(..) => self.undefer(fd)?,
             _ => {
-                // Linux notes it nevertheless.
+                // Linux notes the shut although the call fails.
                 if how != Shutdown::Write {
                     entry.read_shut.set(true);
                 }
@@ -407,21 +408,21 @@ impl Sockets {
         Ok(Some(0))
     }
 
-    /// A socket that lingers keeps its caller until its last byte is acknowledged, or for as long
-    /// as was asked.
+    /// Closes a descriptor. With `SO_LINGER` the call waits until the last byte is acknowledged, or
+    /// until the time is over.
     pub(crate) fn close(&mut self, fd: i32, progress: &mut Progress) -> Step {
         let now_ns = self.context.now_ns();
         let entry = self.entry(fd)?;
         if let File::Stream(stream) = &entry.file
-            // Another descriptor keeps the connection.
+            // Another descriptor may still use the connection.
             && entry.references == 1
             && let Linger::Seconds(seconds @ 1..) = stream.tcp.options().linger()
             && stream.tcp.readable() == 0
-            // The program will not read any more, so data that comes is reset.
+            // The program reads no more, so data that arrives is answered with a RST.
             && stream.tcp.shutdown(Shutdown::Both).is_ok()
         {
             let timeout = Duration::from_secs(seconds.into());
-            // A close that is interrupted has closed the socket, too.
+            // An interrupted close has still closed the socket.
             let is_over = is_over(progress, now_ns, Some(timeout)) || progress.is_interrupted;
             progress.is_unannounced = true;
             if !is_over && is_closing(stream)? {
@@ -467,15 +468,15 @@ impl Sockets {
     }
 }
 
-/// One more than the last protocol that Linux numbers (`IPPROTO_MAX`).
+/// Lowest number above the protocols that Linux knows (`IPPROTO_MAX`).
 const IPPROTO_END: i32 = 263;
 
-/// True if the socket connects and the peer's SYN has arrived.
+/// True in SYN_RECEIVED after a simultaneous open: we connect, and the peer's SYN has arrived.
 fn is_half_open(stream: &Stream) -> bool {
     stream.tcp.is_connecting() && stream.tcp.has_crossed()
 }
 
-/// Our FIN is not acknowledged yet.
+/// True if our FIN is not acknowledged yet.
 fn is_closing(stream: &Stream) -> Result<bool, Errno> {
     let state = stream.info()?.map(|info| info.tcp.state);
     Ok(matches!(
@@ -490,8 +491,8 @@ fn is_closing(stream: &Stream) -> Result<bool, Errno> {
     ))
 }
 
-/// A call found nothing: it fails on a non-blocking descriptor and after its time, and blocks
-/// otherwise.
+/// The result of a call that found nothing. It fails if the descriptor is non-blocking or the time
+/// is over, and blocks otherwise.
 pub(crate) fn blocked(
     found: Errno,
     nonblocking: bool,
@@ -507,14 +508,14 @@ pub(crate) fn blocked(
     }
 }
 
-/// An address for a socket of a family. An IPv4 address in IPv6's clothes is IPv4.
+/// An address for a socket of a family. An IPv4-mapped address counts as IPv4.
 pub(crate) fn address_for(is_v6: bool, address: Address) -> Result<SocketAddr, Errno> {
     match address {
         Address::Inet(address) if address.is_ipv6() == is_v6 => {
             Ok(SocketAddr::new(address.ip().to_canonical(), address.port()))
         }
-        // IPv4's structure is too short for one of IPv6, and what calls itself IPv6 and is none,
-        // for itself.
+        // On an IPv6 socket Linux checks the length first, so IPv4's shorter structure is `EINVAL`.
+        // So is an invalid `sockaddr_in6`.
         Address::Inet(_) if is_v6 => Err(Errno::INVAL),
         Address::Family(family) if is_v6 && i32::from(family) == AF_INET6 => Err(Errno::INVAL),
         Address::Inet(_) | Address::Family(_) | Address::Unspec => Err(Errno::AFNOSUPPORT),
@@ -522,7 +523,7 @@ pub(crate) fn address_for(is_v6: bool, address: Address) -> Result<SocketAddr, E
     }
 }
 
-/// An address as a socket of this family tells it.
+/// An address as a socket of this family reports it.
 pub(crate) fn as_family(is_v6: bool, address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(ip) if is_v6 => {

@@ -1,8 +1,8 @@
-//! `SCM_TIMESTAMPING_OPT_STATS`: what was known of a connection when a stamp was made, as netlink
-//! attributes in the order in which Linux 6.18 writes them.
+//! `SCM_TIMESTAMPING_OPT_STATS`: values of a connection at the time of a stamp, as netlink
+//! attributes in Linux 6.18's order.
 //!
-//! The hop limit of the ACK (`TCP_NLA_TTL`) is left out, since the stack does not keep it. Paths
-//! are never hashed anew, so the two counters of that are zero.
+//! The hop limit of the ACK (`TCP_NLA_TTL`) is left out, since the stack does not record it.
+//! Millstream never rehashes a flow, so the two counters of rehashes are zero.
 
 use millstream::StampStats;
 

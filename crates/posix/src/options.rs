@@ -1,8 +1,8 @@
 //! `getsockopt` and `setsockopt` on descriptors.
 //!
-//! An option is honoured or refused with Linux's errno for an unknown one; none is taken in
-//! silence. Its row stands in one of two tables: `millstream`'s if a connection or a listener obeys
-//! it, else the one in [`option_values`]. `tests/options` compares both with a kernel's answers.
+//! Every option is either honoured or refused with Linux's errno, never ignored in silence. Options
+//! that a connection or a listener obeys stand in `millstream`'s table, the others in
+//! [`option_values`]. `tests/options` compares both with a kernel's answers.
 
 use millstream::{Context, SocketOptions};
 use rustix::io::Errno;
@@ -16,7 +16,7 @@ use crate::sockets::{Sockets, Step};
 mod descriptor;
 mod option_values;
 
-/// A socket, with everything that its options may depend on.
+/// A socket, and the state that its options may depend on.
 pub(crate) struct Target<'a> {
     pub context: &'a Context,
     pub entry: &'a Entry,
@@ -49,11 +49,10 @@ impl Sockets {
         })
     }
 
-    /// Checks that the socket has options of a level at all, as Linux does before it looks at any
-    /// argument.
+    /// Checks that the socket has options of a level, which Linux checks before any argument.
     ///
     /// # Errors
-    /// `EBADF`, `ENOTSOCK`; `EOPNOTSUPP`: it has none.
+    /// `EBADF`, `ENOTSOCK`; `EOPNOTSUPP` if it has none.
     pub fn check_options_level(&mut self, fd: i32, level: i32) -> Result<(), Errno> {
         let entry = self.socket_entry(fd)?;
         match has_level(entry, level) {
@@ -76,7 +75,7 @@ impl Sockets {
         }
         let mut value = option_values::get(&target, level, name, len)?;
         if level == SOL_IP && (1..4).contains(&len) {
-            // Linux shortens a small value to one byte for a caller with less room than an `int`.
+            // If the caller's room is less than an `int`, Linux returns a small value as one byte.
             value.truncate(1);
         }
         value.truncate(len);
@@ -110,10 +109,10 @@ fn has_level(entry: &Entry, level: i32) -> bool {
     matches!(level, SOL_SOCKET | SOL_TCP | SOL_IP) || (level == SOL_IPV6 && entry.is_v6)
 }
 
-/// Options whose sockets get messages in their error queue.
+/// Options that put messages into the socket's error queue.
 const USES_ERROR_QUEUE: [i32; 3] = [SO_ZEROCOPY, SO_TIMESTAMPING, SO_TIMESTAMPING_NEW];
 
-/// IPv4's options may be set with one byte, and no byte at all is zero.
+/// The value of an IPv4 option, which may be one byte or an `int`; no byte means zero.
 fn byte_or_int(value: &[u8]) -> i32 {
     to_int(value).unwrap_or_else(|| value.first().copied().unwrap_or(0).into())
 }

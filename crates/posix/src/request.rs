@@ -11,9 +11,9 @@ pub enum Address {
     Inet(SocketAddr),
     /// `AF_UNSPEC`: `connect` to it dissolves the association.
     Unspec,
-    /// Another family, which is refused.
+    /// Any other family; refused.
     Family(u16),
-    /// Shorter than its family's structure.
+    /// Shorter than the structure of its family.
     Short,
 }
 
@@ -24,18 +24,18 @@ pub struct ControlMessage {
     pub level: i32,
     /// `cmsg_type`
     pub kind: i32,
-    /// Its data, in Linux's layout.
+    /// The data, in Linux's layout.
     pub data: Vec<u8>,
 }
 
 /// An entry of `poll`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PollFd {
-    /// The descriptor; negative ones are passed over.
+    /// The descriptor; negative ones are ignored.
     pub fd: i32,
     /// `POLLIN` and so on.
     pub events: i16,
-    /// The events found.
+    /// The events found; written by `poll`.
     pub revents: i16,
 }
 
@@ -44,7 +44,7 @@ pub struct PollFd {
 pub struct EpollEvent {
     /// `EPOLLIN` and so on.
     pub events: u32,
-    /// The caller's own.
+    /// Data of the caller, returned unchanged.
     pub data: u64,
 }
 
@@ -65,7 +65,8 @@ pub enum Request {
         fd: i32,
         backlog: i32,
     },
-    /// `accept`, and `accept4` with flags. The peer comes in [`Reply::Address`](crate::Reply).
+    /// `accept`, and `accept4` with flags. [`Reply::Address`](crate::Reply) returns the peer's
+    /// address.
     Accept {
         fd: i32,
         flags: i32,
@@ -74,7 +75,7 @@ pub enum Request {
         fd: i32,
         address: Address,
     },
-    /// `read` and `readv`: `len` is the room in all.
+    /// `read` and `readv`. `len`: total room in bytes.
     Read {
         fd: i32,
         len: usize,
@@ -85,7 +86,8 @@ pub enum Request {
         len: usize,
         flags: i32,
     },
-    /// `len`: room for bytes; `control_len`: for control messages, in bytes of C's layout.
+    /// `recvmsg`. `len`: room for bytes; `control_len`: room for control messages, in bytes of C's
+    /// layout.
     Recvmsg {
         fd: i32,
         len: usize,
@@ -110,8 +112,8 @@ pub enum Request {
         command: i32,
         argument: i32,
     },
-    /// `argument` is the integer that the third parameter points to, for the requests that read
-    /// one. The answer is in [`Reply::Int`](crate::Reply).
+    /// `ioctl`. `argument`: the integer that the third parameter points to, if the request reads
+    /// one. [`Reply::Int`](crate::Reply) returns the answer.
     Ioctl {
         fd: i32,
         request: u64,
@@ -136,14 +138,14 @@ pub enum Request {
         fd: i32,
         how: i32,
     },
-    /// `len` is the room offered. The value comes in [`Reply::Bytes`](crate::Reply).
+    /// `getsockopt`. `len`: room in bytes. [`Reply::Bytes`](crate::Reply) returns the value.
     Getsockopt {
         fd: i32,
         level: i32,
         name: i32,
         len: usize,
     },
-    /// `value` in Linux's layout, see [`layout`](crate::layout).
+    /// `setsockopt`. `value`: bytes in Linux's layout, see [`layout`](crate::layout).
     Setsockopt {
         fd: i32,
         level: i32,
@@ -177,7 +179,7 @@ pub enum Request {
 }
 
 impl Request {
-    /// The descriptor that a call which may wait is about.
+    /// The descriptor that a call waits on, if the call may wait.
     pub(crate) fn waiting_fd(&self) -> Option<i32> {
         match *self {
             Self::Accept { fd, .. }
@@ -192,7 +194,7 @@ impl Request {
         }
     }
 
-    /// The same call on another descriptor; only of a call that may wait.
+    /// The same call on another descriptor. For calls that may wait only.
     pub(crate) fn on(&self, other: i32) -> Self {
         let mut request = self.clone();
         match &mut request {
@@ -209,8 +211,8 @@ impl Request {
         request
     }
 
-    /// The descriptor whose state the call changes for others who wait on it, but for bytes and
-    /// connections that come and go.
+    /// The descriptor whose state the call changes in a way that concerns calls which wait on it.
+    /// Bytes and connections that come and go do not count.
     pub(crate) fn changed_fd(&self) -> Option<i32> {
         match *self {
             Self::Connect { fd, .. }
@@ -223,7 +225,7 @@ impl Request {
 }
 
 impl ControlMessage {
-    /// A message of the socket's family: a `struct sock_extended_err`, and behind it an empty
+    /// A `struct sock_extended_err` as a message of the socket's family, followed by an empty
     /// address.
     pub(crate) fn extended_error(is_v6: bool, mut data: Vec<u8>) -> Self {
         let (level, kind, address_len) = match is_v6 {

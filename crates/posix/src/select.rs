@@ -1,6 +1,6 @@
 //! `select`: three sets of descriptors as entries of `poll`, and the answer back as sets.
 //!
-//! Owns copies of the sets, so a call that fails leaves its caller's sets as they were. The layers
+//! Owns copies of the sets, so a call that fails leaves its caller's sets unchanged. The crates
 //! above copy sets in and out, and wait as `poll` does.
 
 use rustix::io::Errno;
@@ -17,9 +17,9 @@ const ASKED: [i16; 3] = [
     POLLOUT | POLLWRNORM | POLLWRBAND,
     POLLPRI,
 ];
-/// Events that each set tells of besides.
+/// Events that each set reports in addition.
 const TOLD: [i16; 3] = [POLLHUP | POLLERR, POLLERR, 0];
-/// Descriptors in a word of a set.
+/// Descriptors in one word of a set.
 const WORD_BITS: usize = 64;
 
 /// The sets of one call. Bit `fd % 64` of word `fd / 64` stands for descriptor `fd`.
@@ -49,7 +49,7 @@ impl Selection {
         word >> (fd % WORD_BITS) & 1 == 1
     }
 
-    /// An entry for each descriptor that one of the sets has, in order.
+    /// An entry for each descriptor in any set, in ascending order.
     #[must_use]
     pub fn entries(&self) -> Vec<PollFd> {
         let entry = |fd: usize| {
@@ -64,10 +64,10 @@ impl Selection {
         (0..self.count).filter_map(entry).collect()
     }
 
-    /// Leaves in the sets what `poll` has found; how many bits they have then.
+    /// Leaves in the sets only what `poll` has found; returns the number of bits that remain.
     ///
     /// # Errors
-    /// `EBADF` if a descriptor is none; the sets stay as they were.
+    /// `EBADF` if a descriptor is not open; the sets stay unchanged.
     pub fn tell(&mut self, entries: &[PollFd]) -> Result<i64, Errno> {
         let is_bad = |entry: &PollFd| entry.revents & POLLNVAL != 0;
         if entries.iter().any(is_bad) {

@@ -1,4 +1,4 @@
-//! Sockets that any thread may use: one lock for the context, which no thread holds while it
+//! Sockets that any thread may use. One lock guards the context; no thread holds it while it
 //! sleeps.
 //!
 //! ```text
@@ -7,11 +7,11 @@
 //!   thread 3 (visits)  take ─ disarm ─ call ─ turn ─ rearm ─ let go
 //! ```
 //!
-//! Of the threads that wait one leads: it sleeps on copies of the wire's descriptors and turns the
-//! stack when it wakes. The others sleep until whoever turned the stack finds news of what they
-//! wait for. A leader whose call is over calls the next one in its place. A call that waits holds
-//! the description that it began with, as in Linux: `close` in another thread does not end it,
-//! `dup2` over its descriptor does (`EBADF`).
+//! Of the waiting threads one leads: it sleeps on copies of the wire's descriptors and turns the
+//! stack when it wakes. The others sleep until a thread that turned the stack finds news for them.
+//! A leader whose call is over wakes the next one. As in Linux, a waiting call keeps the
+//! description that it began with: `close` in another thread does not end the call, `dup2` over its
+//! descriptor does (`EBADF`).
 
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, OwnedFd};
@@ -40,10 +40,10 @@ use waiting::{Leader, On, Waiting};
 /// A thread that makes a call.
 #[derive(Clone, Copy)]
 pub struct Caller<'a> {
-    /// Its place to sleep. A signal's handler that runs in the thread leaves a
-    /// [`Reason`](crate::Reason) there, so that a call which is about to sleep hears of it.
+    /// The thread's place to sleep. A signal handler in that thread leaves a
+    /// [`Reason`](crate::Reason) there, which a call about to sleep will find.
     pub waiter: &'a Arc<Waiter>,
-    /// The signal mask while it sleeps, if the call has one.
+    /// The signal mask during sleeps, if the call has one.
     pub mask: Option<&'a SignalMask>,
 }
 
@@ -54,29 +54,29 @@ pub struct Shared {
 
 pub(crate) struct Inner {
     caged: Caged,
-    /// Threads that sleep, or have not taken the lock again since they were called; the first one
+    /// Threads that sleep, or have not taken the lock again since they were woken. The first one
     /// has waited longest.
     waiting: Vec<Waiting>,
     leader: Option<Leader>,
     tickets: u64,
 }
 
-/// The rules of a call that waits.
+/// The rules of a waiting call.
 #[derive(Clone)]
 pub(crate) struct Rules {
-    /// The source that the call waits for.
+    /// The descriptions that the call waits for.
     on: On,
-    /// True if the call goes on after a signal: its handler lets calls go on, or left no word, and
-    /// the call has no limit.
+    /// The call continues after a signal whose handler has `SA_RESTART`, provided that it has no
+    /// time limit.
     restarts: bool,
-    /// One waiter of several gets what comes.
+    /// Of several such waiters only one is woken for each event.
     is_exclusive: bool,
-    /// Its steps turn the stack themselves.
+    /// The steps turn the stack themselves.
     turns: bool,
 }
 
 impl Shared {
-    /// Takes context `index`. `numbers` numbers its descriptors.
+    /// Takes context `index`. `numbers` allocates its descriptors.
     ///
     /// # Errors
     /// The errors of [`Runtime::context`].
@@ -102,7 +102,7 @@ impl Shared {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the context; a leader that sleeps does not wake for what this thread does.
+    /// Takes the lock. A leader that sleeps need not wake for what this thread does.
     fn lock(&self) -> MutexGuard<'_, Inner> {
         let mut inner = self.take();
         if inner.leader.is_some() {
@@ -111,7 +111,7 @@ impl Shared {
         inner
     }
 
-    /// Uses the sockets for something that never waits.
+    /// Calls a function that never waits.
     fn visit<R>(&self, call: impl FnOnce(&mut Sockets) -> R) -> R {
         let mut inner = self.lock();
         let done = call(inner.caged.sockets());
@@ -119,13 +119,13 @@ impl Shared {
         done
     }
 
-    /// Whether `fd` is one of ours.
+    /// True if `fd` is a descriptor of these sockets.
     #[must_use]
     pub fn has(&self, fd: i32) -> bool {
         self.take().caged.sockets().has(fd)
     }
 
-    /// The numbers of the descriptors, in order.
+    /// The numbers of open descriptors in ascending order.
     #[must_use]
     pub fn numbers(&self) -> Vec<i32> {
         self.take().caged.sockets().numbers().collect()
@@ -160,7 +160,7 @@ impl Shared {
         self.call_with(caller, Progress::default(), request)
     }
 
-    /// As [`call`](Self::call); the descriptor that it opens gets this number
+    /// Like [`call`](Self::call), but the descriptor that the call opens gets `number`
     /// ([`Sockets::wait_for_at`]).
     pub fn call_at(
         &self,
@@ -230,8 +230,8 @@ impl Shared {
         received.map(|count| count as usize)
     }
 
-    /// `send`, `sendmsg`, `write` and `writev`. `EPIPE` is due together with `SIGPIPE`, unless
-    /// `MSG_NOSIGNAL` is among the flags ([`owes_sigpipe`](crate::owes_sigpipe)).
+    /// `send`, `sendmsg`, `write` and `writev`. With `EPIPE` the caller has to raise `SIGPIPE`,
+    /// unless the flags have `MSG_NOSIGNAL` ([`owes_sigpipe`](crate::owes_sigpipe)).
     ///
     /// # Errors
     /// The call's errno.
@@ -246,7 +246,7 @@ impl Shared {
         let step = &mut |sockets: &mut Sockets, at_fd: i32, progress: &mut Progress| {
             let step = sockets.send_step(at_fd, pieces, flags, &mut at, progress);
             if fd == sockets.polled_last {
-                // As in `Sockets::send_from`: the answers of a program that polls leave at once.
+                // As in `Sockets::send_from`, a program that polls has its answers leave at once.
                 let _ = sockets.context.turn();
             }
             sockets.deliver_sent(at_fd);
@@ -256,8 +256,8 @@ impl Shared {
         sent.map(|count| count as usize)
     }
 
-    /// `epoll_wait`, `epoll_pwait` and `epoll_pwait2`: events of what is ready, in place of what
-    /// `found` held, `max` at most. `None`: without a limit.
+    /// `epoll_wait`, `epoll_pwait` and `epoll_pwait2`: replaces the contents of `found` by up to
+    /// `max` events. A timeout of `None` means no limit.
     ///
     /// # Errors
     /// The call's errno.
@@ -292,8 +292,9 @@ impl Shared {
         Ok(count as usize)
     }
 
-    /// `poll` and `ppoll`: the `revents` of each entry; how many are not zero. Descriptors that are
-    /// not ours are the kernel's of the same number. `None`: without a limit.
+    /// `poll` and `ppoll`: sets `revents` of each entry and returns the number of entries that have
+    /// some. Numbers without a descriptor here are kernel descriptors. A timeout of `None` means no
+    /// limit.
     ///
     /// # Errors
     /// `EINTR`; `ENETDOWN` if the wire is gone.
@@ -315,7 +316,7 @@ impl Shared {
             turns: true,
         };
         let step = &mut |sockets: &mut Sockets, _, progress: &mut Progress| {
-            // Even a call that does not wait sees everything that has happened so far.
+            // A call that does not wait still sees everything that has happened so far.
             sockets.context.turn().map_err(|error| errno(&error))?;
             let count = sockets.poll_all(fds)?;
             let now_ns = sockets.context.now_ns();
@@ -329,7 +330,7 @@ impl Shared {
         Ok(count as usize)
     }
 
-    /// Tries a step again and again, asleep in between, until the call is over.
+    /// Repeats a step, sleeping in between, until the call is over.
     fn wait(
         &self,
         caller: Caller<'_>,
@@ -364,7 +365,7 @@ impl Shared {
             if !rules.turns {
                 match inner.context().turn_once() {
                     Ok(Turn::Idle) => {}
-                    // Threads that sleep want the lock more than this one wants to look.
+                    // Sleeping threads need the lock more than this one needs another look.
                     Ok(Turn::Looking) if inner.is_crowded() => {}
                     Ok(_) => {
                         inner.call_waiting();
@@ -394,7 +395,7 @@ impl Shared {
 }
 
 impl Rules {
-    /// Those of calls that move bytes.
+    /// The rules of calls that move bytes.
     const MOVES: Self = Self {
         on: On::None,
         restarts: true,
@@ -408,12 +409,12 @@ impl Inner {
         &self.caged.sockets().context
     }
 
-    /// Somebody else waits.
+    /// True if another thread waits.
     fn is_crowded(&self) -> bool {
         self.leader.is_some() || !self.waiting.is_empty()
     }
 
-    /// The outcome of a call that a signal ended, and that has found nothing after it.
+    /// The result of a call that a signal ended and whose last step found nothing.
     fn interrupted(&self, progress: &Progress) -> Result<i64, Errno> {
         match progress.before + progress.done {
             0 => Err(Errno::INTR),
@@ -423,7 +424,8 @@ impl Inner {
 }
 
 impl Sockets {
-    /// The `revents` of ours and of the kernel's; how many are not zero.
+    /// Sets `revents` for descriptors here and for kernel descriptors; returns the number that have
+    /// some.
     fn poll_all(&mut self, fds: &mut [PollFd]) -> Result<usize, Errno> {
         let mut kernels = Vec::new();
         for (place, entry) in fds.iter_mut().enumerate() {
@@ -442,7 +444,7 @@ impl Sockets {
         Ok(fds.iter().filter(|entry| entry.revents != 0).count())
     }
 
-    /// Copies of the kernel's descriptors behind what a call waits for.
+    /// Copies of the kernel descriptors behind the descriptions that a call waits for.
     fn kernels_behind(&self, on: &On) -> Vec<OwnedFd> {
         let behind = |number: &i32| match &self.files.description(*number)?.file {
             File::Kernel(kernel) => kernel.try_clone().ok(),

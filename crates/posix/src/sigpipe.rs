@@ -1,12 +1,11 @@
-//! The verdict whether a write is followed by `SIGPIPE`. Raising it is for the layer that knows the
-//! thread.
+//! The rule by which a call raises `SIGPIPE`. Raising it is up to the crate that knows the thread.
 
 use rustix::io::Errno;
 
 use crate::number::MSG_NOSIGNAL;
 
-/// Linux sends the calling thread `SIGPIPE` for every `EPIPE` that a call which sends returns,
-/// unless `MSG_NOSIGNAL` is among its flags.
+/// True if the calling thread has to get `SIGPIPE`: for `EPIPE` from a call that sends without
+/// `MSG_NOSIGNAL`, as in Linux.
 #[must_use]
 pub fn owes_sigpipe<T>(outcome: &Result<T, Errno>, flags: i32) -> bool {
     matches!(outcome, Err(Errno::PIPE)) && flags & MSG_NOSIGNAL == 0

@@ -1,10 +1,10 @@
-//! `ppoll` on descriptors by their numbers, with a signal mask.
+//! `ppoll` on descriptor numbers, with a signal mask.
 
 use std::time::Duration;
 
 use rustix::io::Errno;
 
-/// The signals that a wait blocks while it sleeps, in place of the thread's own (`pselect`,
+/// The signals that are blocked during a sleep, in place of the thread's own mask (`pselect`,
 /// `ppoll`, `epoll_pwait`).
 #[derive(Clone, Copy)]
 pub struct SignalMask(libc::sigset_t);
@@ -17,7 +17,8 @@ impl SignalMask {
     }
 }
 
-/// Waits for one of these; how many are ready. A number that is not open is `POLLNVAL`.
+/// Waits for one of these; returns the number that are ready. A number that is not open gets
+/// `POLLNVAL`.
 ///
 /// # Errors
 /// `EINTR`, `ENOMEM`.
@@ -34,8 +35,8 @@ pub(crate) fn ppoll(
         .as_ref()
         .map_or(std::ptr::null(), std::ptr::from_ref);
     let mask = mask.map_or(std::ptr::null(), |mask| &raw const mask.0);
-    // SAFETY: the slice is as long as it says, and the other two are null or point to values that
-    // outlive the call.
+    // SAFETY: the length is that of the slice. The other two pointers are null or point to values
+    // that outlive the call.
     let ready = unsafe { libc::ppoll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout, mask) };
     usize::try_from(ready).map_err(|_| {
         let number = std::io::Error::last_os_error().raw_os_error();

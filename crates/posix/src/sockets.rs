@@ -1,4 +1,4 @@
-//! The descriptors of a process, so to speak, and what each stands for.
+//! The descriptors of a context, and the calls on them.
 
 use millstream::Context;
 use rustix::io::Errno;
@@ -14,36 +14,36 @@ pub struct Sockets {
     pub(crate) context: Context,
     pub(crate) numbers: Box<dyn Descriptors>,
     pub(crate) files: Files,
-    /// The number that the caller has chosen for the descriptor that this step opens.
+    /// The number, chosen by the caller, for the descriptor that this step opens.
     pub(crate) chosen: Option<i32>,
-    /// Numbers that `dup2` has given to other descriptions, if anybody asks for them.
+    /// Numbers of descriptors that `dup2` has replaced, noted if `notes_replaced`.
     pub(crate) replaced: Vec<i32>,
     pub(crate) notes_replaced: bool,
-    /// Descriptions of epoll.
+    /// Descriptions that are epolls.
     pub(crate) epolls: Vec<i32>,
-    /// Some socket was asked to tell by its error queue.
+    /// A socket was set to report through its error queue.
     pub(crate) has_notifications: bool,
-    /// The last call of those that move bytes or connections would have blocked.
+    /// The last `accept`, `connect`, read or write failed because it would block.
     in_vain: bool,
-    /// The last descriptor that a wait without a timeout told of. A program that polls and has
-    /// answered it has answered all that it was told. -1: the last wait told nothing, or would have
-    /// slept.
+    /// The last descriptor that a wait without a timeout reported. When a polling program has
+    /// handled it, the program has handled all reported events. -1: the last wait reported nothing,
+    /// or would have slept.
     pub(crate) polled_last: i32,
-    /// Descriptors that were ever opened.
+    /// Number of descriptors ever opened.
     pub(crate) opened: u64,
 }
 
-/// How a step of a call ended: `Ok(None)` means that it blocks.
+/// The result of a step of a call; `Ok(None)`: the call blocks.
 pub(crate) type Step = Result<Option<i64>, Errno>;
 
 impl Sockets {
-    /// No descriptors yet; they will be numbered from 3 on.
+    /// An empty set, whose descriptors will be numbered from 3 on.
     #[must_use]
     pub fn new(context: Context) -> Self {
         Self::with_descriptors(context, Box::new(LowestFree::from(3)))
     }
 
-    /// No descriptors yet; `numbers` numbers them.
+    /// An empty set, whose descriptors `numbers` will allocate.
     #[must_use]
     pub fn with_descriptors(context: Context, numbers: Box<dyn Descriptors>) -> Self {
         context.set_urgent_apart(true);
@@ -62,55 +62,54 @@ impl Sockets {
         }
     }
 
-    /// The context whose sockets these are.
+    /// The context of these sockets.
     #[must_use]
     pub fn context(&self) -> &Context {
         &self.context
     }
 
-    /// Turns the stack until it has nothing more to do now; true if it had something to do. Blocked
-    /// calls may get further after it.
+    /// Turns the stack until it has nothing to do. True if it had something to do: blocked calls
+    /// may then get further.
     pub fn turn(&mut self) -> bool {
-        // A wire that is gone is found by the calls.
+        // Calls report a wire that is gone.
         self.context.settle().unwrap_or(false)
     }
 
-    /// Begins a call and carries it as far as it gets; it is lost if it blocks, so it is for calls
-    /// that do not.
+    /// Makes a call that does not block. A call that would block is lost.
     pub fn call(&mut self, request: Request) -> (Outcome, Reply) {
         let mut call = Call::start(request);
         let outcome = call.poll(self);
         (outcome, call.into_reply())
     }
 
-    /// Whether `fd` is one of ours.
+    /// True if `fd` is a descriptor of these sockets.
     #[must_use]
     pub fn has(&self, fd: i32) -> bool {
         self.files.descriptor(fd).is_some()
     }
 
-    /// Passes on the outcome of a call that may block. A program that asks again and again and
-    /// never waits turns the stack by it: from the second refusal in a row on, each lets the stack
-    /// move on. Loops that read until there is no more do not, since each of their refusals comes
-    /// after a success.
+    /// Passes on the outcome of a call that would have blocked a blocking descriptor. A program
+    /// that repeats such calls and never waits has to turn the stack by them: from the second
+    /// refusal in a row on, each takes a turn. Loops that read until nothing is left do not, since
+    /// each refusal follows a success.
     #[inline]
     pub(crate) fn told<T>(&mut self, outcome: Result<T, Errno>) -> Result<T, Errno> {
         let is_refusal = matches!(outcome, Err(Errno::AGAIN | Errno::ALREADY));
         if std::mem::replace(&mut self.in_vain, is_refusal) && is_refusal {
-            // A wire that is gone is found by the calls that wait.
+            // Calls that wait report a wire that is gone.
             let _ = self.context.turn();
         }
         outcome
     }
 
-    /// How many descriptors are open.
+    /// Number of open descriptors.
     #[must_use]
     pub fn count(&self) -> usize {
         self.files.count()
     }
 
-    /// Carries a call on. Its effect is complete when this returns, as with a system call. So on a
-    /// virtual clock, where no other thread turns the stack, this does.
+    /// Carries a call on. As with a system call, its effect is complete on return. On a virtual
+    /// clock, where no other thread turns the stack, this function does.
     pub(crate) fn carry_on(
         &mut self,
         request: &Request,
@@ -131,7 +130,8 @@ impl Sockets {
         }
     }
 
-    /// One step of a call, which opens its descriptor at the number that the caller has chosen.
+    /// Takes one step of a call, which opens its descriptor at the number that the caller has
+    /// chosen.
     pub(crate) fn step(
         &mut self,
         request: &Request,
@@ -147,7 +147,7 @@ impl Sockets {
         step
     }
 
-    /// The other end of a connection to ourselves sees a call when it returns, as on the kernel's
+    /// Makes a call visible at the other end of a connection to ourselves, as on the kernel's
     /// loopback device.
     #[cold]
     fn deliver(&mut self, request: &Request) {
@@ -162,7 +162,7 @@ impl Sockets {
         }
     }
 
-    /// Lets the bytes that `fd` sent arrive, if it is connected to ourselves.
+    /// Delivers the bytes that `fd` sent, if it is connected to ourselves.
     #[inline]
     pub(crate) fn deliver_sent(&mut self, fd: i32) {
         if self.context.talks_to_itself()
@@ -223,7 +223,7 @@ impl Sockets {
         }
     }
 
-    /// Options and readiness.
+    /// Steps of calls for options and readiness.
     fn other_step(
         &mut self,
         request: &Request,
@@ -263,12 +263,12 @@ impl Sockets {
         }
     }
 
-    /// The descriptor of number `fd`.
+    /// The description behind `fd`.
     pub(crate) fn entry(&mut self, fd: i32) -> Result<&mut Entry, Errno> {
         self.files.at_mut(fd).ok_or(Errno::BADF)
     }
 
-    /// The socket that `fd` stands for.
+    /// The socket behind `fd`.
     pub(crate) fn socket_entry(&mut self, fd: i32) -> Result<&mut Entry, Errno> {
         let entry = self.entry(fd)?;
         match entry.file {
@@ -277,12 +277,12 @@ impl Sockets {
         }
     }
 
-    /// The descriptor of number `fd`, and the context.
+    /// The context, and the description behind `fd`.
     pub(crate) fn with_context(&self, fd: i32) -> Option<(&Context, &Entry)> {
         Some((&self.context, self.files.at(fd)?))
     }
 
-    /// The context, and the socket that `fd` stands for.
+    /// The context, and the socket behind `fd`.
     pub(crate) fn socket_with_context(&mut self, fd: i32) -> Result<(&Context, &mut Entry), Errno> {
         let entry = self.files.at_mut(fd).ok_or(Errno::BADF)?;
         match entry.file {
@@ -292,7 +292,7 @@ impl Sockets {
     }
 }
 
-/// Whether a wait that began earlier is over; notes the first time when it will be.
+/// True if a wait is over. The first call sets its deadline.
 pub(crate) fn is_over(
     progress: &mut Progress,
     now_ns: u64,

@@ -1,9 +1,9 @@
-//! Settings of TCP by the names that Linux gives them.
+//! Settings of TCP under Linux's names.
 //!
-//! A program that mirrors a host's settings, or plays a script that changes them, has names
-//! (`net.ipv4.tcp_ecn`, a module's parameter `tcp_cubic.beta`) and values as text. [`set`] turns
-//! them into a change of a [`TcpConfig`], which a context takes by
-//! [`reconfigure`](millstream::Context::reconfigure). [`get`] reads one back as Linux prints it.
+//! A program that mirrors a host's settings, or runs a script that changes them, has names
+//! (`net.ipv4.tcp_ecn`, or a module's parameter such as `tcp_cubic.beta`) and values as text.
+//! [`set`] turns them into a change of a [`TcpConfig`], which a context takes by
+//! [`reconfigure`](millstream::Context::reconfigure). [`get`] reads a value as Linux prints it.
 
 use millstream::TcpConfig;
 
@@ -14,17 +14,17 @@ mod value;
 
 use table::SETTINGS;
 
-/// Why a setting was not made.
+/// The reason why a setting was not made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SysctlError {
-    /// Nothing here has that name.
+    /// No setting has that name.
     Unknown,
-    /// The value is none that it can have.
+    /// The setting cannot have that value.
     Value,
 }
 
-/// The settings that the suites of packet scripts presuppose (their `defaults.sh`), or Linux's own
-/// where the suites name none and Linux's depend on the machine.
+/// The settings that packet-script suites presuppose (their `defaults.sh`). Where suites name none
+/// and Linux's default depends on the machine, a typical default of Linux.
 pub const DEFAULTS: &[(&str, &str)] = &[
     ("net.ipv4.tcp_rmem", "4096 540000 15728640"),
     ("net.ipv4.tcp_wmem", "4096 262144 4194304"),
@@ -53,7 +53,7 @@ pub const DEFAULTS: &[(&str, &str)] = &[
     ("net.ipv4.tcp_syncookies", "1"),
 ];
 
-/// One setting: how it is read from the settings of TCP, and how it is made there.
+/// A setting, with functions that print and set its field.
 struct Setting {
     name: &'static str,
     get: fn(&TcpConfig) -> String,
@@ -66,10 +66,10 @@ fn find(name: &str) -> Result<&'static Setting, SysctlError> {
     found.ok_or(SysctlError::Unknown)
 }
 
-/// Makes a setting.
+/// Makes a setting in `tcp`.
 ///
 /// # Errors
-/// [`SysctlError`]; nothing has changed then.
+/// [`SysctlError`]; `tcp` is unchanged then.
 pub fn set(tcp: &mut TcpConfig, name: &str, value: &str) -> Result<(), SysctlError> {
     (find(name)?.set)(tcp, value)
 }

@@ -1,5 +1,5 @@
-//! Descriptors, or descriptions, by their numbers: no tree to search, and nothing allocated unless
-//! a number is larger than all before it.
+//! Descriptors, or descriptions, indexed by their numbers. There is no tree to search, and an
+//! insert allocates only for a number above all earlier ones.
 
 /// See the module's documentation.
 pub(crate) struct Table<T> {
@@ -23,14 +23,14 @@ impl<T> Table<T> {
         self.places.get_mut(usize::try_from(fd).ok()?)?.as_mut()
     }
 
-    /// Two at once; `None` if one is not open, or both are the same.
+    /// Two entries at once; `None` if one does not exist, or both are the same.
     pub fn pair_mut(&mut self, a: i32, b: i32) -> Option<(&mut T, &mut T)> {
         let places = [usize::try_from(a).ok()?, usize::try_from(b).ok()?];
         let [a, b] = self.places.get_disjoint_mut(places).ok()?;
         a.as_mut().zip(b.as_mut())
     }
 
-    /// `fd` stands for `entry` from now on. Descriptors are not negative.
+    /// Stores the entry of `fd`; a negative `fd` is ignored.
     pub fn insert(&mut self, fd: i32, entry: T) {
         let Ok(place) = usize::try_from(fd) else {
             return;
@@ -41,7 +41,7 @@ impl<T> Table<T> {
         self.places[place] = Some(entry);
     }
 
-    /// The numbers that are open, in order.
+    /// The numbers that have an entry, in ascending order.
     pub fn numbers(&self) -> impl Iterator<Item = i32> + '_ {
         let numbered = (0..).zip(&self.places);
         numbered.filter_map(|(fd, place)| place.is_some().then_some(fd))

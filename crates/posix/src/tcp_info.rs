@@ -1,18 +1,18 @@
-//! `struct tcp_info` and its relatives as Linux 7.0 lays them out (6.18 has accurate ECN's modes in
-//! other bits of the last word).
+//! `struct tcp_info` and its relatives in Linux 7.0's layout. (6.18 has the modes of accurate ECN
+//! in other bits of the last word.)
 //!
-//! All times are microseconds but for the four "last" ones and `tcpi_total_rto_time`, which are
-//! milliseconds. Three fields are zero always: `tcpi_fackets` and `tcpi_last_ack_sent`, as in
-//! Linux, and `tcpi_rehash`, since no flow of ours changes its path's hash.
+//! All times are in microseconds, except `tcpi_total_rto_time` and the four `tcpi_last_*`, which
+//! are in milliseconds. Three fields are always zero: `tcpi_fackets` and `tcpi_last_ack_sent`, as
+//! in Linux, and `tcpi_rehash`, since flows are never rehashed.
 
 use millstream::{SocketInfo, TcpConfig, TcpState};
 
-/// Bytes of the structure.
+/// Size of the structure in bytes.
 pub const TCP_INFO_BYTES: usize = 280;
-/// An unlimited slow-start threshold.
+/// Value of an unlimited slow-start threshold.
 const SSTHRESH_INFINITE: u32 = 0x7fff_ffff;
 
-/// `tcpi_max_pacing_rate` of a socket on which none was set.
+/// `tcpi_max_pacing_rate` of a socket without a limit.
 const NO_PACING_LIMIT: u64 = u64::MAX;
 
 /// Bits of `tcpi_options`.
@@ -35,8 +35,8 @@ pub fn state_number(state: TcpState) -> u8 {
         TcpState::SynReceived => 3,
         TcpState::FinWait1 => 4,
         TcpState::FinWait2 => 5,
-        // Linux's sockets know nothing of TIME_WAIT: it is an entry of its own, and a program that
-        // still holds the socket finds it closed.
+        // Linux's sockets are never in TIME_WAIT, which is an entry of its own. A program that
+        // still has the socket finds it closed.
         TcpState::TimeWait | TcpState::Closed => CLOSED,
         TcpState::CloseWait => 8,
         TcpState::LastAck => 9,
@@ -49,7 +49,7 @@ const CLOSED: u8 = 7;
 /// `TCP_LISTEN`
 const LISTEN: u8 = 10;
 
-/// The structure being filled: each field at its place.
+/// The structure being filled, by offsets of fields.
 struct Fields([u8; TCP_INFO_BYTES]);
 
 impl Fields {
@@ -86,12 +86,12 @@ pub fn of_listener((waiting, backlog): (usize, usize), config: &TcpConfig) -> [u
     fields.0
 }
 
-/// The `tcp_info` of a socket that has no connection: the values that one would begin with.
+/// The `tcp_info` of a socket without a connection: the values that a connection would begin with.
 #[must_use]
 pub fn without_connection(config: &TcpConfig) -> [u8; TCP_INFO_BYTES] {
     let mut fields = Fields([0; TCP_INFO_BYTES]);
     fields.byte(0, CLOSED);
-    // No larger backlog was asked for.
+    // `tcpi_delivery_rate_app_limited` is set until the first sample, as in Linux.
     fields.byte(7, 1);
     fields.word(8, micros(config.rto_initial_ns));
     fields.word(16, config.mss_default_v4.into());
@@ -157,7 +157,7 @@ fn accurate_ecn_part(fields: &mut Fields, info: &SocketInfo) {
     for (at, counter) in (252..).step_by(4).zip(counters) {
         fields.word(at, counter);
     }
-    // Bit-fields from the lowest bit on.
+    // Bit-fields begin at the lowest bit.
     let modes = ecn.mode as u8 | ecn.option_seen << 2 | ecn.fail_mode << 4;
     fields.word(276, modes.into());
 }
@@ -180,7 +180,7 @@ fn state_part(fields: &mut Fields, info: &SocketInfo) {
     ];
     let set = flags.iter().filter(|(on, _)| *on);
     fields.byte(5, set.fold(0, |all, (_, bit)| all | bit));
-    // Bit-fields from the lowest bit on.
+    // Bit-fields begin at the lowest bit.
     fields.byte(6, tcp.snd_wscale | tcp.rcv_wscale << 4);
     let app_limited = u8::from(tcp.delivery_rate_app_limited);
     fields.byte(7, app_limited | (tcp.fast_open_failure as u8) << 1);
@@ -197,7 +197,7 @@ fn congestion_part(fields: &mut Fields, info: &SocketInfo) {
     fields.word(32, tcp.lost);
     fields.word(36, tcp.retrans);
     fields.word(68, micros(tcp.rtt_ns));
-    // As long as nothing is measured, a quarter of the first timeout (Linux).
+    // Before the first measurement, a quarter of the first timeout, as in Linux.
     let unknown = tcp.rtt_ns == 0 && tcp.rttvar_ns == 0;
     let rttvar_ns = if unknown {
         tcp.rto_ns >> tcp.backoff >> 2
@@ -222,7 +222,7 @@ fn congestion_part(fields: &mut Fields, info: &SocketInfo) {
     fields.word(220, tcp.reord_seen);
 }
 
-/// `SO_MEMINFO`: what a socket's buffers hold and may hold, in Linux's order.
+/// `SO_MEMINFO`: use and limits of a socket's buffers, in Linux's order.
 #[must_use]
 pub fn meminfo(info: Option<&SocketInfo>, recv_buffer: u32, send_buffer: u32) -> [u32; 9] {
     let (unread, buffered) = info.map_or((0, 0), |info| (info.unread, info.send_buffered));

@@ -1,11 +1,11 @@
-//! `SO_TIMESTAMPING`, `SO_TIMESTAMP`, `SO_TIMESTAMPNS`: what was asked for, and the stamps as
+//! `SO_TIMESTAMPING`, `SO_TIMESTAMP`, `SO_TIMESTAMPNS`: the wanted stamps, and the stamps as
 //! control messages in Linux's layout.
 //!
-//! The stack makes the stamps ([`millstream::TxStamp`]) of the last byte of each send. Here they
-//! get their number, the byte's place in the stream (`SOF_TIMESTAMPING_OPT_ID`). Hardware stamps
-//! never come, as from a device without them. Packets are not looped back with their stamps. Unless
-//! `SOF_TIMESTAMPING_OPT_TSONLY` asks for none, `recvmsg` tells of such a packet as of one that
-//! found no room (`MSG_TRUNC`).
+//! The stack stamps ([`millstream::TxStamp`]) the last byte of each send. This module adds the
+//! number of the stamp, the byte's place in the stream (`SOF_TIMESTAMPING_OPT_ID`). There are no
+//! hardware stamps, as on a device without them. Packets are not looped back with their stamps.
+//! Without `SOF_TIMESTAMPING_OPT_TSONLY`, `recvmsg` reports such a packet as one for which there
+//! was no room (`MSG_TRUNC`).
 
 use millstream::{Context, StampKinds, TxStamp};
 use rustix::io::Errno;
@@ -16,13 +16,13 @@ use crate::number::*;
 use crate::opt_stats::opt_stats;
 use crate::request::ControlMessage;
 
-/// The flags that ask for stamps of what is sent; `sendmsg` may change them for one call.
+/// Flags that ask for stamps of sent bytes. `sendmsg` may change them for one call.
 const TX_RECORD_MASK: u32 = SOF_TIMESTAMPING_TX_HARDWARE
     | SOF_TIMESTAMPING_TX_SOFTWARE
     | SOF_TIMESTAMPING_TX_SCHED
     | SOF_TIMESTAMPING_TX_ACK
     | SOF_TIMESTAMPING_TX_COMPLETION;
-/// All flags that 6.18 knows.
+/// All flags that Linux 6.18 knows.
 const FLAGS_MASK: u32 = (SOF_TIMESTAMPING_TX_COMPLETION << 1) - 1;
 
 /// Sets `SO_TIMESTAMPING` of a socket.
@@ -39,7 +39,7 @@ pub(crate) fn set_flags(entry: &Entry, name: i32, value: &[u8]) -> Result<(), Er
         let File::Stream(stream) = &entry.file else {
             return Err(Errno::INVAL);
         };
-        // Bytes are numbered from the first one that is not acknowledged on, or from the next one.
+        // Numbering begins at the first unacknowledged byte, or at the next one to be written.
         let ahead = match flags & SOF_TIMESTAMPING_OPT_ID_TCP {
             0 => stream.tcp.unacknowledged() as u32,
             _ => 0,
@@ -49,7 +49,7 @@ pub(crate) fn set_flags(entry: &Entry, name: i32, value: &[u8]) -> Result<(), Er
             .set(stream.tcp.position().wrapping_sub(ahead));
     }
     if flags & SOF_TIMESTAMPING_BIND_PHC != 0 {
-        // No device of ours has a clock.
+        // There is no device with a clock.
         return Err(Errno::OPNOTSUPP);
     }
     stamping.flags.set(flags);
@@ -57,8 +57,7 @@ pub(crate) fn set_flags(entry: &Entry, name: i32, value: &[u8]) -> Result<(), Er
     Ok(())
 }
 
-/// The flags that `sendmsg` was told in its control messages; those of other levels are not looked
-/// at.
+/// The flags in the control messages of `sendmsg`. Messages of other levels are ignored.
 pub(crate) fn sent_flags(control: &[ControlMessage]) -> Result<Option<u32>, Errno> {
     let mut flags = None;
     for message in control.iter().filter(|message| message.level == SOL_SOCKET) {
@@ -78,7 +77,7 @@ pub(crate) fn sent_flags(control: &[ControlMessage]) -> Result<Option<u32>, Errn
     Ok(flags)
 }
 
-/// Bytes were sent: asks for what is wanted of the last one.
+/// Requests the wanted stamps of the last byte that was sent.
 pub(crate) fn note_sent(entry: &Entry, changed: Option<u32>) -> Result<(), Errno> {
     let kinds = entry.timestamping.kinds(changed);
     if let File::Stream(stream) = &entry.file
@@ -90,7 +89,7 @@ pub(crate) fn note_sent(entry: &Entry, changed: Option<u32>) -> Result<(), Errno
     Ok(())
 }
 
-/// Fetches what the stack has: so many.
+/// Fetches stamps from the stack; returns their number.
 pub(crate) fn look(entry: &mut Entry) -> u32 {
     let Entry {
         file, timestamping, ..
@@ -106,8 +105,7 @@ pub(crate) fn look(entry: &mut Entry) -> u32 {
     0
 }
 
-/// The next stamp: bytes that come with it, whether there would have been more, and the control
-/// messages.
+/// The next stamp: bytes that come with it, whether more were cut off, and its control messages.
 pub(crate) fn next(
     context: &Context,
     entry: &mut Entry,
@@ -142,7 +140,7 @@ pub(crate) fn next(
     Some((stats.unwrap_or_default(), is_cut, control))
 }
 
-/// Control messages that tell when what was read last arrived.
+/// Control messages with the time at which the last byte that was read had arrived.
 pub(crate) fn arrival(context: &Context, entry: &Entry) -> Vec<ControlMessage> {
     let stamping = &entry.timestamping;
     let mut control = Vec::new();
@@ -187,7 +185,7 @@ fn split(wall_ns: u64) -> (i64, i64) {
     )
 }
 
-/// A `struct scm_timestamping`: the software stamp, one that is no longer used, the hardware's.
+/// A `struct scm_timestamping`: the software stamp, an obsolete field, the hardware stamp.
 fn stamping_message(kind: i32, wall_ns: u64) -> ControlMessage {
     let (seconds, ns) = split(wall_ns);
     let mut data = timespec(seconds, ns);
@@ -199,7 +197,7 @@ fn stamping_message(kind: i32, wall_ns: u64) -> ControlMessage {
     }
 }
 
-/// A `struct sock_extended_err`, and behind it an empty address of the socket's family.
+/// A `struct sock_extended_err`, followed by an empty address of the socket's family.
 fn extended_error(is_v6: bool, stamp: &TxStamp, number: u32) -> ControlMessage {
     let kind = match stamp.kind {
         StampKinds::SCHEDULED => SCM_TSTAMP_SCHED,

@@ -1,4 +1,4 @@
-//! Calls that move bytes.
+//! Calls that move bytes: `send`, `recv` and their relatives, `fcntl` and `ioctl`.
 
 use std::io::{Read, Write};
 
@@ -16,10 +16,10 @@ use crate::sockets::{Sockets, Step};
 use crate::timestamping;
 use crate::urgent::{self, AtEnd, Before, at_end};
 
-/// Flags of descriptors that a socket keeps, and that mean nothing to it.
+/// Descriptor flags that a socket remembers without effect.
 const KEPT_FLAGS: i32 = O_APPEND | O_NOATIME;
 
-/// Flags that ask for what stands apart from the stream.
+/// Flags that read something other than the stream: the error queue, the urgent byte.
 const APART: i32 = MSG_ERRQUEUE | MSG_OOB;
 
 impl Sockets {
@@ -38,7 +38,7 @@ impl Sockets {
         self.send(fd, bytes, flags, to, stamps, progress)
     }
 
-    /// `stamps`: the flags of `SO_TIMESTAMPING` for this call alone.
+    /// Sends bytes. `stamps`: flags of `SO_TIMESTAMPING` for this call only.
     pub(crate) fn send(
         &mut self,
         fd: i32,
@@ -81,7 +81,7 @@ impl Sockets {
         if progress.done == 0 {
             waiting_error(stream)?;
         } else if stream.tcp.has_waiting_error() {
-            // The error ends the wait; bytes that have been taken are reported first.
+            // The error ends the wait. This call reports the bytes taken, the next call the error.
             return Ok(Some(progress.done as i64));
         }
         let timeout = stream.tcp.options().send_timeout();
@@ -90,7 +90,7 @@ impl Sockets {
             Err(found) => {
                 let step = blocked(found, nonblocking, progress, now_ns, timeout);
                 match step {
-                    // The call returns the bytes taken, and the next one the error.
+                    // This call returns the bytes taken, and the next one the error.
                     Err(_) if progress.done > 0 => {
                         stream.tcp.tell_error_again();
                         Ok(Some(progress.done as i64))
@@ -188,7 +188,7 @@ impl Sockets {
         Ok(done)
     }
 
-    /// `recvmsg` of what comes in the stream's order.
+    /// `recvmsg` from the stream.
     fn recv_in_order(
         &mut self,
         fd: i32,
@@ -221,7 +221,7 @@ impl Sockets {
         Ok(done)
     }
 
-    /// `recvmsg` of what stands apart from the stream.
+    /// `recvmsg` from the error queue, or of the urgent byte.
     fn recv_apart(
         &mut self,
         fd: i32,
@@ -273,8 +273,8 @@ impl Sockets {
             F_DUPFD | F_DUPFD_CLOEXEC => {
                 return self.dup(fd, argument, command == F_DUPFD_CLOEXEC);
             }
-            // Descriptors send no signals here: to no process, with the number that means the usual
-            // signal.
+            // Descriptors here send no signals: there is no owner, and the signal number 0 means
+            // the default.
             F_GETOWN | F_GETSIG => 0,
             F_SETOWN | F_SETSIG if argument == 0 => 0,
             _ => return Err(Errno::INVAL),
@@ -298,7 +298,7 @@ impl Sockets {
         Ok(Some(0))
     }
 
-    /// `ioctl` with a question to the file.
+    /// `ioctl` requests that ask about the file.
     fn ask_file(&mut self, fd: i32, request: u64, reply: &mut Reply) -> Step {
         let entry = self.entry(fd)?;
         if matches!(entry.file, File::Epoll(_)) {
@@ -333,14 +333,14 @@ impl Sockets {
     }
 }
 
-/// The bytes that the peer has not acknowledged, and a FIN as one more.
+/// The number of bytes that the peer has not acknowledged; a FIN counts as one.
 fn waiting(info: &millstream::SocketInfo) -> i32 {
     use millstream::TcpState::{Closing, FinWait1, LastAck};
     let has_fin = matches!(info.tcp.state, FinWait1 | Closing | LastAck);
     info.send_buffered as i32 + i32::from(has_fin)
 }
 
-/// A read of a socket without a connection: what went wrong is told first, then the end if reading
+/// A read of a socket without a connection returns a pending error first, then the end if reading
 /// was shut.
 fn recv_unconnected(error: Option<Errno>, is_shut: bool, reply: &mut Reply) -> Step {
     match error {
@@ -352,8 +352,8 @@ fn recv_unconnected(error: Option<Errno>, is_shut: bool, reply: &mut Reply) -> S
     }
 }
 
-/// The message of `TCP_INQ`: the bytes that wait, and one more for the peer's end, so that a
-/// program does not forget to read it.
+/// The message of `TCP_INQ`: the number of bytes that wait, plus one for the peer's FIN, so that a
+/// program does not forget to read the end.
 fn inq_message(file: &File) -> Option<ControlMessage> {
     let File::Stream(Stream { tcp, .. }) = file else {
         return None;
@@ -366,14 +366,14 @@ fn inq_message(file: &File) -> Option<ControlMessage> {
     })
 }
 
-/// Writes what is left of `bytes`.
+/// Writes the remainder of `bytes`.
 fn write_on(
     stream: &Stream,
     bytes: &[u8],
     flags: i32,
     progress: &mut Progress,
 ) -> Result<(), Errno> {
-    // A writer that has waited goes on when there is a worthwhile piece of room, as in Linux.
+    // A writer that has waited continues when a third of the send buffer is free, as in Linux.
     if progress.began && !stream.tcp.may_write_on() {
         return Err(Errno::AGAIN);
     }
@@ -381,7 +381,7 @@ fn write_on(
         return stream.tcp.check_write().map_err(|error| errno(&error));
     }
     loop {
-        // The connection's error is left for the next call, if bytes were taken before it.
+        // The next call reports the connection's error if this one has taken bytes.
         if progress.done > 0 && !stream.tcp.is_open() {
             return Ok(());
         }
@@ -406,7 +406,7 @@ fn write_on(
     }
 }
 
-/// The error of a connection that goes on (`IP_RECVERR`), once.
+/// The error of an open connection (`IP_RECVERR`), once.
 fn waiting_error(stream: &Stream) -> Result<(), Errno> {
     if !stream.tcp.has_waiting_error() {
         return Ok(());
@@ -418,12 +418,12 @@ fn waiting_error(stream: &Stream) -> Result<(), Errno> {
     }
 }
 
-/// Reads what is there, up to `len` bytes in all, so that `len` alone claims no memory.
+/// Reads the bytes that are there, up to `len`. Allocates for those only, since `len` may be huge.
 fn read_on(stream: &Stream, got: &mut Vec<u8>, len: usize, flags: i32) -> Result<AtEnd, Errno> {
     let peeks = flags & MSG_PEEK != 0;
     if len == 0 {
-        // Nothing is asked for: Linux finds an end or a failure all the same, and waits if there is
-        // nothing at all.
+        // A read of zero bytes still returns an end or an error, and waits if there is nothing, as
+        // in Linux.
         return match stream.tcp.peek(&mut [0]) {
             Ok(0) => Ok(AtEnd::Yes),
             Ok(_) => Ok(AtEnd::No),
@@ -443,7 +443,7 @@ fn read_on(stream: &Stream, got: &mut Vec<u8>, len: usize, flags: i32) -> Result
             return Ok(AtEnd::No);
         }
         if ready == 0 && !got.is_empty() {
-            // An end or an error after these bytes is left for the next call, as in Linux.
+            // The next call reports an end or an error after these bytes, as in Linux.
             return Ok(end);
         }
         let from = got.len();

@@ -1,9 +1,9 @@
-//! Urgent data as BSD's calls have it, and as Linux does it.
+//! Urgent data as in the BSD socket calls, with Linux's details.
 //!
-//! The last urgent byte stands apart from the stream unless `SO_OOBINLINE` is set, and `MSG_OOB`
-//! reads it. Reads stop before it; `SIOCATMARK` tells whether they have, and `poll` tells of it by
-//! `POLLPRI`. Below this crate urgent bytes are bytes of the stream (RFC 6093), and the mark is a
-//! number.
+//! Unless `SO_OOBINLINE` is set, the last urgent byte is taken out of the stream and `MSG_OOB`
+//! reads it. Reads stop before it. `SIOCATMARK` tells whether they have, and `POLLPRI` reports the
+//! byte. In the crates below, urgent bytes stay in the stream (RFC 6093), and the mark is a
+//! position.
 
 use std::io::Read;
 
@@ -13,18 +13,18 @@ use rustix::io::Errno;
 use crate::entry::{File, Stream, errno};
 use crate::number::*;
 
-/// How far the next read goes.
+/// The extent of the next read.
 pub(crate) enum Before {
-    /// So many bytes at most.
+    /// At most this many bytes.
     Bytes(usize),
-    /// The read stops here: the mark comes next.
+    /// No bytes: the urgent mark comes next.
     Stop,
-    /// A byte that stands apart comes first, and is not to be passed over.
+    /// An urgent byte out of the stream comes next, and the read must not skip it.
     Peek,
 }
 
-/// The bytes that a read finds before the mark. `first`: it has read nothing yet, and passes the
-/// mark.
+/// The extent of a read before the mark. `first`: the read has returned nothing yet, so it may pass
+/// the mark.
 pub(crate) fn before(stream: &TcpStream, first: bool, peeks: bool) -> Before {
     match stream.urgent_mark() {
         None => Before::Bytes(usize::MAX),
@@ -34,14 +34,14 @@ pub(crate) fn before(stream: &TcpStream, first: bool, peeks: bool) -> Before {
         Some(_) if peeks => Before::Peek,
         Some(_) => {
             let mut stream = stream;
-            // The byte has arrived, so the read cannot fail.
+            // The byte has arrived, so this read cannot fail.
             let _ = stream.read(&mut [0]);
             Before::Bytes(usize::MAX)
         }
     }
 }
 
-/// Peeks at what comes behind a byte that stands apart.
+/// Peeks at the bytes after an urgent byte that is out of the stream.
 pub(crate) fn peek_behind(
     stream: &TcpStream,
     got: &mut Vec<u8>,
@@ -65,7 +65,7 @@ pub(crate) fn peek_behind(
     Ok(AtEnd::No)
 }
 
-/// `MSG_OOB`: the urgent byte, once, and what `msg_flags` says of it. It never waits.
+/// `MSG_OOB`: reads the urgent byte, once; returns it with `msg_flags`. Never waits.
 pub(crate) fn recv(file: &File, len: usize, flags: i32) -> Result<(Vec<u8>, i32), Errno> {
     let stream = match file {
         File::Stream(Stream { tcp, .. }) => tcp,
@@ -83,19 +83,19 @@ pub(crate) fn recv(file: &File, len: usize, flags: i32) -> Result<(Vec<u8>, i32)
         return Ok((Vec::new(), 0));
     };
     Ok(match (len, flags & MSG_TRUNC) {
-        // The byte is read although there is no room for it.
+        // The byte counts as read although there is no room for it.
         (0, _) => (Vec::new(), MSG_OOB | MSG_TRUNC),
         (_, 0) => (vec![byte], MSG_OOB),
         (_, _) => (vec![0], MSG_OOB),
     })
 }
 
-/// `SIOCATMARK`: the next byte is the urgent one.
+/// `SIOCATMARK`: true if the next byte is the urgent one.
 pub(crate) fn is_at_mark(stream: &TcpStream) -> bool {
     stream.urgent_mark().is_some_and(|mark| mark.ahead == 0)
 }
 
-/// `SIOCINQ`: bytes that can be read, up to a byte that stands apart.
+/// `SIOCINQ`: number of bytes that can be read, up to an urgent byte that is out of the stream.
 pub(crate) fn readable(stream: &TcpStream) -> usize {
     match stream.urgent_mark() {
         Some(mark) if mark.is_apart && mark.has_arrived => mark.ahead,
@@ -103,17 +103,17 @@ pub(crate) fn readable(stream: &TcpStream) -> usize {
     }
 }
 
-/// Whether there is more to wait for.
+/// Whether a read is at the end of what will arrive.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AtEnd {
-    /// The call will see no more than it has read.
+    /// No more bytes will arrive.
     Yes,
-    /// More may come.
+    /// More bytes may arrive.
     No,
 }
 
-/// Whether nothing will arrive any more: the peer has ended its direction, or the connection is
-/// over. Asked before bytes are looked for: what came ahead of the end is found then.
+/// `Yes` if the peer has closed its direction or the connection is over. Callers ask this before
+/// they read, so that bytes before the end are found.
 pub(crate) fn at_end(stream: &TcpStream) -> AtEnd {
     match stream.is_read_closed() || !stream.is_open() {
         true => AtEnd::Yes,

@@ -1,15 +1,14 @@
-//! `MSG_ZEROCOPY`: sends that tell when their bytes are no longer needed, by the socket's error
-//! queue.
+//! `MSG_ZEROCOPY`: the socket's error queue reports when the bytes of a send are no longer needed.
 //!
-//! The bytes are copied into the socket's chunks before the call returns, and the notification says
-//! so (`SO_EE_CODE_ZEROCOPY_COPIED`), as Linux does where it has to copy after all. Sends are
-//! numbered from 0 on. The notification of a number comes when the peer has acknowledged the last
-//! of its bytes. Neighbouring notifications that were not fetched yet become one.
+//! The call copies the bytes into the socket's chunks before it returns, and the notification says
+//! so (`SO_EE_CODE_ZEROCOPY_COPIED`), as Linux does where it has to copy. Sends are numbered from 0
+//! on. A notification comes when the peer has acknowledged the last byte of a send. Consecutive
+//! notifications that were not fetched yet become one.
 
 use crate::entry::{Entry, File};
 use crate::request::ControlMessage;
 
-/// Finds out what has been acknowledged: so many sends.
+/// Updates which sends are acknowledged; returns the number of sends completed.
 pub(crate) fn look(entry: &mut Entry) -> u32 {
     if entry.zero_copy.pending.is_empty() {
         return 0;

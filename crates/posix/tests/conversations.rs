@@ -49,8 +49,8 @@ fn closed_port_refuses_and_the_socket_can_try_again() {
     assert_eq!(world.a.connect(a, B, 81), Err(Errno::ISCONN));
 }
 
-/// Both connect to each other: the SYN of `a` waits for the neighbour's address, which comes
-/// together with the neighbour's SYN.
+/// Both hosts connect to each other. The SYN of `a` waits for the neighbour's MAC address, which
+/// arrives together with the neighbour's SYN.
 fn crossing(world: &mut World) -> (i32, i32) {
     let (a, b) = (world.a.socket(), world.b.socket());
     for (host, fd) in [(&mut world.a, a), (&mut world.b, b)] {
@@ -139,8 +139,7 @@ fn blocking_connect_read_and_write_wait() {
     );
 }
 
-/// Bytes through the calls that use the caller's memory. `a` asks, and only its own calls turn its
-/// stack.
+/// Uses the calls on the caller's memory. `a` asks, and only its own calls turn its stack.
 #[test]
 fn caller_in_vain_twice_turns_the_stack() {
     let mut world = World::new();
@@ -177,7 +176,7 @@ fn idle_socket_says_what_linux_says() {
         world.a.done(Request::Getpeername { fd }),
         Err(Errno::NOTCONN)
     );
-    // Linux notes which directions were shut, though it refuses.
+    // Linux notes which directions were shut, although it refuses the call.
     assert_eq!(
         world.a.poll(fd, POLLIN | POLLOUT),
         POLLIN | POLLOUT | POLLHUP
@@ -251,8 +250,7 @@ fn epoll_tells_level_and_edge() {
     assert_eq!(world.b.done(wait), Ok(0));
 }
 
-/// A wait that tells of one socket twice lets a program close it, and free what it had for it,
-/// twice.
+/// If a wait reported one socket twice, a program might close the socket and free its data twice.
 #[test]
 fn epoll_tells_of_each_once_though_another_was_written_to() {
     let mut world = World::new();
@@ -283,8 +281,8 @@ fn epoll_tells_of_each_once_though_another_was_written_to() {
     assert_eq!(world.b.call(wait), (Ok(2), Reply::Epoll(told.to_vec())));
 }
 
-/// Two sockets that a program does not tell apart, each with a notification in its error queue, and
-/// one with bytes. Each has its event, and its turn where there is room for one.
+/// Two sockets with the same `data`, each with a notification in its error queue, and one with
+/// bytes. Each gets its event, and its turn if there is room for one event only.
 #[test]
 fn epoll_tells_of_notifications_of_each_socket() {
     let mut world = World::new();
@@ -358,7 +356,7 @@ fn listen_again_changes_the_backlog() {
     backlog(&mut world, 0);
     assert_eq!(connect(&mut world), Ok(0));
     assert_eq!(connect(&mut world), Err(Errno::ALREADY));
-    // More than the first ring holds: what waits there is accepted first.
+    // More connections than the first ring holds. Those in the first ring are accepted first.
     backlog(&mut world, 40);
     for _ in 0..40 {
         assert_eq!(connect(&mut world), Ok(0));
@@ -370,14 +368,14 @@ fn listen_again_changes_the_backlog() {
         assert!(world.b.accept(fd).is_ok());
     }
     assert_eq!(world.b.accept(fd), Err(Errno::AGAIN));
-    // The two that found no room ask again.
+    // The two connections that found no room send their SYNs again.
     world.advance(10 * SECOND);
     assert!(world.b.accept(fd).is_ok() && world.b.accept(fd).is_ok());
     world.b.close(fd).unwrap();
     world.advance(SECOND);
 }
 
-/// A listener that takes data in SYNs, and a host that has its cookie.
+/// A host whose listener takes data in SYNs, and a host that has its cookie.
 fn fast_world() -> World {
     let mut world = World::with(|config| config.tcp.fast_open.server = true);
     let listener = world.b.listener(80);
@@ -440,12 +438,12 @@ fn connect_is_put_off_until_there_are_bytes() {
 
 #[test]
 fn refused_connect_takes_back_the_bytes_that_were_to_go_with_it() {
-    // In several chunks.
+    // Bytes in several chunks.
     let long = vec![b'L'; 10_000];
     for refused in [b"stale".as_slice(), &long] {
         let mut world = fast_world();
         let fd = world.a.blocking_socket();
-        // A caller that waits for the handshake has buffered all of it before.
+        // A caller that waits for the handshake has buffered all bytes before.
         for _ in 0..2 {
             let nowhere = Request::Send {
                 fd,
@@ -509,7 +507,7 @@ fn lingering_close_waits_for_the_last_ack() {
     world.a.write(a, b"x").unwrap();
     let mut close = Call::start(Request::Close { fd: a });
     assert_eq!(close.poll(&mut world.a.sockets), Outcome::Pending);
-    // The peer's ACK of data and FIN waits for a ride.
+    // The peer's ACK of data and FIN is delayed, to ride on data.
     world.advance(SECOND / 10);
     assert_eq!(close.poll(&mut world.a.sockets), Outcome::Done(Ok(0)));
     assert!(!world.a.sockets.has(a));
@@ -524,7 +522,7 @@ fn lingering_close_gives_up_in_time() {
     world.a.write(a, b"x").unwrap();
     let mut close = Call::start(Request::Close { fd: a });
     assert_eq!(close.poll(&mut world.a.sockets), Outcome::Pending);
-    // The other host stands still.
+    // The other host does not run.
     world.clock.advance_ns(2 * SECOND);
     assert_eq!(close.poll(&mut world.a.sockets), Outcome::Done(Ok(0)));
 }

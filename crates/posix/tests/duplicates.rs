@@ -1,5 +1,5 @@
-//! Several descriptors for one open file description, played on a host of ours and on the kernel:
-//! each call must return the same on both.
+//! Several descriptors for one open file description, played on a host of ours and on the kernel.
+//! Each call must return the same on both.
 
 #[path = "calls/kernel_unsafe.rs"]
 #[allow(dead_code)] // Other tests use the rest.
@@ -16,14 +16,14 @@ use posix::{Address, Call, EpollEvent, Errno, Outcome, Reply, Request};
 /// The first descriptor of our host.
 const LISTENER: i32 = 3;
 
-/// A host that makes calls: one of ours, or the kernel.
+/// The host that makes the calls: one of ours, or the kernel.
 enum Host {
     Ours(Box<World>),
     Kernel,
 }
 
 impl Host {
-    /// The call's value, or minus its errno.
+    /// Makes a call; returns its value, or minus its errno.
     fn call(&mut self, request: Request) -> i64 {
         let Self::Ours(world) = self else {
             return calls_unsafe::call(&request);
@@ -39,7 +39,7 @@ impl Host {
         }
     }
 
-    /// A connection: the peer's end and the end that the test plays with.
+    /// A connection: the peer's end and the tested end.
     fn connected(&mut self) -> (i32, i32) {
         if let Self::Ours(world) = self {
             return match world.b.sockets.has(LISTENER) {
@@ -82,7 +82,7 @@ impl Host {
         (peer, fd)
     }
 
-    /// The peer writes, and its bytes arrive.
+    /// Writes at the peer, and waits for the bytes to arrive.
     fn peer_writes(&mut self, peer: i32, bytes: &[u8]) {
         let bytes = bytes.to_vec();
         match self {
@@ -97,7 +97,7 @@ impl Host {
         }
     }
 
-    /// Whether the peer has seen the end: 1 for yes, 0 for no.
+    /// Returns 1 if the peer has seen the end, 0 otherwise.
     fn peer_saw_end(&mut self, peer: i32) -> i64 {
         let events = POLLRDHUP;
         let revents = match self {
@@ -150,8 +150,8 @@ impl Host {
     }
 }
 
-/// Plays a scene on both; all that it notes is the same. The kernel's descriptors belong to all
-/// threads, so one scene plays at a time.
+/// Plays a scene on both hosts and compares the notes. The kernel's descriptors belong to all
+/// threads, so one scene runs at a time.
 fn same(scene: fn(&mut Host, &mut Vec<i64>)) {
     static STAGE: Mutex<()> = Mutex::new(());
     let _alone = STAGE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -252,12 +252,12 @@ fn watches_follow_the_description() {
         seen.push(host.wait(epfd));
         seen.push(host.control(epfd, EPOLL_CTL_DEL, copy, 0));
         seen.push(host.wait(epfd));
-        // The first descriptor is closed: its watch stays, and cannot be named any more.
+        // The first descriptor is closed. Its watch stays, and can no longer be named.
         seen.push(host.call(Request::Close { fd }));
         seen.push(host.wait(epfd));
         seen.push(host.control(epfd, EPOLL_CTL_DEL, fd, 0));
         seen.push(host.control(epfd, EPOLL_CTL_MOD, copy, 3));
-        // But for one more copy at that number.
+        // Only another copy at that number can name it.
         seen.push(host.call(Request::Dup2 { fd: copy, to: fd }) - i64::from(fd));
         seen.push(host.control(epfd, EPOLL_CTL_ADD, fd, 4));
         seen.push(host.control(epfd, EPOLL_CTL_MOD, fd, 8));
@@ -319,11 +319,11 @@ fn descriptor_opens_at_the_number_that_the_caller_has_chosen() {
     let dup = Request::Dup { fd: 77 };
     assert_eq!(sockets.wait_for_at(70, &dup).0, Ok(70));
     assert_eq!(sockets.references(77), 2);
-    // The kernel has given the number again: somebody closed the placeholder.
+    // The kernel has given out the number again: the program closed the placeholder.
     assert_eq!(sockets.wait_for_at(77, &socket).0, Ok(77));
     assert_eq!(sockets.references(77), 1);
     assert_eq!(sockets.numbers().collect::<Vec<_>>(), [70, 77]);
-    // A refused call leaves the number to the caller.
+    // If the call fails, the number is still the caller's.
     let dup = Request::Dup { fd: 78 };
     assert_eq!(sockets.wait_for_at(79, &dup).0, Err(Errno::BADF));
     assert!(!sockets.has(79));

@@ -1,4 +1,4 @@
-//! The errors of a connection that ends or fails, and the calls that return them.
+//! The errors of a connection that ends or fails, and the calls that report them.
 
 mod common;
 
@@ -24,7 +24,7 @@ fn failure_is_told_after_the_bytes_that_came_before_it() {
     assert_eq!(world.a.write(a, b"x"), Err(Errno::PIPE));
 }
 
-/// The peer of a connection resets it.
+/// Resets a connection.
 fn abort(host: &mut Host, fd: i32) {
     let at_once = posix::layout::linger(true, 0);
     assert_eq!(host.setsockopt(fd, SOL_SOCKET, SO_LINGER, at_once), Ok(0));
@@ -51,7 +51,7 @@ fn failure_between_two_pieces_is_for_the_next_call_to_find() {
         argument: 0,
     };
     assert_eq!(world.a.done(waits), Ok(0));
-    // The reset is on the wire; it comes in while a piece waits for room.
+    // The reset is on the wire. It arrives while a piece waits for room.
     abort(&mut world.b, b);
     let pieces = vec![IoSlice::new(b"x"); 1 << 20];
     let sent = world.a.sockets.write_from(a, &pieces).unwrap();
@@ -81,7 +81,7 @@ fn failure_behind_an_urgent_byte_is_found_by_a_peek() {
     assert_eq!(world.a.read(a, 10).unwrap(), b"");
 }
 
-/// A call that waits for ten bytes and gets five; then what ends it.
+/// A call waits for ten bytes and gets five; then `ends` ends the wait.
 fn waits_for_all(flags: i32, ends: impl FnOnce(&mut World, i32)) {
     let mut world = World::new();
     let (a, b, _) = world.connected();

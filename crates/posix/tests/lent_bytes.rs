@@ -1,4 +1,4 @@
-//! Received bytes that are lent where they lie, in virtual time.
+//! Received bytes that are lent to the caller in the receive buffer, in virtual time.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! Sockets of one host that talk to each other over its loopback addresses, played on ours and on
-//! the kernel. Each call must return the same on both, at once and without waiting in between.
+//! Sockets of one host that talk over its loopback addresses, played on our host and on the kernel.
+//! Each call must return the same on both, at once and without waiting in between.
 
 #[path = "calls/kernel_unsafe.rs"]
 #[allow(dead_code)] // Other tests use the rest.
@@ -12,13 +12,13 @@ use millstream::{Config, Runtime};
 use posix::number::*;
 use posix::{Address, Errno, PollFd, Reply, Request, Sockets};
 
-/// A host that makes calls: one of ours with nothing but its loopback addresses, or the kernel.
+/// The host that makes the calls: one of ours with only its loopback addresses, or the kernel.
 enum Host {
     Ours(Box<Sockets>),
     Kernel,
 }
 
-/// Tests take turns: ports and descriptors are the process's.
+/// Serializes the tests: ports and descriptors belong to the process.
 static TURN: Mutex<()> = Mutex::new(());
 
 impl Host {
@@ -31,7 +31,7 @@ impl Host {
         )))
     }
 
-    /// The call's value, or minus its errno.
+    /// Makes a call; returns its value, or minus its errno.
     fn call(&mut self, request: Request) -> i64 {
         match self {
             Self::Kernel => calls_unsafe::call(&request),
@@ -60,7 +60,7 @@ impl Host {
         self.call(Request::Connect { fd, address })
     }
 
-    /// A listener at an address, and the port that it got.
+    /// Listens at an address; returns the listener and its port.
     fn listener(&mut self, ip: &str, flags: i32) -> (i32, u16) {
         let place = SocketAddr::new(ip.parse().expect("an address"), 0);
         let domain = if place.is_ipv4() { AF_INET } else { AF_INET6 };
@@ -104,7 +104,7 @@ impl Host {
         })
     }
 
-    /// The number that an option reads as.
+    /// The value of an option as a number.
     fn value(&mut self, fd: i32, level: i32, name: i32) -> i64 {
         let Self::Ours(sockets) = self else {
             return calls_unsafe::error_of(fd, level, name);
@@ -140,7 +140,7 @@ impl Host {
         self.call(Request::Recv { fd, len, flags })
     }
 
-    /// What `poll` says of it without waiting.
+    /// The events of `poll` without waiting.
     fn ready(&mut self, fd: i32) -> i64 {
         let entry = PollFd {
             fd,
@@ -160,7 +160,7 @@ impl Host {
         }
     }
 
-    /// The call's value and the lengths that it tells.
+    /// Sends messages; notes the call's value and the lengths that it returns.
     fn sendmmsg(&mut self, fd: i32, texts: &[&[u8]], flags: i32, seen: &mut Vec<i64>) {
         if let Self::Kernel = self {
             let (done, lens) = calls_unsafe::sendmmsg(fd, texts, flags);
@@ -237,7 +237,7 @@ fn at(ip: &str, port: u16) -> SocketAddr {
     SocketAddr::new(ip.parse().expect("an address"), port)
 }
 
-/// A connection and its end, each step seen at the other end when its call returns.
+/// Plays a connection. Each step must be visible at the other end when its call returns.
 fn conversation(host: &mut Host, seen: &mut Vec<i64>, listens: &str, connects: &str) {
     let (listener, port) = host.listener(listens, SOCK_NONBLOCK);
     seen.push(host.ready(listener));
@@ -317,7 +317,7 @@ fn nonblocking_connect_is_done_when_it_is_asked() {
         seen.push(host.connect(near, at("127.0.0.1", port)));
         let far = host.accept(listener) as i32;
         seen.extend([host.send(near, b"x"), host.recv(far)]);
-        // A port that nobody listens at.
+        // No socket listens at this port.
         seen.push(host.close(listener));
         let refused = host.socket(AF_INET, SOCK_NONBLOCK);
         seen.push(host.connect(refused, at("127.0.0.1", port)));
@@ -351,7 +351,7 @@ fn refused_and_reset_connections_are_seen_at_once() {
 #[test]
 fn socket_connected_to_itself_echoes() {
     compare(|host, seen| {
-        // A port that is free: it was a listener's until now.
+        // A free port, which a listener had before.
         let (listener, port) = host.listener("127.0.0.1", 0);
         host.close(listener);
         let place = at("127.0.0.1", port);
@@ -376,7 +376,7 @@ fn address_in_use_is_said_as_by_the_kernel() {
     });
 }
 
-/// Messages of these bytes and rooms, one call after the other, as `mill run` makes them.
+/// Sends and receives several messages, one call after the other, as `mill run` does.
 fn many_messages(host: &mut Host, seen: &mut Vec<i64>) {
     let (listener, port) = host.listener("127.0.0.1", SOCK_NONBLOCK);
     let near = host.socket(AF_INET, 0);
@@ -384,14 +384,14 @@ fn many_messages(host: &mut Host, seen: &mut Vec<i64>) {
     let far = host.accept(listener) as i32;
     let texts: [&[u8]; 4] = [b"one", b"", b"three", b"four"];
     host.sendmmsg(near, &texts, 0, seen);
-    // The bytes are one stream: the first room is filled, the next take what is left.
+    // The bytes are one stream: the first room is filled, and the next ones take the remainder.
     host.recvmmsg(far, &[5, 100, 100], MSG_DONTWAIT, seen);
     host.recvmmsg(far, &[5, 100], MSG_DONTWAIT, seen);
     host.sendmmsg(near, &[b"wait", b"for one"], 0, seen);
     host.recvmmsg(far, &[4, 100, 100], MSG_WAITFORONE, seen);
     host.recvmmsg(far, &[], 0, seen);
     host.sendmmsg(near, &[], 0, seen);
-    // The end of the stream is a message without bytes, and comes again.
+    // The end of the stream is a message without bytes, and is returned again.
     seen.push(host.call(Request::Shutdown {
         fd: near,
         how: SHUT_WR,
@@ -408,7 +408,7 @@ fn many_messages_stop_where_the_kernel_stops() {
     compare(many_messages);
 }
 
-/// Two listeners share a port, a third socket may not have it, and each takes its part of the
+/// Two listeners share a port, which a third socket cannot have. Each gets its part of the
 /// connections.
 #[test]
 fn listeners_with_reuse_port_share_a_port() {
@@ -445,7 +445,7 @@ fn listeners_with_reuse_port_share_a_port() {
         });
         seen.push(counts.iter().sum());
         seen.extend(counts.map(|count| i64::from(count > 0)));
-        // Connections after one listener has gone are the other's.
+        // After one listener has closed, the other one gets all connections.
         seen.push(host.close(first));
         let late = host.socket(AF_INET, 0);
         seen.push(host.connect(late, at("127.0.0.1", port)));
@@ -460,7 +460,7 @@ fn listeners_with_reuse_port_share_a_port() {
     });
 }
 
-/// A full send buffer empties as the other end reads.
+/// A full send buffer drains as the other end reads.
 #[test]
 fn bulk_in_one_thread_arrives_whole() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -528,7 +528,7 @@ fn socket_bound_without_a_port_gets_one_when_it_connects() {
 fn listener_shut_down_beside_its_connections_stays_where_it_is_bound() {
     compare(|host, seen| {
         let shared = host.socket(AF_INET, SOCK_NONBLOCK);
-        // A port that was asked for stays the socket's.
+        // A port that the program has chosen stays the socket's.
         let port = {
             let (free, port) = host.listener("127.0.0.1", 0);
             host.close(free);
@@ -546,7 +546,7 @@ fn listener_shut_down_beside_its_connections_stays_where_it_is_bound() {
         seen.extend([host.accept(shared), host.send(near, b"on"), host.recv(far)]);
         let late = host.socket(AF_INET, 0);
         seen.extend([host.connect(late, place), host.close(late)]);
-        // Nobody else gets the place.
+        // No other socket can have the address and port.
         let other = host.socket(AF_INET, 0);
         seen.extend([host.bind(other, place), host.close(other)]);
         for fd in [near, far, shared] {

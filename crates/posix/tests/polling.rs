@@ -1,4 +1,4 @@
-//! Programs that poll: their waits have no timeout, and they do other things between two waits.
+//! Programs that poll: their waits have a timeout of zero, and they do other things in between.
 
 mod common;
 
@@ -8,10 +8,10 @@ use common::{Host, World};
 use posix::number::*;
 use posix::{EpollEvent, Errno, Request};
 
-/// More than a wait that may sleep hands over at once.
+/// More events than a wait that may sleep reports at once.
 const CROWD: usize = 40;
 
-/// An epoll of a host's that watches these for something to read.
+/// An epoll that watches `fds` for input.
 fn epoll_of(host: &mut Host, fds: &[i32]) -> i32 {
     let epfd = host.done(Request::EpollCreate { flags: 0 }).unwrap() as i32;
     for &fd in fds {
@@ -31,7 +31,7 @@ fn epoll_of(host: &mut Host, fds: &[i32]) -> i32 {
     epfd
 }
 
-/// Descriptors with something to read.
+/// Waits; returns the descriptors that are readable.
 fn wait(host: &mut Host, epfd: i32, timeout_ms: i32) -> Vec<i32> {
     let mut found = Vec::new();
     let waited = host
@@ -52,7 +52,7 @@ fn write(host: &mut Host, fd: i32) {
     assert_eq!(written, Ok(4));
 }
 
-/// The first host asks on each connection; the second one has heard it.
+/// The first host sends a byte on each connection, and the second one receives it.
 fn ask(world: &mut World, fds: &[i32]) {
     for &fd in fds {
         write(&mut world.a, fd);
@@ -60,7 +60,7 @@ fn ask(world: &mut World, fds: &[i32]) {
     world.settle();
 }
 
-/// The bytes that the first host reads, its stack having been turned and the other one's not.
+/// Number of bytes that the first host reads after only its own stack has turned.
 fn heard(world: &mut World, fd: i32) -> Result<usize, Errno> {
     world.a.sockets.turn();
     read(&mut world.a, fd)
@@ -121,7 +121,7 @@ fn poll_without_a_timeout_tells_of_all_that_is_ready() {
     for &client in &clients {
         write(&mut world.a, client);
     }
-    // The requests are on the wire: the wait's own turn brings them in.
+    // The requests are on the wire, and the wait's own turn receives them.
     world.a.sockets.turn();
     assert_eq!(wait(&mut world.b, epfd, 0).len(), CROWD);
 }

@@ -1,5 +1,5 @@
-//! Many threads on the sockets of one context, and on the kernel's: what the calls return is the
-//! same on both.
+//! Many threads on the sockets of one context, and on the kernel's. The calls must return the same
+//! on both.
 
 #[path = "calls/kernel_unsafe.rs"]
 #[allow(dead_code)] // Other tests use the rest.
@@ -19,7 +19,7 @@ use posix::{
     Address, Caller, EpollEvent, Errno, LowestFree, PollFd, Reason, Reply, Request, Shared, Waiter,
 };
 
-/// Long enough for another thread to have fallen asleep. No outcome depends on it.
+/// Time for another thread to fall asleep. No outcome depends on it.
 const A_WHILE: Duration = Duration::from_millis(30);
 
 /// A host whose calls any thread may make.
@@ -71,7 +71,7 @@ thread_local! {
 }
 
 impl Host {
-    /// The call's value, or minus its errno.
+    /// Makes a call; returns its value, or minus its errno.
     fn call(&self, request: Request) -> i64 {
         let Self::Ours(shared) = self else {
             return calls_unsafe::call(&request);
@@ -90,7 +90,7 @@ impl Host {
         })
     }
 
-    /// Makes the call in a thread of its own.
+    /// Makes a call in a new thread.
     fn spawn(&self, request: Request) -> JoinHandle<i64> {
         let host = self.clone();
         let thread = std::thread::spawn(move || host.call(request));
@@ -157,8 +157,8 @@ impl World {
     }
 }
 
-/// Plays a scene on both; all that it notes is the same. The kernel's descriptors belong to all
-/// threads, so one scene plays at a time.
+/// Plays a scene on both hosts and compares the notes. The kernel's descriptors belong to all
+/// threads, so one scene runs at a time.
 fn same(scene: fn(&World, &mut Vec<i64>)) {
     static STAGE: Mutex<()> = Mutex::new(());
     let _alone = STAGE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -189,7 +189,7 @@ fn reader_asleep_goes_on_after_close_in_another_thread() {
         let reader = world.server.spawn(Request::Read { fd: server, len: 9 });
         seen.push(world.server.close(server));
         seen.push(world.server.read(server, 9));
-        // The reader holds the connection.
+        // The waiting reader keeps the connection.
         seen.push(world.client.write(client, b"late"));
         seen.push(joined(reader));
         seen.push(world.client.read(client, 9));
@@ -326,7 +326,8 @@ fn events_are_told_once_to_two_threads_on_one_epoll() {
                         assert!(count > 0, "{count}");
                         let got = host.read(server, 1);
                         told += 1;
-                        // Armed again, also for the other thread, which ends with the connection.
+                        // Arms the watch again, also for the other thread, which ends with the
+                        // connection.
                         assert_eq!(host.call(control(EPOLL_CTL_MOD)), 0);
                         match got {
                             1 => assert_eq!(host.write(server, b"!"), 1),
@@ -346,7 +347,7 @@ fn events_are_told_once_to_two_threads_on_one_epoll() {
     });
 }
 
-/// Bytes of a stream, by their places.
+/// `len` bytes of the test stream from position `from` on.
 fn pattern(from: usize, len: usize) -> Vec<u8> {
     (from..from + len)
         .map(|at| (at * 7 + at / 251) as u8)
@@ -463,7 +464,7 @@ fn poll_mixes_ours_and_the_kernels_in_many_threads() {
     };
     let (read, write) = rustix::pipe::pipe().expect("a pipe");
     let pipe = std::os::fd::AsRawFd::as_raw_fd(&read);
-    // The number is the kernel's, and none of ours.
+    // The number belongs to the kernel's descriptor, not to one here.
     assert!(!shared.has(pipe) || pipe > server);
     let threads = [server, pipe].map(|fd| {
         let shared = shared.clone();

@@ -8,7 +8,7 @@ use crate::engine::{self, What};
 use crate::marks::{self, Mark};
 use crate::{listeners, memory_unsafe, sleep};
 
-/// Flags that say nothing about which bytes are read, or about a wait for more.
+/// Flags that change neither which bytes are read nor whether the call waits for all of them.
 const PLAIN: i32 = number::MSG_DONTWAIT | number::MSG_NOSIGNAL;
 
 /// The number in `posix` of an entry's socket.
@@ -16,7 +16,7 @@ pub fn id(key: usize) -> Result<i32, Errno> {
     engine::locked(|engine| Ok(listeners::socket(engine, key)?.id))
 }
 
-/// The socket waits in its calls.
+/// True if the socket's calls wait.
 fn is_blocking(net: &mut engine::Net, fd: i32, flags: i32) -> Result<bool, Errno> {
     let get = Request::Fcntl {
         fd,
@@ -27,7 +27,7 @@ fn is_blocking(net: &mut engine::Net, fd: i32, flags: i32) -> Result<bool, Errno
     Ok(flags & number::MSG_DONTWAIT == 0 && said as i32 & number::O_NONBLOCK == 0)
 }
 
-/// `read`, `recv` and their like.
+/// `read`, `recv` and their relatives.
 pub fn receive(
     key: usize,
     pieces: &mut [IoSliceMut<'_>],
@@ -63,13 +63,13 @@ pub fn receive(
     Ok(got)
 }
 
-/// `recv` with `MSG_TRUNC` and no room: the bytes go, and how many went is told.
+/// `recv` with `MSG_TRUNC` and no room: drops bytes and returns their number.
 pub fn discard(key: usize, len: usize, flags: i32) -> Result<i64, Errno> {
     let fd = id(key)?;
     Ok(sleep::call(Request::Recv { fd, len, flags })?.0)
 }
 
-/// `write`, `send` and their like. A write to a connection without a reader sends SIGPIPE.
+/// `write`, `send` and their relatives. A write that fails with `EPIPE` also raises `SIGPIPE`.
 pub fn send(key: usize, pieces: &[IoSlice<'_>], flags: i32) -> Result<i64, Errno> {
     let sent = send_quietly(key, pieces, flags);
     if sent == Err(Errno::PIPE) && flags & number::MSG_NOSIGNAL == 0 {
@@ -83,7 +83,8 @@ fn send_quietly(key: usize, pieces: &[IoSlice<'_>], flags: i32) -> Result<i64, E
     let (id, done, waits) = engine::moving(|engine| {
         let (net, socket) = engine.socket_of(key)?;
         let waits = is_blocking(net, socket.id, flags)?;
-        // A mark at the end of it all is made by one call alone.
+        // One call has to send all bytes, so that a mark at their end (`MSG_OOB`, `MSG_EOR`) is
+        // right.
         if waits && flags & !(PLAIN | number::MSG_MORE) != 0 {
             return Ok((socket.id, 0, true));
         }
@@ -112,13 +113,13 @@ fn send_quietly(key: usize, pieces: &[IoSlice<'_>], flags: i32) -> Result<i64, E
     };
     match sleep::call(request) {
         Ok((sent, _)) => Ok(done as i64 + sent),
-        // The bytes that were taken before are told first.
+        // This call reports the bytes taken, the next call the error.
         Err(_) if done > 0 => Ok(done as i64),
         Err(errno) => Err(errno),
     }
 }
 
-/// `fcntl`: flags of the description are `posix`'s, those of the descriptor the kernel's.
+/// `fcntl`: `posix` has the flags of the description, the kernel those of the descriptor.
 pub fn fcntl(fd: i32, key: usize, command: i32, argument: usize) -> Result<i64, Errno> {
     match command {
         number::F_GETFD | number::F_SETFD => memory_unsafe::fcntl(fd, command, argument),
@@ -138,7 +139,7 @@ pub fn fcntl(fd: i32, key: usize, command: i32, argument: usize) -> Result<i64, 
     }
 }
 
-/// A copy of a descriptor was made: it stands for the same.
+/// Gives a copy of a descriptor the same owner and entry.
 pub fn share(copy: i32, of: i32) {
     let mark = marks::of(of);
     let key = match mark {
@@ -154,16 +155,16 @@ pub fn share(copy: i32, of: i32) {
         marks::set(copy, mark);
         Ok(())
     });
-    // An entry that is gone was closed meanwhile by another thread.
+    // If the entry is gone, another thread has closed the socket.
     if shared.is_err() {
         marks::set(copy, Mark::Kernel);
     }
 }
 
-/// A descriptor stands for nothing any more; the last one of a socket closes it, and may linger.
+/// Drops a descriptor. The last descriptor of a socket closes it, which may wait (`SO_LINGER`).
 ///
 /// # Errors
-/// The close's. The descriptor is gone nevertheless.
+/// The error of the close. The descriptor is gone nevertheless.
 pub fn release(fd: i32) -> Result<(), Errno> {
     let key = match marks::of(fd) {
         Mark::Undecided(key)
@@ -203,7 +204,7 @@ pub fn release(fd: i32) -> Result<(), Errno> {
         _ => return Ok(()),
     };
     match sleep::call(Request::Close { fd: id }) {
-        // A signal ends the wait of a close that lingers, and not the close.
+        // A signal ends the wait of a lingering close, but the socket is closed.
         Err(Errno::INTR) => Ok(()),
         outcome => outcome.map(|_| ()),
     }

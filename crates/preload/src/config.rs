@@ -1,4 +1,4 @@
-//! What `mill run` says to the library, in one environment variable: a line for each setting.
+//! The settings that `mill run` passes in one environment variable, one per line.
 //!
 //! ```text
 //! wire=packet:veth0
@@ -28,15 +28,15 @@ pub const VARIABLE: &std::ffi::CStr = c"MILLSTREAM_RUN";
 pub struct Settings {
     /// The wire.
     pub wire: WireSpec,
-    /// Our addresses; on a `mux` wire the host says them.
+    /// Our addresses; empty on a `mux` wire, where the host has them.
     pub addresses: Vec<IpCidr>,
-    /// Routers.
+    /// Routers for everything that no subnet covers.
     pub gateways: Vec<IpAddr>,
-    /// The program's share of the wire.
+    /// The rules that divide sockets between the wire and the kernel.
     pub rules: Rules,
-    /// One in so many new connections has a story; 0: none of them.
+    /// One in so many new connections has its story recorded (`mill ss -v`); 0: none.
     pub story_one_in: u32,
-    /// Where the counters go when the program ends.
+    /// The file for the counters when the program ends.
     pub report: Option<PathBuf>,
 }
 
@@ -85,7 +85,7 @@ impl Settings {
 }
 
 impl Settings {
-    /// Where the counters of this process go; those of a child go beside those of its parent.
+    /// The file for the counters of this process. A child's file is named after its parent's.
     #[must_use]
     pub fn report_of(&self, is_child: bool) -> Option<PathBuf> {
         let path = self.report.clone()?;

@@ -1,8 +1,8 @@
-//! The moment at which a TCP socket becomes Millstream's or the kernel's: `bind`, `listen` or
+//! The decision whether a TCP socket is Millstream's or the kernel's, at `bind`, `listen` or
 //! `connect`.
 //!
-//! Until then the kernel's socket answers every call. A socket that becomes Millstream's takes over
-//! what was set on it, and the kernel's socket keeps its number.
+//! Until then the kernel's socket answers every call. A socket of Millstream's inherits the options
+//! set so far; the kernel's socket stays open to keep the descriptor's number.
 
 use std::net::SocketAddr;
 
@@ -20,7 +20,7 @@ pub fn listener(engine: &mut Engine, local: SocketAddr) -> Result<Owner, Errno> 
     let Some(settings) = crate::engine::settings() else {
         return Ok(Owner::Kernel);
     };
-    // Listeners on the loopback address and those that a rule leaves to the kernel need no wire.
+    // Listeners on a loopback address, or left to the kernel by a rule, need no wire.
     let without_wire = settings.rules.listener(local, &[local.ip().to_canonical()]);
     let is_loopback = local.ip().to_canonical().is_loopback();
     if without_wire == Owner::Kernel || (is_loopback && !settings.rules.has_loopback()) {
@@ -28,19 +28,20 @@ pub fn listener(engine: &mut Engine, local: SocketAddr) -> Result<Owner, Errno> 
     }
     match engine.net() {
         Ok(net) => Ok(settings.rules.listener(local, &net.addresses)),
-        // The kernel has the same peers: none is lost.
+        // The kernel reaches all peers of a `loopback` wire, so it can serve instead.
         Err(_) if matches!(settings.wire.backend, Backend::Loopback(_)) => Ok(Owner::Kernel),
         Err(errno) => Err(errno),
     }
 }
 
-/// A connection to `remote` is Millstream's.
+/// True if a connection to `remote` is Millstream's.
 pub fn connects(engine: &mut Engine, remote: SocketAddr) -> Result<bool, Errno> {
     let Some(settings) = crate::engine::settings() else {
         return Ok(false);
     };
-    // A connection to ourselves leads to a listener of this process, which has opened the wire. If
-    // there is none, another process may listen in the kernel. A child may accept it, too.
+    // A connection to ourselves leads to a listener of this process, which has opened the wire.
+    // Without such a listener, another process may listen in the kernel. If a child shares the
+    // listener's port, the kernel gets the connection, so that either process can accept it.
     let is_shared = engine.shared_ports.contains(&remote.port());
     if !is_shared && let Ok(net) = engine.open() {
         let is_own = settings.rules.may_stay_inside(remote, &net.addresses);
@@ -118,15 +119,15 @@ fn make(engine: &mut Engine, undecided: &Undecided, fd: i32) -> Result<Socket, E
     if let Some(local) = kept
         && let Err(errno) = bind_as_in_kernel(net, id, local)
     {
-        // The socket was just made, and nothing is in it.
+        // The socket is new and holds no data, so an error of the close means nothing.
         let _ = net.call(Request::Close { fd: id });
         return Err(errno);
     }
     Ok(Socket { id, is_both: false })
 }
 
-/// Binds a socket to a port that the kernel has given it. Connections of ours may have the port,
-/// of which the kernel does not know: they share it.
+/// Binds a socket to a port that the kernel has given it. Connections of Millstream's may use the
+/// port, since the kernel does not know them; so the socket shares it.
 fn bind_as_in_kernel(net: &mut Net, fd: i32, local: SocketAddr) -> Result<(), Errno> {
     let (level, name) = (number::SOL_SOCKET, number::SO_REUSEADDR);
     let set = |net: &mut Net, value: Vec<u8>| {
@@ -154,13 +155,14 @@ fn bind_as_in_kernel(net: &mut Net, fd: i32, local: SocketAddr) -> Result<(), Er
     bound.map(|_| ())
 }
 
-/// A service grants places on this wire, and a place that is asked for only to try it is claimed.
+/// True on a `mux` wire, whose service grants addresses and ports. A `bind` to try a port would
+/// claim it there.
 pub fn is_granted_by_service() -> bool {
     crate::engine::settings().is_some_and(|s| matches!(s.wire.backend, Backend::Mux(_)))
 }
 
-/// A connection of ours keeps an undecided socket from a port that the program names, as it would
-/// in the kernel, which does not know of the connection.
+/// Refuses an undecided socket a port that a connection of Millstream's uses, as the kernel would
+/// if it knew of the connection.
 ///
 /// # Errors
 /// `EADDRINUSE`
@@ -178,16 +180,16 @@ pub fn check_port(engine: &mut Engine, key: usize, local: SocketAddr) -> Result<
     let fd = listeners::make_with(net, is_v6, number::SOCK_STREAM, &options)?;
     let address = Address::Inet(local);
     let bound = net.call(Request::Bind { fd, address });
-    // The socket was just made, and nothing is in it.
+    // The socket is new and holds no data, so an error of the close means nothing.
     let _ = net.call(Request::Close { fd });
     match bound {
         Err(Errno::ADDRINUSE) => Err(Errno::ADDRINUSE),
-        // The kernel says what else is wrong with the address.
+        // Other errors of the address are the kernel's to report.
         _ => Ok(()),
     }
 }
 
-/// An epoll that watched the kernel's socket watches Millstream's.
+/// Makes an epoll that watched the kernel's socket watch Millstream's.
 fn move_watch(
     engine: &mut Engine,
     epfd: i32,
@@ -196,7 +198,7 @@ fn move_watch(
     event: EpollEvent,
 ) {
     let is_spent = event.events & number::EPOLLONESHOT != 0 && has_told(epfd, fd);
-    // The program may have closed the epoll, and its number may be another's.
+    // The program may have closed the epoll, and its number may have been used again.
     if kernel_epoll_ctl(epfd, number::EPOLL_CTL_DEL, fd, event).is_err() {
         return;
     }
@@ -211,7 +213,7 @@ fn move_watch(
     }
 }
 
-/// An undecided socket is the kernel's from now on.
+/// Leaves an undecided socket to the kernel for good.
 pub fn leave_to_kernel(engine: &mut Engine, key: usize, fd: i32) {
     if let Ok(entry) = engine.entry(key)
         && matches!(entry.what, What::Undecided(_))
@@ -222,7 +224,7 @@ pub fn leave_to_kernel(engine: &mut Engine, key: usize, fd: i32) {
     }
 }
 
-/// Marks all descriptors of a socket that was not decided.
+/// Sets the mark of all descriptors of an undecided socket.
 fn mark_copies(key: usize, fd: i32, refs: u32, mark: Mark) {
     match refs {
         1 => marks::set(fd, mark),

@@ -1,4 +1,4 @@
-//! The calls on descriptors as such, as programs know them.
+//! Exported calls on descriptors: `fcntl`, `ioctl`, `close`, `dup` and their relatives.
 
 use libc::{c_int, c_uint, c_ulong};
 use posix::{Errno, Reply, Request, number};
@@ -33,11 +33,13 @@ pub unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> 
                 .inspect(|copy| calls::share(*copy as c_int, fd)))
         }
         Mark::Listener(key) => c(kernel_listeners::fcntl(fd, key, command, argument)),
-        // The stack's watchdog sleeps on copies of the wire's descriptors: they are hidden, too.
+        // The watchdog's thread copies the wire's descriptors. The copies are hidden from the
+        // program, too.
         Mark::Own if command == libc::F_DUPFD_CLOEXEC && is_own_caller() => {
             c(memory_unsafe::copy_high(fd).map(i64::from))
         }
-        // The library's own threads ask whether a descriptor is open before they close it.
+        // The library's own threads check with `F_GETFD` whether a descriptor is open before they
+        // close it.
         Mark::Own if command != libc::F_GETFD && !engine::is_inside() => c(Err(Errno::BADF)),
         // SAFETY: the caller's promise.
         _ => unsafe { real_unsafe::fcntl64(fd, command, argument) },
@@ -89,7 +91,7 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> 
     c(done)
 }
 
-/// `sockatmark`, which libc answers by an `ioctl` of its own.
+/// `sockatmark`, which libc implements by an internal `ioctl`.
 ///
 /// # Safety
 /// As libc's.
@@ -103,7 +105,7 @@ pub unsafe extern "C" fn sockatmark(fd: c_int) -> c_int {
     }
 }
 
-/// Linux's number: the next byte to read is the one behind the urgent mark.
+/// Linux's number: true if the next byte to read is the one after the urgent mark.
 const SIOCATMARK: c_ulong = 0x8905;
 
 /// `close`.
@@ -124,7 +126,7 @@ fn close_marked(fd: c_int, mark: Mark) -> Result<i64, Errno> {
     match mark {
         Mark::Own if !is_own_caller() => return Err(Errno::BADF),
         Mark::Own => marks::set(fd, Mark::Kernel),
-        // A child of `vfork` shares the parent's memory and not its descriptors.
+        // A child of `vfork` shares the parent's memory, but not its descriptors.
         _ if own_process::is_vforked() => {}
         _ => {
             let released = calls::release(fd);
@@ -135,29 +137,30 @@ fn close_marked(fd: c_int, mark: Mark) -> Result<i64, Errno> {
     memory_unsafe::close(fd)
 }
 
-/// The library itself makes this call, or the stack's watchdog does, which makes and closes copies
+/// True in calls of the library itself and in the stack's watchdog, which makes and closes copies
 /// of the wire's descriptors.
 fn is_own_caller() -> bool {
     engine::is_inside() || memory_unsafe::thread_name().starts_with(b"millstream")
 }
 
-/// `close_range`: the library's own descriptors stay.
+/// `close_range`: closes the program's descriptors in the range, and not the library's own.
 ///
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     if first > last || flags & CLOSE_RANGE_CLOEXEC != 0 {
-        // SAFETY: it takes numbers alone. The library's own descriptors are closed by `exec`
-        // anyway.
+        // SAFETY: it takes numbers alone. `exec` closes the library's own descriptors anyway.
         return unsafe { real_unsafe::close_range(first, last, flags) };
     }
     let marked: Vec<_> = marks::marked(first, last).collect();
     for (fd, mark) in marked.into_iter().filter(|(_, mark)| *mark != Mark::Own) {
-        // A close that goes wrong has closed, and the others are to be closed, too.
+        // A close that fails has still closed its descriptor, and the others have to be closed,
+        // too.
         let _ = close_marked(fd, mark);
     }
-    // What is marked by now is the library's own, or was opened by another thread meanwhile.
+    // Descriptors that are still marked are the library's own, or were just opened by another
+    // thread.
     let _held = memory_unsafe::hold_numbers();
     let mut from = first;
     for (fd, _) in marks::marked(first, last) {
@@ -178,7 +181,7 @@ pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) 
     }
 }
 
-/// Linux's number: descriptors are closed by `exec`.
+/// Linux's number: `exec` closes the descriptors.
 const CLOSE_RANGE_CLOEXEC: c_int = 4;
 
 /// `closefrom`.
@@ -187,7 +190,7 @@ const CLOSE_RANGE_CLOEXEC: c_int = 4;
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn closefrom(first: c_int) {
-    // SAFETY: it takes numbers alone. There is no way to say that it went wrong.
+    // SAFETY: it takes numbers alone. `closefrom` cannot report an error.
     let _ = unsafe { close_range(first.max(0) as c_uint, c_uint::MAX, 0) };
 }
 
@@ -240,9 +243,9 @@ fn replace(from: c_int, to: c_int, flags: c_int) -> Result<i64, Errno> {
     if marks::of(from) == Mark::Own || marks::of(to) == Mark::Own {
         return Err(Errno::BADF);
     }
-    // The kernel's checks come first: a call that fails closes nothing.
+    // The kernel's checks come first: a call that fails must not close anything.
     memory_unsafe::fcntl(from, libc::F_GETFD, 0)?;
-    // An error of the close is lost, as in Linux.
+    // An error of the implied close is lost, as in Linux.
     let _ = calls::release(to);
     // SAFETY: it takes numbers alone.
     let copy = told(unsafe { real_unsafe::dup3(from, to, flags) }.into())?;

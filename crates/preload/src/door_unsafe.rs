@@ -1,8 +1,8 @@
-//! The way out of every call: a failure becomes -1 and `errno`.
+//! Results of exported calls: a failure becomes -1 and `errno`.
 
 use posix::Errno;
 
-/// The value that C sees.
+/// Converts an outcome to C's return value; sets `errno` if it is an error.
 #[inline]
 pub fn c<T: TryFrom<i64> + From<i8>>(outcome: Result<i64, Errno>) -> T {
     match outcome {
@@ -24,7 +24,7 @@ pub fn set_errno(errno: i32) {
 
 /// This thread's `errno`, which may be 0.
 pub fn errno_number() -> i32 {
-    // SAFETY: as above.
+    // SAFETY: libc's own place for this thread's errno.
     unsafe { *libc::__errno_location() }
 }
 
@@ -33,7 +33,7 @@ pub fn errno() -> Errno {
     Errno::from_raw_os_error(errno_number())
 }
 
-/// The outcome of one of libc's calls.
+/// The result of a libc call.
 pub fn told(value: i64) -> Result<i64, Errno> {
     match value {
         -1 => Err(errno()),

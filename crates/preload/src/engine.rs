@@ -1,8 +1,8 @@
-//! The process's sockets of Millstream, behind one lock that is never held asleep.
+//! The process's sockets of Millstream, behind one lock that no thread holds while it sleeps.
 //!
-//! Owns the entries that marks name, and the context, which is opened when the first socket needs
-//! it. A signal that comes while its thread holds the lock waits until the lock is free. A call
-//! from a handler that could not wait fails with `EDEADLK`.
+//! Owns the entries that marks refer to, and the context, which the first socket opens. A signal
+//! that arrives while its thread holds the lock is delivered once the lock is free. If that cannot
+//! be arranged, calls from the handler fail with `EDEADLK`.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -25,55 +25,55 @@ use crate::marks::{self, Mark};
 use crate::sleepers::Sleepers;
 use crate::{heir, heir_unsafe, holds, inside, log, memory_unsafe, real_unsafe, signals_unsafe};
 
-/// A descriptor's meaning, shared by all of its copies.
+/// The object behind a descriptor, shared by all of its copies.
 pub struct Entry {
-    /// Descriptors that stand for it.
+    /// Number of descriptors of the entry.
     pub refs: u32,
-    /// The meaning.
+    /// The kind of object, and its owner.
     pub what: What,
     /// The listener, if the socket listens on a `mux` wire or is bound there.
     pub listener: Option<Listener>,
-    /// This process holds the listener's place.
+    /// This process holds the listener's address and port at the service.
     pub is_held: bool,
     /// Epolls that watch the socket or the epoll.
     pub watches: Vec<Watch>,
-    /// An epoll's last wait had no room for the kernel's events.
+    /// The epoll's last wait had no room for the kernel's events.
     pub owes_kernels: bool,
 }
 
-/// An epoll watches a socket under one of its descriptors, as in Linux: copies are watched apart.
+/// A watch of an epoll on one descriptor of a socket. As in Linux, copies are watched separately.
 #[derive(Clone, Copy)]
 pub struct Watch {
     /// The entry of the epoll.
     pub epoll: usize,
     /// The descriptor that the program named.
     pub fd: i32,
-    /// The number in `posix` that is watched for it: the socket's, or a copy of it.
+    /// The number in `posix` that is watched for the descriptor: the socket's, or that of a copy.
     pub id: i32,
 }
 
 /// See [`Entry`].
 pub enum What {
-    /// A TCP socket that has neither an address nor a peer of its own yet.
+    /// A TCP socket without an address or a peer, still the kernel's or Millstream's to be.
     Undecided(Undecided),
     /// A socket of Millstream's.
     Socket(Socket),
-    /// Sockets of Millstream's that an epoll of the kernel's watches: a number of `posix`.
+    /// The epoll in `posix` that watches Millstream's sockets, beside the kernel's epoll.
     Epoll(i32),
-    /// An epoll that watches the kernel's alone, and the epolls that watch it under a descriptor.
+    /// An epoll that watches kernel descriptors only, and the epolls that watch it (epoll,
+    /// descriptor).
     Watcher(Vec<(i32, i32, EpollEvent)>),
-    /// Millstream's, of the process that forked this one.
+    /// An object of Millstream's in the process that forked this one.
     Parents,
-    /// A listener of the process that forked this one, of which the kernel's half is left. True if
-    /// its calls wait: the kernel's socket never does.
+    /// A listener of the process that forked this one, of which the kernel's part remains.
     Kernels {
-        /// See above.
+        /// True if calls wait. The kernel's socket itself is non-blocking.
         waits: bool,
     },
 }
 
 impl What {
-    /// A socket of Millstream's.
+    /// Millstream's socket, if it is one.
     pub fn socket(&self) -> Option<Socket> {
         match self {
             What::Socket(socket) => Some(*socket),
@@ -81,7 +81,7 @@ impl What {
         }
     }
 
-    /// The number in `posix` of what an epoll may watch.
+    /// The number in `posix` of an object that an epoll can watch.
     pub fn watched_id(&self) -> Option<i32> {
         match self {
             What::Socket(socket) => Some(socket.id),
@@ -94,22 +94,22 @@ impl What {
 /// See [`What::Undecided`].
 #[derive(Default)]
 pub struct Undecided {
-    /// An IPv6 socket.
+    /// True for an IPv6 socket.
     pub is_v6: bool,
-    /// True if the socket was bound in the kernel, to all addresses.
+    /// True if the kernel's socket is bound to all addresses.
     pub is_bound: bool,
-    /// Options that were set: level, name, value.
+    /// Options that were set so far.
     pub options: Vec<SetOption>,
-    /// Epolls that watch it under a descriptor.
+    /// Epolls that watch it: epoll, descriptor, event.
     pub watched: Vec<(i32, i32, EpollEvent)>,
 }
 
-/// See [`What::Socket`].
+/// A socket of Millstream's.
 #[derive(Clone, Copy)]
 pub struct Socket {
-    /// Its number in `posix`.
+    /// The socket's number in `posix`.
     pub id: i32,
-    /// The kernel's socket of the same descriptor listens, too.
+    /// The kernel's socket behind the same descriptor listens, too.
     pub is_both: bool,
 }
 
@@ -118,9 +118,10 @@ pub struct Net {
     held: Held,
     /// The wire's addresses.
     pub addresses: Vec<IpAddr>,
-    /// Prefixes that the wire leads to.
+    /// Prefixes that the wire's routes lead to.
     pub reach: Vec<IpCidr>,
-    /// The socket of the kernel's whose copies keep the numbers of accepted connections.
+    /// A TCP socket of the kernel's whose copies keep the descriptor numbers of accepted
+    /// connections.
     pub template: OwnedFd,
     /// The service of a `mux` wire.
     pub host: Option<Arc<MuxHost>>,
@@ -132,7 +133,7 @@ impl Net {
         self.held.sockets()
     }
 
-    /// A call that does not wait.
+    /// Makes a call that does not wait.
     pub fn call(&mut self, request: Request) -> Result<(i64, Reply), Errno> {
         match self.sockets().call(request) {
             (Outcome::Done(Ok(value)), reply) => Ok((value, reply)),
@@ -146,7 +147,7 @@ enum Wire {
     Closed,
     Open(Box<Net>),
     Failed,
-    /// The process ends.
+    /// The process is ending.
     Ended,
 }
 
@@ -156,17 +157,17 @@ pub struct Engine {
     wire: Wire,
     /// Threads that sleep.
     pub sleepers: Sleepers,
-    /// Bells of threads that sleep on epolls of the kernel's, and the entries of these.
+    /// Threads that sleep on epolls of the kernel's: the epoll's entry and the thread's bell.
     pub watchers: Vec<(usize, i32)>,
-    /// A process of this program forked this one.
+    /// True if this process was forked by a process of the same program.
     is_child: bool,
-    /// Streams of libc's on sockets: their addresses and descriptors.
+    /// libc's streams on sockets: address and descriptor.
     pub streams: Vec<(usize, i32)>,
-    /// Ports of listeners that a child of this process may accept from, too.
+    /// Ports of listeners from which a child of this process may accept, too.
     pub shared_ports: BTreeSet<u16>,
-    /// The entries of these listeners while the process forks; true: calls wait.
+    /// The entries of listeners that a child will share, during `fork`; true: calls wait.
     pub shared: Vec<(usize, bool)>,
-    /// The service, if this process holds places whose listeners it has never used.
+    /// The service, if this process holds places of listeners that it has never used.
     holder: Option<Arc<MuxHost>>,
 }
 
@@ -187,21 +188,21 @@ static SETTINGS: OnceLock<Settings> = OnceLock::new();
 type Locks = (MutexGuard<'static, Engine>, MutexGuard<'static, ()>);
 
 thread_local! {
-    /// This thread ends the process.
+    /// True in the thread that ends the process.
     static ENDS: Cell<bool> = const { Cell::new(false) };
-    /// The locks, from before `fork` until after it.
+    /// The locks that this thread holds from before `fork` until after it.
     static FORKING: RefCell<Option<Locks>> = const { RefCell::new(None) };
 }
 
-/// The settings; `None`: `mill run` did not start this program, and the kernel answers everything.
+/// The settings. `None`: `mill run` did not start this program, and the kernel answers all calls.
 #[inline]
 pub fn settings() -> Option<&'static Settings> {
     SETTINGS.get()
 }
 
-/// Listeners of the program before `exec`: this one opens them at their first use.
+/// Adds listeners from the program before `exec` or from a UNIX socket. The first use opens them.
 pub fn inherit(all: Vec<Inherited>) {
-    // The constructor alone calls this.
+    // Fails only in a signal handler inside the library; the listeners are lost then.
     let _ = locked(|engine| {
         let mut keys: Vec<(usize, usize)> = Vec::new();
         for (fd, number, listener) in all {
@@ -234,8 +235,8 @@ fn lock() -> MutexGuard<'static, Engine> {
     ENGINE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Makes a call with the lock held. Threads that sleep are woken, since the call may have changed
-/// what they wait for.
+/// Makes a call with the lock held, then wakes all sleeping threads: the call may have changed what
+/// they wait for.
 pub fn with<T>(call: impl FnOnce(&mut Engine) -> Result<T, Errno>) -> Result<T, Errno> {
     locked(|engine| {
         let outcome = call(engine);
@@ -244,8 +245,8 @@ pub fn with<T>(call: impl FnOnce(&mut Engine) -> Result<T, Errno>) -> Result<T, 
     })
 }
 
-/// As [`with`], for calls that move bytes or connections, or look whether they could: only threads
-/// are woken that there is news for.
+/// Like [`with`], for calls that move bytes or connections, or check whether they could. Wakes only
+/// threads for which there is news.
 pub fn moving<T>(call: impl FnOnce(&mut Engine) -> Result<T, Errno>) -> Result<T, Errno> {
     locked(|engine| {
         engine.visit();
@@ -255,7 +256,7 @@ pub fn moving<T>(call: impl FnOnce(&mut Engine) -> Result<T, Errno>) -> Result<T
     })
 }
 
-/// As [`with`], for calls that never turn the stack.
+/// Like [`with`], for calls that never turn the stack. Wakes no thread.
 pub fn locked<T>(call: impl FnOnce(&mut Engine) -> Result<T, Errno>) -> Result<T, Errno> {
     if is_inside() {
         log::once("a call from a signal's handler came in the middle of another one: EDEADLK");
@@ -286,7 +287,7 @@ pub fn locked<T>(call: impl FnOnce(&mut Engine) -> Result<T, Errno>) -> Result<T
 }
 
 impl Engine {
-    /// A new entry, for one descriptor.
+    /// Adds an entry for one descriptor; returns its key.
     pub fn put(&mut self, what: What) -> usize {
         let entry = Some(Entry {
             refs: 1,
@@ -308,7 +309,7 @@ impl Engine {
         }
     }
 
-    /// Keys are less than this.
+    /// An upper bound of all keys.
     pub fn entries_count(&self) -> usize {
         self.entries.len()
     }
@@ -319,12 +320,12 @@ impl Engine {
         entry.ok_or(Errno::BADF)
     }
 
-    /// Takes an entry out.
+    /// Removes an entry.
     pub fn remove(&mut self, key: usize) -> Option<Entry> {
         self.entries.get_mut(key)?.take()
     }
 
-    /// Takes out the watches of an entry's socket that `is_over` names.
+    /// Removes the watches of an entry's socket for which `is_over` is true.
     pub fn take_watches(&mut self, key: usize, is_over: impl Fn(&Watch) -> bool) -> Vec<Watch> {
         let Ok(entry) = self.entry(key) else {
             return Vec::new();
@@ -354,7 +355,7 @@ impl Engine {
         Ok((self.open()?, socket))
     }
 
-    /// The wire, opened for the first caller.
+    /// The wire, opened at the first call.
     pub fn net(&mut self) -> Result<&mut Net, Errno> {
         if let Wire::Closed = self.wire {
             self.wire = match settings().map(open) {
@@ -383,7 +384,7 @@ impl Engine {
         entries.filter_map(|entry| entry.listener.as_ref())
     }
 
-    /// Descriptors of listeners that the next program of `exec` can open.
+    /// Listeners with their descriptors, for the next program of `exec`.
     pub fn inheritable(&mut self) -> Vec<Inherited> {
         self.describe_listeners();
         let sockets = marks::marked(0, u32::MAX);
@@ -398,13 +399,13 @@ impl Engine {
         sockets.filter_map(listener).collect()
     }
 
-    /// The listener of an entry as another program can open it.
+    /// The specification with which another program can open the listener of an entry.
     pub fn specification(&mut self, key: usize) -> Option<Listener> {
         self.describe_listeners();
         self.entry(key).ok()?.listener.clone()
     }
 
-    /// A listener of this process is gone.
+    /// Tells the service that a listener of this process is gone.
     pub fn let_go(&mut self, local: SocketAddr) {
         let own = match &self.wire {
             Wire::Open(net) => net.host.as_ref(),
@@ -415,7 +416,7 @@ impl Engine {
         }
     }
 
-    /// Notes what children of this process need to know of its listeners.
+    /// Updates the specifications of this process's listeners for its children.
     fn describe_listeners(&mut self) {
         let Wire::Open(net) = &mut self.wire else {
             return;
@@ -434,8 +435,8 @@ impl Engine {
         }
     }
 
-    /// Holds the places of listeners that this process got and never used. It is about to fork, and
-    /// so a master: the process that bound them may end before a worker listens.
+    /// Holds the places of inherited listeners that this process has never used, before it forks.
+    /// As a master process it may outlive the process that bound them, while no worker listens yet.
     fn hold_inherited(&mut self) {
         let Some(Backend::Mux(options)) = settings().map(|settings| &settings.wire.backend) else {
             return;
@@ -477,14 +478,14 @@ impl Engine {
         }
     }
 
-    /// Takes a sleeper out. Nobody leads if this one did.
+    /// Removes a sleeping thread. If it led, no thread leads.
     pub fn take_out(&mut self, bell: i32) -> Result<(), Errno> {
         let armed = self.sleepers.take_out(bell).and_then(|one| one.armed);
         if armed.is_some() {
             drop(armed);
             let context = self.open()?.sockets().context();
             context.stop_leading();
-            // A wire that is gone is found by the next attempt.
+            // The next attempt reports a wire that is gone.
             let _ = context.turn_once();
             context.go_away();
         }
@@ -507,7 +508,7 @@ fn open(settings: &Settings) -> Result<Net, String> {
     let mut reach = settings.addresses.clone();
     let (context, template) = memory_unsafe::with_high_numbers(|| {
         if let Backend::Mux(_) = &settings.wire.backend {
-            // Without the socket that its processes share, children cannot listen.
+            // Without the socket that the processes of the family share, children cannot listen.
             let _ = packetio::mux::found_family();
         }
         let context = memory_unsafe::with_signals_blocked(|| {
@@ -549,23 +550,23 @@ fn open(settings: &Settings) -> Result<Net, String> {
     })
 }
 
-/// Leaves the stack to a child, as an [`Heir`] does.
+/// Leaves the stack to a child, as an [`Heir`] requires.
 fn take_over() -> bool {
     let place = settings().and_then(heir::place);
     place.is_some_and(heir_unsafe::take_over)
 }
 
-/// The end of the process: writes the report, and lets connections close in order, here or in an
-/// heir, which does not come back.
+/// Ends the process's use of the library: writes the report, and lets connections close in order,
+/// here or in an heir. An heir does not return.
 pub fn finish() {
     let _ = ENDS.try_with(|ends| ends.set(true));
-    // A program that ends within a signal's handler ends at once.
+    // A program that ends within a signal handler ends at once.
     let _ = locked(|engine| {
         if let (Some(settings), Wire::Open(net)) = (settings(), &mut engine.wire)
             && let Some(path) = settings.report_of(engine.is_child)
             && let Ok(report) = net.sockets().context().report()
         {
-            // The program's end does not depend on the report.
+            // A failed report must not keep the program from ending.
             let _ = std::fs::write(path, format!("{report:?}\n"));
         }
         engine.wire = Wire::Ended;
@@ -576,15 +577,16 @@ pub fn finish() {
     }
 }
 
-/// Holds a thread whose call came after the process began to end: it would report an error of a
-/// wire that is only gone because the program is. The thread that ends the process goes on.
+/// Stops a thread whose call came after the process began to end. Its error would only say that the
+/// wire is gone, which it is because the program ends. The thread that ends the process goes on.
 fn await_end() {
     while !ENDS.try_with(Cell::get).unwrap_or(true) {
         std::thread::park();
     }
 }
 
-/// Before `fork`: no other thread is in the middle of a call. `note` sees what the child will find.
+/// Prepares `fork`: waits until no other thread is inside a call. `note` sees the state that the
+/// child inherits.
 pub fn before_fork(note: impl FnOnce(&mut Engine)) {
     if is_inside() {
         return;
@@ -599,13 +601,13 @@ pub fn before_fork(note: impl FnOnce(&mut Engine)) {
         FORKING.try_with(|forking| forking.replace(Some((engine, memory_unsafe::hold_numbers()))));
 }
 
-/// After it, in the parent.
+/// Ends `fork` in the parent.
 pub fn after_fork_in_parent() {
     let _ = FORKING.try_with(|forking| forking.replace(None));
 }
 
-/// After it, in the child: what is Millstream's stays the parent's, but for listeners, which the
-/// child opens anew, and those that `inherit` leaves to the kernel.
+/// Ends `fork` in the child. Objects of Millstream's stay the parent's, except listeners: the child
+/// opens them anew, or `inherit` leaves them to the kernel.
 pub fn after_fork_in_child(inherit: impl FnOnce(&mut Engine)) {
     let held = FORKING.try_with(|forking| forking.replace(None));
     let Ok(Some((mut engine, numbers))) = held else {
@@ -613,14 +615,15 @@ pub fn after_fork_in_child(inherit: impl FnOnce(&mut Engine)) {
     };
     drop(numbers);
     let wire = std::mem::replace(&mut engine.wire, Wire::Closed);
-    // Its memory and its descriptors are shared with the parent, which goes on with them. Dropping
-    // it here would close the parent's connections.
+    // The parent goes on with this memory and these descriptors. Dropping them here would close the
+    // parent's connections.
     std::mem::forget((wire, engine.holder.take()));
-    // The service learns of the parent's end by its descriptors, which no child may keep.
+    // The service detects the parent's end by its descriptors, so a child must not keep copies.
     packetio::mux::after_fork();
     let family = packetio::mux::family().map(|family| family.as_raw_fd());
     memory_unsafe::close_own(family);
-    // Descriptors that a sleeper of the parent's sleeps on are closed by now.
+    // The descriptors of the parent's sleepers are closed by now, so dropping them would close
+    // others.
     std::mem::forget(std::mem::take(&mut engine.sleepers));
     engine.watchers.clear();
     engine.is_child = true;

@@ -1,9 +1,8 @@
-//! epoll: the kernel's watches what is the kernel's, and one of `posix` beside it what is
-//! Millstream's. A wait merges both.
+//! epoll over both sides: the kernel's epoll watches kernel descriptors, and an epoll of `posix`
+//! beside it watches Millstream's sockets. A wait merges the events.
 //!
-//! An epoll is the kernel's alone until it watches the first socket of Millstream's. From then on
-//! that holds for all of its descriptors, for the threads that sleep on it, and for the epolls that
-//! watch it.
+//! An epoll stays the kernel's alone until it watches its first socket of Millstream's. It then
+//! changes for all of its descriptors, for threads that sleep on it, and for epolls that watch it.
 
 use posix::{EpollEvent, Errno, Request, number};
 
@@ -14,7 +13,7 @@ use crate::sleep::{self, Attempt, Signals};
 use crate::sleepers::{self, News};
 use crate::{listeners, memory_unsafe};
 
-/// The entry of an epoll and the epoll of `posix` beside it, made for the first socket.
+/// The entry of an epoll and the epoll of `posix` beside it, made at the first call.
 fn beside(engine: &mut Engine, epfd: i32) -> Result<(usize, i32), Errno> {
     if let Mark::Epoll(key) = marks::of(epfd)
         && let What::Epoll(id) = engine.entry(key)?.what
@@ -24,7 +23,7 @@ fn beside(engine: &mut Engine, epfd: i32) -> Result<(usize, i32), Errno> {
     if let Mark::Watcher(key) = marks::of(epfd) {
         return join(engine, key);
     }
-    // The kernel's answer for what is no epoll.
+    // The kernel's error for a descriptor that is not an epoll.
     crate::kernel_epoll_unsafe::check_epoll(epfd)?;
     let (id, _) = engine.net()?.call(Request::EpollCreate { flags: 0 })?;
     let key = engine.put(What::Epoll(id as i32));
@@ -32,7 +31,7 @@ fn beside(engine: &mut Engine, epfd: i32) -> Result<(usize, i32), Errno> {
     Ok((key, id as i32))
 }
 
-/// An epoll of the kernel's gets one of `posix` beside it.
+/// Puts an epoll of `posix` beside an epoll that was the kernel's alone.
 fn join(engine: &mut Engine, key: usize) -> Result<(usize, i32), Errno> {
     let (id, _) = engine.net()?.call(Request::EpollCreate { flags: 0 })?;
     let id = id as i32;
@@ -47,7 +46,7 @@ fn join(engine: &mut Engine, key: usize) -> Result<(usize, i32), Errno> {
     over.iter().for_each(|(_, bell)| memory_unsafe::ring(*bell));
     if let What::Watcher(watched) = before {
         for (outer, fd, event) in watched {
-            // The program may have closed the outer one, and its number may be another's.
+            // The program may have closed the outer epoll, and its number may have been used again.
             if kernel_epoll_ctl(outer, number::EPOLL_CTL_MOD, fd, event).is_ok() {
                 add_inner(engine, outer, (fd, key), id, event)?;
             }
@@ -56,10 +55,10 @@ fn join(engine: &mut Engine, key: usize) -> Result<(usize, i32), Errno> {
     Ok((key, id))
 }
 
-/// As [`add`], of a socket that the epoll was to tell of once, and has.
+/// Like [`add`], for a one-shot watch that has already reported in the kernel.
 ///
 /// # Errors
-/// As `epoll_ctl`.
+/// The error of `epoll_ctl`.
 pub fn add_spent(engine: &mut Engine, epfd: i32, (fd, key): (i32, usize)) -> Result<(), Errno> {
     let (epoll, _) = beside(engine, epfd)?;
     let id = SPENT;
@@ -67,7 +66,7 @@ pub fn add_spent(engine: &mut Engine, epfd: i32, (fd, key): (i32, usize)) -> Res
     Ok(())
 }
 
-/// The number of a watch that has told of what it was to tell of once: none, until it is changed.
+/// The `id` of a one-shot watch that has reported: nothing is watched until the watch is changed.
 const SPENT: i32 = -1;
 
 fn add_inner(
@@ -81,9 +80,9 @@ fn add_inner(
     add(engine, epfd, at, inner, event)
 }
 
-/// The program has made an epoll.
+/// Notes an epoll that the program has made.
 pub fn note_made(epfd: i32) {
-    // One that is not noted is noted when it watches the first socket of Millstream's.
+    // If this fails, the epoll is noted when it watches its first socket of Millstream's.
     let _ = engine::locked(|engine| {
         let key = engine.put(What::Watcher(Vec::new()));
         marks::set(epfd, Mark::Watcher(key));
@@ -94,7 +93,7 @@ pub fn note_made(epfd: i32) {
 /// Begins to watch a socket of Millstream's under one of its descriptors.
 ///
 /// # Errors
-/// As `epoll_ctl`.
+/// The error of `epoll_ctl`.
 pub fn add(
     engine: &mut Engine,
     epfd: i32,
@@ -106,7 +105,7 @@ pub fn add(
     let watches = &engine.entry(key)?.watches;
     let here = || watches.iter().filter(|watch| watch.epoll == epoll);
     if let Some(watch) = here().find(|watch| watch.fd == fd) {
-        // Other errors come first, as `posix` has them.
+        // Other errors come before `EEXIST`, in the order of `posix`.
         let id = watch.id;
         return change(engine, epoll_id, number::EPOLL_CTL_ADD, id, event).and(Err(Errno::EXIST));
     }
@@ -126,23 +125,23 @@ pub fn add(
     Ok(())
 }
 
-/// Closes a copy in `posix` that was made to be watched.
+/// Closes a copy in `posix` that was made for a watch.
 fn close_copy(engine: &mut Engine, own: i32, id: i32) {
     if id != own
         && id != SPENT
         && let Ok(net) = engine.open()
     {
-        // Another number stands for the socket, so there is nothing to wait for.
+        // Another number refers to the socket, so this close cannot wait.
         let _ = net.call(Request::Close { fd: id });
     }
 }
 
-/// A socket is about to be closed: so are the copies that epolls watch.
+/// Closes the copies that epolls watch, before the socket is closed.
 pub fn forget_copies(engine: &mut Engine, key: usize) {
     forget_of(engine, key, &|_| true);
 }
 
-/// An epoll is about to be closed.
+/// Removes the watches of an epoll, before the epoll is closed.
 pub fn forget(engine: &mut Engine, is_over: impl Fn(&Watch) -> bool) {
     for key in 0..engine.entries_count() {
         forget_of(engine, key, &is_over);
@@ -175,10 +174,10 @@ fn change(
     engine.open()?.call(request).map(|_| ())
 }
 
-/// `epoll_ctl` of a socket of Millstream's.
+/// `epoll_ctl` on a socket of Millstream's.
 ///
 /// # Errors
-/// As for libc's.
+/// The error of `epoll_ctl`.
 pub fn control(epfd: i32, op: i32, fd: i32, key: usize, event: EpollEvent) -> Result<i64, Errno> {
     engine::with(|engine| {
         let socket = match op {
@@ -190,7 +189,7 @@ pub fn control(epfd: i32, op: i32, fd: i32, key: usize, event: EpollEvent) -> Re
             return Ok(0);
         }
         let Mark::Epoll(_) = marks::of(epfd) else {
-            // Nothing of ours is in it.
+            // The epoll watches no socket of Millstream's.
             crate::kernel_epoll_unsafe::check_epoll(epfd)?;
             return Err(Errno::NOENT);
         };
@@ -232,11 +231,11 @@ fn alter(
     Ok(())
 }
 
-/// `epoll_ctl` of an epoll was made in the kernel: what it watches of Millstream's is watched, too,
-/// now or as soon as there is anything.
+/// Follows an `epoll_ctl` that added one epoll to another in the kernel. The outer epoll also
+/// watches the inner one's sockets of Millstream's, now or once there are some.
 ///
 /// # Errors
-/// As `epoll_ctl`.
+/// The error of `epoll_ctl`.
 pub fn control_inner(
     epfd: i32,
     op: i32,
@@ -261,7 +260,7 @@ pub fn control_inner(
     })
 }
 
-/// Sources that an epoll of the kernel's watches, for the time when it is Millstream's.
+/// Records what an epoll of the kernel's watches, in case the watched object becomes Millstream's.
 fn remember(
     watched: &mut Vec<(i32, i32, EpollEvent)>,
     epfd: i32,
@@ -275,10 +274,10 @@ fn remember(
     }
 }
 
-/// `epoll_ctl` of an undecided socket was made in the kernel: it is remembered until the socket is
-/// decided.
+/// Records an `epoll_ctl` on an undecided socket, which the kernel has carried out, until the
+/// socket is decided.
 pub fn note(epfd: i32, op: i32, fd: i32, key: usize, event: EpollEvent) {
-    // A socket that another thread has closed meanwhile needs no note.
+    // If the entry is gone, another thread has closed the socket.
     let _ = engine::locked(|engine| {
         if let What::Undecided(undecided) = &mut engine.entry(key)?.what {
             remember(&mut undecided.watched, epfd, op, fd, event);
@@ -287,10 +286,10 @@ pub fn note(epfd: i32, op: i32, fd: i32, key: usize, event: EpollEvent) {
     });
 }
 
-/// `epoll_wait` of an epoll that watches sockets of Millstream's.
+/// `epoll_wait` on an epoll that watches sockets of Millstream's.
 ///
 /// # Errors
-/// As for libc's.
+/// The error of `epoll_wait`.
 pub fn wait(
     epfd: i32,
     key: usize,
@@ -322,8 +321,8 @@ pub fn wait(
     Ok(found)
 }
 
-/// The events of both, in what room there is. Where one side takes it all, the other comes first
-/// at the next wait.
+/// Events of both sides, as far as there is room. If one side takes all room, the other side comes
+/// first at the next wait.
 fn found_of_both(
     engine: &mut Engine,
     (epfd, key): (i32, usize),
@@ -351,8 +350,8 @@ fn found_of_both(
     Ok(news)
 }
 
-/// A thread is about to sleep on an epoll of the kernel's. False: it watches sockets of
-/// Millstream's by now.
+/// Notes that a thread is about to sleep on an epoll of the kernel's. False: the epoll watches
+/// sockets of Millstream's by now.
 pub fn begin_sleep(key: usize, bell: i32) -> bool {
     let begun = engine::locked(|engine| {
         let is_kernels = matches!(engine.entry(key)?.what, What::Watcher(_));
@@ -364,17 +363,17 @@ pub fn begin_sleep(key: usize, bell: i32) -> bool {
     begun == Ok(true)
 }
 
-/// It sleeps no more.
+/// Ends such a sleep.
 pub fn end_sleep(bell: i32) {
     memory_unsafe::silence(bell);
-    // A process that ends has nobody to wake.
+    // In a process that ends there is nothing to wake.
     let _ = engine::locked(|engine| {
         engine.watchers.retain(|(_, other)| *other != bell);
         Ok(())
     });
 }
 
-/// Adds the kernel's events. A listener that both have is told of once.
+/// Adds the kernel's events. A listener that both sides have is reported once.
 fn merge(found: &mut Vec<EpollEvent>, kernel: Vec<EpollEvent>) {
     let own = found.len();
     for event in kernel {

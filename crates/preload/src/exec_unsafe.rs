@@ -1,7 +1,8 @@
-//! `exec`: the next program finds its listeners again, and the library with its settings.
+//! `exec`: passes the listeners, and the library with its settings, to the next program.
 //!
-//! The listeners stand in a sealed memory file. The file and the socket of the family are
-//! inherited, and a variable names both. `execl` and its kin and `posix_spawn` call the kernel inside libc.
+//! A sealed memory file holds the listeners. The next program inherits the file and the socket of
+//! the family; an environment variable names both. `execl` and its relatives are not intercepted,
+//! nor is `posix_spawn`: they call the kernel inside libc.
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
@@ -17,21 +18,21 @@ use crate::handover::{self, Inherited};
 use crate::marks::{self, Mark};
 use crate::{config, engine, log, memory_unsafe, own_process, real_unsafe};
 
-/// The variable that names the memory file and the family's socket, by their numbers.
+/// The variable with the numbers of the memory file and the family's socket.
 const STATE: &CStr = c"MILLSTREAM_STATE";
 const PRELOAD: &CStr = c"LD_PRELOAD";
 
-/// Variables that the next program needs, as this one got them.
+/// Variables that the next program needs, with the values that this program got.
 static KEPT: OnceLock<Vec<CString>> = OnceLock::new();
 
-/// Keeps what `mill run` put into the environment, and takes over what the program before `exec`
-/// left.
+/// Keeps the variables that `mill run` has set, and takes over listeners from the program before
+/// `exec`.
 pub fn begin() {
     let kept = [PRELOAD, config::VARIABLE].into_iter().filter_map(|name| {
         let value = real_unsafe::environment(name)?;
         CString::new(format!("{}={value}", name.to_str().ok()?)).ok()
     });
-    // The constructor runs once.
+    // Set once, by the constructor.
     let _ = KEPT.set(kept.collect());
     let Some(state) = real_unsafe::environment(STATE) else {
         return;
@@ -62,14 +63,14 @@ fn take_over(file: c_int, family: c_int) -> Option<()> {
     Some(())
 }
 
-/// The state that the next program inherits; dropped if `exec` fails.
+/// The state for the next program; dropped if `exec` fails.
 struct State {
     _file: OwnedFd,
     _family: OwnedFd,
     variable: CString,
 }
 
-/// Descriptors of listeners that stay open beyond `exec`.
+/// Listeners whose descriptors stay open across `exec`.
 fn inheritable() -> Vec<Inherited> {
     let all = engine::locked(|engine| Ok(engine.inheritable()));
     let stays = |(fd, _, _): &Inherited| {
@@ -80,7 +81,7 @@ fn inheritable() -> Vec<Inherited> {
 }
 
 fn state() -> Option<State> {
-    // A program without listeners may still get some from its family over a UNIX socket.
+    // A program without listeners may still receive some from its family over a UNIX socket.
     let family = packetio::mux::family()?;
     let listeners = inheritable();
     let text: String = listeners.iter().map(handover::line).collect();
@@ -114,14 +115,14 @@ fn state() -> Option<State> {
     })
 }
 
-/// The name of a variable, with the `=` behind it.
+/// The name of a variable, including the `=`.
 fn name(variable: &CStr) -> &[u8] {
     let bytes = variable.to_bytes();
     let end = bytes.iter().position(|byte| *byte == b'=');
     &bytes[..end.map_or(bytes.len(), |end| end + 1)]
 }
 
-/// C's environment, with what the library needs.
+/// C's environment, with the variables that the library needs.
 unsafe fn with_kept(envp: *const *const c_char, state: Option<&State>) -> Vec<*const c_char> {
     let kept = KEPT.get().map_or(&[][..], Vec::as_slice);
     let mut all = Vec::new();
@@ -159,7 +160,7 @@ pub unsafe extern "C" fn execve(
     envp: *const *const c_char,
 ) -> c_int {
     if engine::settings().is_none() || own_process::is_vforked() || engine::is_inside() {
-        // A child of `vfork` must not allocate. Its program finds the kernel's sockets.
+        // A child of `vfork` must not allocate. Its program gets the kernel's sockets.
         // SAFETY: the caller's promise.
         return unsafe { real_unsafe::execve(path, argv, envp) };
     }

@@ -1,39 +1,41 @@
-//! Listeners that the next program of `exec` finds again, as text: a line for each descriptor.
+//! Listeners as text, one line for each descriptor, for the next program of `exec`.
 //!
 //! ```text
 //! 6 0 10.0.0.2:80 4 1 0 511 1/2=01000000,6/9=05000000
 //! ```
 //!
-//! The descriptor, the number of what it stands for, the address, the family, `O_NONBLOCK`, whether
-//! the kernel's socket is bound there as well, the backlog (`-`: bound only), and the options. Owns
-//! nothing. Called before and after `exec`.
+//! Fields: descriptor, number shared by its copies, address, family, `O_NONBLOCK`, whether the
+//! kernel's socket is bound to the same address, backlog (`-`: bound only), options. Owns nothing.
+//! Called before and after `exec`.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
 /// A socket option that was set: level, name, value.
 pub type SetOption = (i32, i32, Vec<u8>);
 
-/// A listener as every process that has its descriptor can open it.
+/// The specification of a listener. Every process that has its descriptor can open it.
 #[derive(Clone, Debug)]
 pub struct Listener {
-    /// Where it is bound.
+    /// The address to which it is bound.
     pub local: SocketAddr,
-    /// An IPv6 socket.
+    /// True for an IPv6 socket.
     pub is_v6: bool,
-    /// Options that were set: level, name, value.
+    /// Options that were set.
     pub options: Vec<SetOption>,
-    /// Its calls do not wait, when the process forks.
+    /// Its calls did not wait at the time of `fork` or `exec`.
     pub is_nonblocking: bool,
-    /// The kernel's socket of the same descriptor is bound there and listens, too.
+    /// The kernel's socket behind the same descriptor is bound to the same address and listens,
+    /// too.
     pub is_both: bool,
-    /// The length of its queue; `None`: bound only.
+    /// The backlog given to `listen`; `None`: bound only.
     pub backlog: Option<i32>,
     /// True if the listener is open in this process's stack.
     pub is_open: bool,
 }
 
 impl Listener {
-    /// The places that it takes: an IPv6 socket on all addresses has two, unless it is told not to.
+    /// The addresses and ports that the listener takes. An IPv6 socket on `::` also takes IPv4's,
+    /// unless `IPV6_V6ONLY` is set.
     pub fn places(&self) -> impl Iterator<Item = SocketAddr> + use<> {
         let is_only_v6 = self.options.iter().rev().find_map(|(level, name, value)| {
             let is_it = (*level, *name) == (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY);
@@ -51,7 +53,7 @@ impl Listener {
 /// A descriptor, the number that its copies share, and the listener.
 pub type Inherited = (i32, usize, Listener);
 
-/// The text of one.
+/// The line of one descriptor.
 pub fn line((fd, key, listener): &Inherited) -> String {
     let family = if listener.is_v6 { 6 } else { 4 };
     let nonblocking = u8::from(listener.is_nonblocking);
@@ -69,7 +71,7 @@ pub fn line((fd, key, listener): &Inherited) -> String {
     format!("{fd} {key} {local} {family} {nonblocking} {both} {backlog} {options}\n")
 }
 
-/// All that the text says; `None`: it says something else.
+/// The listeners in a text; `None`: the text is invalid.
 pub fn parse(text: &str) -> Option<Vec<Inherited>> {
     text.lines().map(parse_line).collect()
 }

@@ -1,10 +1,10 @@
-//! The heir of a process that ends before its connections have delivered what they hold: a child
-//! that goes on with them, so that the process itself ends at once, as on the kernel.
+//! The heir: a child that delivers a process's remaining data, so that the process itself can end
+//! at once, as on the kernel.
 //!
-//! Owns who may have an heir, and the place that an heir takes: a name in the network namespace,
-//! for its wire and address. The next program there waits until the name is free, since two stacks
-//! with one address would reset each other's connections. What an heir sheds is in
-//! [`heir_unsafe`](crate::heir_unsafe).
+//! Decides whether a process may have an heir, and owns the heir's place: a socket name in the
+//! network namespace, made of wire and address. The next program on that wire and address waits
+//! until the name is free, since two stacks with one address would reset each other's connections.
+//! [`heir_unsafe`](crate::heir_unsafe) forks the heir.
 
 use std::os::fd::OwnedFd;
 
@@ -20,12 +20,13 @@ use rustix::process::{geteuid, getpid};
 use crate::config::Settings;
 use crate::limits::{HEIR_LIFE_S, HEIR_MEMORY_BYTES_MAX};
 
-/// The next programs that wait for an heir; more of them look once and go on.
+/// Programs that can wait for an heir. Further ones do not wait.
 const WAITING_MAX: i32 = 64;
 
-/// Takes the place of an heir. `None`: this process has none, and waits for its connections itself.
+/// Takes the place of an heir. `None`: the process cannot have an heir, and waits for its
+/// connections itself.
 pub fn place(settings: &Settings) -> Option<OwnedFd> {
-    // The end of the first process of a PID namespace is that of all others.
+    // When the first process of a PID namespace ends, the kernel kills all others in it.
     let is_first = getpid().is_init();
     let bytes = resident_bytes()?;
     if is_first || bytes > HEIR_MEMORY_BYTES_MAX {
@@ -37,11 +38,11 @@ pub fn place(settings: &Settings) -> Option<OwnedFd> {
     Some(place)
 }
 
-/// Waits for the heir of the program that was on this wire with this address before.
+/// Waits for the heir of the previous program on this wire and address.
 pub fn await_predecessor(settings: &Settings) {
     let Some(name) = name(settings) else { return };
     let Ok(socket) = socket() else { return };
-    // Most times nobody is there.
+    // Usually there is no heir.
     if connect(&socket, &name).is_err() {
         return;
     }
@@ -53,7 +54,7 @@ pub fn await_predecessor(settings: &Settings) {
         tv_sec: i64::from(HEIR_LIFE_S),
         tv_nsec: 0,
     };
-    // It says nothing, and its end closes the connection. A signal's handler runs meanwhile.
+    // The heir sends nothing; its end closes the connection. Signal handlers may run meanwhile.
     let mut fds = [PollFd::new(&socket, PollFlags::IN)];
     while poll(&mut fds, Some(&time)) == Err(Errno::INTR) {}
 }
@@ -63,8 +64,8 @@ fn socket() -> Result<OwnedFd, Errno> {
     socket_with(AddressFamily::UNIX, kind, flags, None)
 }
 
-/// The name of the place; `None` on wires that a child of `fork` cannot drive: its memory is not
-/// inherited, or a thread stands behind it.
+/// The name of the place. `None` on wires that a child of `fork` cannot drive, because their memory
+/// is not inherited or a thread stands behind them.
 fn name(settings: &Settings) -> Option<SocketAddrUnix> {
     let interface = match &settings.wire.backend {
         Backend::Packet(options) => &options.interface,
@@ -76,7 +77,7 @@ fn name(settings: &Settings) -> Option<SocketAddrUnix> {
     SocketAddrUnix::new_abstract_name(name.as_bytes()).ok()
 }
 
-/// Memory that the heir keeps: the program's.
+/// Resident memory of the program, which the heir keeps.
 fn resident_bytes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = text.split(' ').nth(1)?.parse().ok()?;

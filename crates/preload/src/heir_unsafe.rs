@@ -1,8 +1,8 @@
-//! The moment at which a process leaves its connections to its heir: `fork`, and what the child
-//! sheds of the program before the process may end.
+//! Forking the heir: the child keeps the stack, and sheds the program's resources before the
+//! process may end.
 //!
-//! The heir keeps the stack and its descriptors. It keeps none of the program's: pipes, terminal,
-//! listeners, locks of files, working directory, session, handlers and timers.
+//! The heir keeps the stack and its descriptors. It closes or resets the program's pipes, terminal,
+//! listeners, file locks, working directory, session, signal handlers and timers.
 
 use std::io::{Read as _, Write as _};
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
@@ -15,23 +15,23 @@ use crate::limits::{HEIR_LIFE_S, SIGNALS_MAX};
 use crate::marks::{self, Mark};
 use crate::{memory_unsafe, real_unsafe};
 
-/// The heir's name, as `ps` and `pgrep` show it.
+/// The heir's name in `ps` and `pgrep`.
 const NAME: &std::ffi::CStr = c"mill-heir";
 
 static IS_HEIR: Published32 = Published32::new(0);
 
-/// This process is an heir: nothing of the program's runs any more.
+/// True in an heir, where no code of the program runs any more.
 pub fn is_heir() -> bool {
     IS_HEIR.load() != 0
 }
 
-/// Leaves the stack to a child, which has this place. True in the process that ends now. False:
-/// there is no child, or this is it.
+/// Leaves the stack to a child that has this place. True in the process that can end now. False in
+/// the child, and if there is none.
 pub fn take_over(place: OwnedFd) -> bool {
     let Ok((ready, says)) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC) else {
         return false;
     };
-    // A handler of the program's must not run in the child.
+    // No signal handler of the program may run in the child.
     let is_left = memory_unsafe::with_signals_blocked(|| {
         // SAFETY: the child goes on in this thread alone. The caller holds the stack, which no
         // other thread uses, and libc's `fork` keeps its allocator whole.
@@ -40,9 +40,9 @@ pub fn take_over(place: OwnedFd) -> bool {
                 IS_HEIR.store(1);
                 drop(ready);
                 shed(&place, &says);
-                // The name stays taken for as long as this process is there.
+                // The heir keeps the name until it ends.
                 std::mem::forget(place);
-                // A parent that is gone has not waited.
+                // An error means that the parent is gone and does not wait.
                 let _ = std::fs::File::from(says).write(&[1]);
                 false
             }
@@ -58,10 +58,10 @@ pub fn take_over(place: OwnedFd) -> bool {
     is_left
 }
 
-/// The child has shed what is the program's. False: it has ended instead.
+/// Waits until the child has shed the program's resources. False: the child has ended instead.
 fn is_ready(ready: OwnedFd) -> bool {
     let mut word = [0];
-    // `read_exact` goes on after a signal.
+    // `read_exact` continues after a signal.
     std::fs::File::from(ready).read_exact(&mut word).is_ok()
 }
 
@@ -70,12 +70,12 @@ fn shed(place: &OwnedFd, says: &OwnedFd) {
     memory_unsafe::close_stderr();
     for fd in memory_unsafe::open_fds() {
         if !kept.contains(&fd) && !is_the_stacks(fd) {
-            // Closed already, or closed now.
+            // An error does not matter: the descriptor is closed either way.
             let _ = memory_unsafe::close(fd);
         }
     }
     hold_standard_numbers(&kept);
-    // None of these fails in a child: it leads no group, and the root is there.
+    // These calls cannot fail in a child: it leads no process group, and `/` exists.
     let _ = rustix::process::setsid();
     let _ = rustix::process::chdir("/");
     // SAFETY: numbers, a string that ends, and a structure of zeros that says default and no flags.
@@ -89,7 +89,7 @@ fn shed(place: &OwnedFd, says: &OwnedFd) {
     }
 }
 
-/// Signals end the heir, whatever the program blocked.
+/// Unblocks all signals, so that signals can end the heir.
 fn unblock_signals() {
     // SAFETY: a set of ours, which the first call fills.
     unsafe {
@@ -99,8 +99,8 @@ fn unblock_signals() {
     }
 }
 
-/// The stack uses this descriptor. A UNIX socket is the agent's, whose thread is gone: its name
-/// goes, too, so that nobody asks there.
+/// True if the stack needs this descriptor. A UNIX socket is that of the agent, whose thread is
+/// gone. Its name is removed, so that no reader connects.
 fn is_the_stacks(fd: RawFd) -> bool {
     if marks::of(fd) != Mark::Own {
         return false;
@@ -112,14 +112,14 @@ fn is_the_stacks(fd: RawFd) -> bool {
             && let Ok(name) = SocketAddrUnix::try_from(name)
             && let Some(path) = name.path()
         {
-            // A reader may have removed it meanwhile.
+            // A reader may have removed the name already.
             let _ = rustix::fs::unlink(path.as_ref());
         }
         !is_unix
     })
 }
 
-/// Numbers 0 to 2 lead nowhere, so that nothing which the stack opens gets them.
+/// Opens `/dev/null` at the numbers 0 to 2, so that no descriptor of the stack gets them.
 fn hold_standard_numbers(kept: &[RawFd]) {
     let Ok(null) = std::fs::File::open("/dev/null") else {
         return;

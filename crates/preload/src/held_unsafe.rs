@@ -1,4 +1,4 @@
-//! The one wall around a context that several threads use, one at a time.
+//! The wrapper that lets several threads use a context, one at a time.
 
 use posix::Sockets;
 
@@ -12,7 +12,7 @@ pub struct Held(Sockets);
 unsafe impl Send for Held {}
 
 impl Held {
-    /// Takes them in.
+    /// Wraps the sockets of a context.
     pub fn new(sockets: Sockets) -> Self {
         Self(sockets)
     }

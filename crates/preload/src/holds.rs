@@ -1,8 +1,8 @@
-//! Holds of places at the service of a `mux` wire: for a listener whose connections are still to
-//! come.
+//! Holds of addresses and ports at the service of a `mux` wire, for listeners that have no
+//! connections yet.
 //!
-//! Owns nothing; the service and its client keep the books. Called for listeners of this process,
-//! and before it forks for those that it has inherited.
+//! Owns nothing; the service and its client keep the records. Called for listeners of this process,
+//! and before `fork` for inherited ones.
 
 use packetio::mux::MuxHost;
 use posix::Errno;
@@ -11,10 +11,10 @@ use crate::handover::Listener;
 use crate::marks::{self, Mark};
 use crate::{log, memory_unsafe};
 
-/// Holds the places of a listener, which descriptors stand for.
+/// Holds the places of a listener for as long as descriptors of it exist.
 ///
 /// # Errors
-/// The service's; then this process holds none of them.
+/// The service's error. This process then holds none of the places.
 pub fn hold(host: &MuxHost, key: usize, listener: &Listener) -> Result<(), Errno> {
     let mut held = Vec::new();
     for place in listener.places() {
@@ -40,7 +40,7 @@ pub fn hold(host: &MuxHost, key: usize, listener: &Listener) -> Result<(), Errno
     Ok(())
 }
 
-/// A descriptor that stands for a socket.
+/// A descriptor of an entry's socket.
 fn descriptor_of(key: usize) -> Result<i32, Errno> {
     let mut all = marks::marked(0, u32::MAX);
     let found =

@@ -1,4 +1,5 @@
-//! Whether a thread is inside the library: it holds the engine's lock, or is about to.
+//! A flag for each thread: the thread is inside the library, that is, it holds the engine's lock or
+//! is about to take it.
 
 use std::cell::Cell;
 
@@ -6,13 +7,13 @@ thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// This thread is inside.
+/// True if this thread is inside.
 #[inline]
 pub fn is_inside() -> bool {
     INSIDE.try_with(Cell::get).unwrap_or(true)
 }
 
-/// This thread goes in, or comes out.
+/// Sets whether this thread is inside.
 #[inline]
 pub fn set(is_inside: bool) {
     INSIDE.set(is_inside);

@@ -1,4 +1,4 @@
-//! The kernel's epoll, for what stands beside it.
+//! The kernel's epoll, which watches kernel descriptors beside an epoll of `posix`.
 
 use libc::{c_int, epoll_event};
 use posix::{EpollEvent, Errno, number};
@@ -6,10 +6,10 @@ use posix::{EpollEvent, Errno, number};
 use crate::door_unsafe::told;
 use crate::real_unsafe;
 
-/// `epoll_ctl` of the kernel's.
+/// The kernel's `epoll_ctl`.
 ///
 /// # Errors
-/// The call's.
+/// The error of the call.
 pub fn kernel_epoll_ctl(epfd: i32, op: i32, fd: i32, event: EpollEvent) -> Result<(), Errno> {
     let mut event = epoll_event {
         events: event.events,
@@ -19,10 +19,10 @@ pub fn kernel_epoll_ctl(epfd: i32, op: i32, fd: i32, event: EpollEvent) -> Resul
     told(unsafe { real_unsafe::epoll_ctl(epfd, op, fd, &raw mut event) }.into()).map(|_| ())
 }
 
-/// The events that the kernel's epoll has now.
+/// The events that the kernel's epoll reports now.
 ///
 /// # Errors
-/// The call's.
+/// The error of the call.
 pub fn kernel_epoll_events(epfd: i32, max: usize) -> Result<Vec<EpollEvent>, Errno> {
     let max = max.min(EVENTS_AT_ONCE);
     let mut events = [epoll_event { events: 0, u64: 0 }; EVENTS_AT_ONCE];
@@ -38,7 +38,7 @@ pub fn kernel_epoll_events(epfd: i32, max: usize) -> Result<Vec<EpollEvent>, Err
     Ok(events[..found.min(max)].iter().map(event).collect())
 }
 
-/// A watch that tells once has told: the kernel keeps it, without events.
+/// True if a one-shot watch has reported: the kernel then keeps it without events.
 pub fn has_told(epfd: i32, fd: i32) -> bool {
     let Ok(text) = std::fs::read_to_string(format!("/proc/self/fdinfo/{epfd}")) else {
         return false;
@@ -53,11 +53,11 @@ pub fn has_told(epfd: i32, fd: i32) -> bool {
     text.lines().filter_map(told).any(|is_so| is_so)
 }
 
-/// Bits that say how a watch tells, and not what.
+/// Bits of a watch that are modes, not events.
 const HOW: u32 =
     number::EPOLLONESHOT | number::EPOLLET | number::EPOLLEXCLUSIVE | number::EPOLLWAKEUP;
 
-/// Events of the kernel's that one wait tells of, beside those of Millstream's.
+/// Kernel events that one wait reports at most.
 const EVENTS_AT_ONCE: usize = 64;
 
 /// Checks that a descriptor is an epoll.

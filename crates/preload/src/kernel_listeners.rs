@@ -1,10 +1,10 @@
-//! Listeners of a process that forked, in the child, where only the kernel's half of each is left.
+//! Inherited listeners in a forked child, where only the kernel's part of each remains.
 //!
-//! A listener at a loopback address, or on all addresses of a process without a wire, has a half in
-//! the stack that nobody but its own process reaches. After `fork` two processes accept from it, so
-//! the parent's own connections go by the kernel from then on: either may accept them.
+//! A listener on a loopback address, or on all addresses of a process without a wire, has a part in
+//! the stack that only its own process can reach. After `fork` two processes accept from it, so the
+//! parent's own connections use the kernel from then on: either process may accept them.
 //!
-//! The kernel's socket does not wait in calls, for the parent's sake. The child waits by `ppoll`.
+//! The kernel's socket is non-blocking, which the parent needs. The child waits by `ppoll`.
 
 use packetio::Backend;
 use posix::{Errno, Reply, Request, number};
@@ -27,7 +27,8 @@ pub fn note(engine: &mut Engine) {
         .collect();
 }
 
-/// The port of a listener that only this process and the kernel reach, and whether its calls wait.
+/// The port of a listener that only this process and the kernel can reach, and whether its calls
+/// wait.
 fn shared(engine: &mut Engine, key: usize) -> Option<(u16, bool)> {
     let socket = engine
         .entry(key)
@@ -57,7 +58,7 @@ fn shared(engine: &mut Engine, key: usize) -> Option<(u16, bool)> {
     Some((local.port(), flags as i32 & number::O_NONBLOCK == 0))
 }
 
-/// In the child: the noted listeners are the kernel's.
+/// In the child: leaves the noted listeners to the kernel.
 pub fn inherit(engine: &mut Engine) {
     for (key, waits) in std::mem::take(&mut engine.shared) {
         if let Ok(entry) = engine.entry(key) {
@@ -70,10 +71,10 @@ pub fn inherit(engine: &mut Engine) {
     }
 }
 
-/// Makes a call of the kernel's socket until it does not have to wait.
+/// Repeats a call on the kernel's socket until it does not block.
 ///
 /// # Errors
-/// The call's; `EINTR`.
+/// The error of the call; `EINTR`.
 pub fn until_done(
     key: usize,
     fd: i32,
@@ -108,7 +109,7 @@ fn waits(key: usize) -> Result<bool, Errno> {
     })
 }
 
-/// The listener's calls wait, or do not, from now on.
+/// Sets whether the listener's calls wait.
 ///
 /// # Errors
 /// `EBADF`
@@ -122,10 +123,10 @@ pub fn set_waits(key: usize, now_waits: bool) -> Result<(), Errno> {
     })
 }
 
-/// `fcntl` of the flags of the description.
+/// `fcntl` on the description's flags.
 ///
 /// # Errors
-/// As `fcntl`.
+/// The error of `fcntl`.
 pub fn fcntl(fd: i32, key: usize, command: i32, argument: usize) -> Result<i64, Errno> {
     let own = number::O_NONBLOCK;
     match command {

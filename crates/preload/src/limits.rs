@@ -1,39 +1,39 @@
 //! Every limit, with its name.
 
-/// Descriptors that may be Millstream's. A socket with a larger number stays with the kernel.
+/// Descriptors that may be Millstream's. A socket with a number from here on stays the kernel's.
 pub const FDS_MAX: usize = 1 << 16;
-/// Descriptors of the library's own are numbered from here on, where the limit of the process
-/// allows it, so that the program finds the low numbers free.
+/// Lowest number of the library's own descriptors, if the process's limit allows it, so that the
+/// program finds the low numbers free.
 pub const OWN_FDS_FROM: i32 = 800;
-/// The limit of descriptors while the library opens its own, if the program's is lower and may be
-/// raised.
+/// Soft limit of descriptors while the library opens its own, if the program's soft limit is lower
+/// and may be raised.
 pub const OWN_FDS_MAX: u64 = 1024;
-/// The longest value of a socket option that is looked at.
+/// Longest value of a socket option that is read; further bytes are ignored.
 pub const OPTION_LEN_MAX: usize = 4096;
 /// Bytes that `sendfile` moves at once.
 pub const SENDFILE_BYTES: usize = 64 << 10;
-/// Bytes that `splice` moves at once: a pipe's usual room.
+/// Bytes that `splice` moves at once: the default capacity of a pipe.
 pub const SPLICE_BYTES: usize = 64 << 10;
-/// Pieces of one `readv` or `writev` (`UIO_MAXIOV`); more are `EINVAL`, as in Linux.
+/// Pieces of one `readv` or `writev` (`UIO_MAXIOV`). More fail with `EINVAL`, as in Linux.
 pub const PIECES_MAX: usize = 1024;
-/// Entries of one `poll` with descriptors of both; more are `EINVAL`.
+/// Entries of one `poll` that includes sockets of Millstream's. More fail with `EINVAL`.
 pub const POLL_FDS_MAX: usize = 1 << 16;
-/// How often a call looks again that waits for something which no event announces, ns.
+/// Interval at which a call looks again for something that no event announces, in ns.
 pub const UNANNOUNCED_NS: u64 = 5_000_000;
-/// Turns of the stack that a call takes for what it asked for while another thread sleeps on the
-/// wire. That one does the remainder.
+/// Turns of the stack that a call takes for its requests while another thread leads. The leader
+/// does the remainder.
 pub const VISITOR_TURNS_MAX: usize = 4;
-/// How long the end of a process waits for data that its peers have not acknowledged, ns. The
-/// kernel would go on sending it after the process is gone.
+/// Time for which the end of a process waits for peers to acknowledge its data, in ns. The kernel
+/// would go on sending after the process is gone.
 pub const END_NS: u64 = 30_000_000_000;
-/// How long the end of a process waits itself, ns, before an heir takes its connections over. Most
-/// have delivered everything by then, within a round trip or two.
+/// Time for which the end of a process waits itself before an heir takes over, in ns. Most
+/// connections deliver everything by then, within a round trip or two.
 pub const HEIR_AFTER_NS: u64 = 20_000_000;
-/// The longest life of an heir, s: somewhat more than [`END_NS`]. A signal ends one that still
-/// runs. A program that starts on the same wire and address waits as long at most.
+/// Longest life of an heir in s, somewhat more than [`END_NS`]. A signal then ends the heir. The
+/// next program on the same wire and address waits that long at most.
 pub const HEIR_LIFE_S: u32 = 35;
-/// The most memory of a program that an heir may keep. The end of a larger one waits for its
-/// connections, since the machine may need the memory.
+/// Largest resident memory of a program that may have an heir, in bytes. A larger program waits for
+/// its connections itself, since the machine may need the memory.
 pub const HEIR_MEMORY_BYTES_MAX: u64 = 512 << 20;
-/// The largest number of a signal.
+/// Highest signal number.
 pub const SIGNALS_MAX: usize = 64;

@@ -1,12 +1,13 @@
-//! Listeners on a `mux` wire as specifications: each process that has the descriptor opens one of
-//! its own when it first accepts or waits for connections.
+//! Listeners on a `mux` wire as specifications. Each process that has the descriptor opens a
+//! listener of its own when it first accepts or waits for connections.
 //!
-//! `bind` has the service hold the place for the program and its children, so that errors come
-//! then. SYNs that come before any process accepts are dropped, and sent again by their peers.
+//! `bind` makes the service hold the address and port for the program and its children, so that it
+//! can return errors. A SYN that arrives before any process accepts is dropped, and the peer
+//! retransmits it.
 //!
-//! On all addresses the kernel's socket is bound and listens as well. It keeps the place in the
-//! kernel, where the service would otherwise bind a socket of its own. The place is held by
-//! `listen` then: a socket that is bound to all addresses may still connect by the kernel.
+//! On all addresses the kernel's socket is bound and listens as well. It keeps the port in the
+//! kernel, where the service would otherwise bind a socket of its own. In this case `listen` holds
+//! the place: a socket that is bound to all addresses may still connect in the kernel.
 
 use std::net::SocketAddr;
 
@@ -16,10 +17,10 @@ use crate::engine::{Engine, Net, Socket, What};
 use crate::handover::{Listener, SetOption};
 use crate::holds;
 
-/// Binds a socket of the wire. On a `mux` wire the place is held, and nothing listens yet.
+/// Binds a socket of the wire. On a `mux` wire this holds the place, and nothing listens yet.
 ///
 /// # Errors
-/// As `bind`.
+/// The error of `bind`.
 pub fn bind(
     engine: &mut Engine,
     key: usize,
@@ -63,11 +64,11 @@ pub fn bind(
     Ok(0)
 }
 
-/// Binds a socket on all addresses of a `mux` wire, where the kernel's socket `fd` is bound
-/// already: that one keeps the place in the kernel.
+/// Binds a socket to all addresses of a `mux` wire. The kernel's socket `fd` is bound already and
+/// keeps the port in the kernel.
 ///
 /// # Errors
-/// The service's refusal. The kernel's socket stays bound.
+/// The service's error. The kernel's socket stays bound.
 pub fn bind_both(
     engine: &mut Engine,
     key: usize,
@@ -98,10 +99,10 @@ fn hold(engine: &mut Engine, key: usize, listener: &Listener) -> Result<(), Errn
     Ok(())
 }
 
-/// The socket of an entry. A listener of the process that forked this one is made here, too.
+/// The socket of an entry. For an inherited listener, the socket is made here.
 ///
 /// # Errors
-/// `EBADF` for a connection of that process.
+/// `EBADF` for an inherited connection.
 pub fn socket(engine: &mut Engine, key: usize) -> Result<Socket, Errno> {
     let entry = engine.entry(key)?;
     match (&entry.what, &entry.listener) {
@@ -132,7 +133,7 @@ fn make(engine: &mut Engine, listener: &Listener) -> Result<Socket, Errno> {
 /// A socket of `posix` with these options.
 ///
 /// # Errors
-/// As `socket`.
+/// The error of `socket`.
 pub fn make_with(
     net: &mut Net,
     is_v6: bool,
@@ -149,7 +150,7 @@ pub fn make_with(
     })?;
     let fd = id as i32;
     for (level, name, value) in options {
-        // An option that was refused when it was set is refused again.
+        // An option that was refused when it was set is refused again, so errors do not matter.
         let _ = net.call(Request::Setsockopt {
             fd,
             level: *level,
@@ -160,11 +161,11 @@ pub fn make_with(
     Ok(fd)
 }
 
-/// The socket of an entry that is about to accept connections or to wait for them: from now on this
+/// The socket of an entry that is about to accept connections or to wait for them. From now on this
 /// process gets its share of the SYNs.
 ///
 /// # Errors
-/// As [`socket`]; those of `bind` and `listen`.
+/// The errors of [`socket`], `bind` and `listen`.
 pub fn ready(engine: &mut Engine, key: usize) -> Result<Socket, Errno> {
     let socket = socket(engine, key)?;
     let Some((local, backlog)) = pending(engine, key) else {
@@ -182,7 +183,7 @@ pub fn ready(engine: &mut Engine, key: usize) -> Result<Socket, Errno> {
     Ok(socket)
 }
 
-/// Where a socket that is not open yet is bound, and its backlog if it listens.
+/// The address of a socket that is bound but not open in the stack, and its backlog if it listens.
 fn pending(engine: &mut Engine, key: usize) -> Option<(SocketAddr, Option<i32>)> {
     let listener = engine.entry(key).ok()?.listener.as_ref()?;
     (!listener.is_open).then_some((listener.local, listener.backlog))
@@ -195,7 +196,7 @@ fn set_open(engine: &mut Engine, key: usize) -> Result<(), Errno> {
     Ok(())
 }
 
-/// `listen`: true if the socket only has to remember it.
+/// `listen`. True if the specification is all that has to change.
 ///
 /// # Errors
 /// `EBADF`
@@ -209,10 +210,10 @@ pub fn listen(engine: &mut Engine, key: usize, backlog: i32) -> Result<bool, Err
     }
 }
 
-/// A socket that was bound is about to connect: it has the place in this process alone.
+/// Binds a socket in the stack before it connects, for this process alone.
 ///
 /// # Errors
-/// Those of `bind`.
+/// The error of `bind`.
 pub fn connect(engine: &mut Engine, key: usize) -> Result<(), Errno> {
     let Some((local, None)) = pending(engine, key) else {
         return Ok(());
@@ -229,12 +230,12 @@ pub fn connect(engine: &mut Engine, key: usize) -> Result<(), Errno> {
     Ok(())
 }
 
-/// The name of a socket that is bound and not open yet.
+/// The address of a socket that is bound but not open in the stack.
 pub fn name(engine: &mut Engine, key: usize) -> Option<SocketAddr> {
     pending(engine, key).map(|(local, _)| local)
 }
 
-/// An option was set: children set it, too.
+/// Records an option, so that children set it, too.
 pub fn note_option(engine: &mut Engine, key: usize, option: SetOption) {
     if let Ok(entry) = engine.entry(key)
         && let Some(listener) = &mut entry.listener

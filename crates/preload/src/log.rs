@@ -1,12 +1,11 @@
-//! Log lines: each cause is said once for a process, to the place where stderr was when the program
-//! began.
+//! Log lines. Each line is printed once per process, to the stderr with which the program began.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
 use crate::memory_unsafe;
 
-/// Says a line, unless it has been said.
+/// Prints a line, unless it was printed before.
 pub fn once(line: &str) {
     static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let is_new = {
@@ -18,6 +17,6 @@ pub fn once(line: &str) {
     }
 }
 
-/// Different lines that a process says at most: a program that fails in ever new ways does not fill
-/// the disk.
+/// Different lines that a process prints at most, so that a program with ever new errors does not
+/// fill the disk.
 const LINES_MAX: usize = 256;

@@ -1,30 +1,30 @@
-//! The owner of each descriptor: one load for each call that passes through.
+//! The owner of each descriptor, found with one load by every intercepted call.
 //!
-//! Marks are written with the engine's lock held, and by `socket`. They are read without it: a
-//! program that closes a descriptor while another thread uses it gets either answer from the
+//! Marks are written with the engine's lock held, and by `socket`. They are read without the lock:
+//! a program that closes a descriptor while another thread uses it may get either answer from the
 //! kernel, too.
 
 use ring::published::Published32;
 
 use crate::limits::FDS_MAX;
 
-/// The owner of a descriptor. A key names the engine's entry.
+/// The owner of a descriptor. A key is that of the engine's entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
-    /// The kernel's alone.
+    /// The kernel's only.
     Kernel,
-    /// A TCP socket whose owner is not decided; the kernel answers until then.
+    /// A TCP socket that is not decided yet. Until then the kernel answers.
     Undecided(usize),
-    /// Millstream's; the kernel's descriptor keeps the number.
+    /// A socket of Millstream's. The kernel's descriptor keeps the number.
     Socket(usize),
-    /// The kernel's epoll, with sockets of Millstream's beside it.
+    /// The kernel's epoll, with an epoll of `posix` for Millstream's sockets beside it.
     Epoll(usize),
     /// An epoll of the kernel's that has never watched a socket of Millstream's.
     Watcher(usize),
-    /// A listener of the kernel's that a parent had on both sides: its calls wait, and the kernel's
-    /// do not.
+    /// The kernel's part of an inherited listener. The kernel's socket is non-blocking, though the
+    /// listener's calls wait.
     Listener(usize),
-    /// The library's own, which the program does not see.
+    /// A descriptor of the library, hidden from the program.
     Own,
 }
 
@@ -55,7 +55,7 @@ fn unpack(mark: u32) -> Mark {
     }
 }
 
-/// Writes a mark. Descriptors that have no place keep the kernel's.
+/// Writes a mark. Descriptors beyond the table stay the kernel's.
 pub fn set(fd: i32, mark: Mark) {
     let value = match mark {
         Mark::Kernel => 0,
@@ -71,14 +71,14 @@ pub fn set(fd: i32, mark: Mark) {
     }
 }
 
-/// All descriptors in a range that are not the kernel's alone.
+/// The descriptors in a range that are not the kernel's only.
 pub fn marked(from: u32, to: u32) -> impl Iterator<Item = (i32, Mark)> {
     let end = (to as usize).saturating_add(1).min(FDS_MAX);
     let fds = (from as usize..end).map(|fd| (fd as i32, of(fd as i32)));
     fds.filter(|(_, mark)| *mark != Mark::Kernel)
 }
 
-/// All descriptors with one mark get another.
+/// Replaces one mark by another in all descriptors.
 pub fn replace(old: Mark, new: Mark) {
     for (fd, _) in marked(0, u32::MAX).filter(|(_, mark)| *mark == old) {
         set(fd, new);

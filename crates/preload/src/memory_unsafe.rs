@@ -1,4 +1,4 @@
-//! C's memory as slices, and the kernel's calls that the library makes for itself.
+//! C's memory as slices, and the kernel calls that the library makes for itself.
 
 use std::cell::RefCell;
 use std::io::{IoSlice, IoSliceMut};
@@ -17,10 +17,10 @@ use crate::limits::{FDS_MAX, OWN_FDS_FROM, OWN_FDS_MAX, PIECES_MAX};
 use crate::marks::{self, Mark};
 use crate::real_unsafe;
 
-/// C's bytes.
+/// A slice of C's bytes.
 ///
 /// # Safety
-/// They are there to be read during the call.
+/// The bytes stay readable during the call.
 pub unsafe fn bytes<'a>(at: *const c_void, len: usize) -> Result<&'a [u8], Errno> {
     match (at.is_null(), len) {
         (_, 0) => Ok(&[]),
@@ -30,10 +30,10 @@ pub unsafe fn bytes<'a>(at: *const c_void, len: usize) -> Result<&'a [u8], Errno
     }
 }
 
-/// C's room for bytes.
+/// A mutable slice of C's memory.
 ///
 /// # Safety
-/// It is there to be written, and used by nobody else, during the call.
+/// The memory stays writable, and used by nothing else, during the call.
 pub unsafe fn room<'a>(at: *mut c_void, len: usize) -> Result<&'a mut [u8], Errno> {
     match (at.is_null(), len) {
         (_, 0) => Ok(&mut []),
@@ -43,10 +43,10 @@ pub unsafe fn room<'a>(at: *mut c_void, len: usize) -> Result<&'a mut [u8], Errn
     }
 }
 
-/// The most that a call moves at once (`MAX_RW_COUNT`).
+/// Largest number of bytes that one call moves (`MAX_RW_COUNT`).
 const LEN_MAX: usize = 0x7fff_f000;
 
-/// C's pieces of bytes.
+/// Slices of C's `iovec`s.
 ///
 /// # Safety
 /// As [`bytes`], for the array and for each piece.
@@ -58,7 +58,7 @@ pub unsafe fn pieces<'a>(at: *const iovec, count: usize) -> Result<Vec<IoSlice<'
     array.iter().map(piece).collect()
 }
 
-/// C's pieces of room.
+/// Mutable slices of C's `iovec`s.
 ///
 /// # Safety
 /// As [`room`], for each piece.
@@ -82,19 +82,20 @@ unsafe fn array<'a>(at: *const iovec, count: usize) -> Result<&'a [iovec], Errno
     }
 }
 
-/// C's value, if there is one.
+/// A copy of C's value; `None` if the pointer is null.
 ///
 /// # Safety
-/// It is null, or leads to a value that stays as it is during the call.
+/// The pointer is null, or points to a value that does not change during the call.
 pub unsafe fn value<T: Copy>(at: *const T) -> Option<T> {
     // SAFETY: the caller's promise; C need not align it.
     (!at.is_null()).then(|| unsafe { at.read_unaligned() })
 }
 
-/// Writes an address and its length, as far as there is room; null: it is not wanted.
+/// Writes an address as far as there is room, and its length. A null pointer means that the caller
+/// does not want it.
 ///
 /// # Safety
-/// As for libc's `getsockname`.
+/// The promise of libc's `getsockname`.
 pub unsafe fn put_address(
     address: &[u8],
     at: *mut libc::sockaddr,
@@ -118,7 +119,7 @@ pub unsafe fn put_address(
     Ok(())
 }
 
-/// `ppoll` for the library's own sleeps. `mask`: the signals that are blocked meanwhile.
+/// `ppoll` for the library's own sleeps. `mask`: signals that are blocked during the sleep.
 pub fn sleep(
     fds: &mut [pollfd],
     left_ns: Option<u64>,
@@ -134,44 +135,45 @@ pub fn sleep(
     told(unsafe { real_unsafe::ppoll(fds.as_mut_ptr(), fds.len() as _, time, mask) }.into())
 }
 
-/// Says a line where stderr was when the program began.
+/// Prints a line to the stderr with which the program began.
 pub fn say(line: &str) {
     let fd = match LOG.load() {
         0 => return,
         fd => fd as c_int,
     };
-    // SAFETY: a string of ours. Nobody hears of a log that is gone.
+    // SAFETY: a string of ours. An error is lost, since there is no other place to report it.
     let _ = unsafe { real_unsafe::write(fd, line.as_ptr().cast(), line.len()) };
 }
 
 static LOG: Published32 = Published32::new(0);
 
-/// Keeps a copy of stderr.
+/// Keeps a copy of stderr for the log.
 pub fn keep_stderr() {
     if let Ok(fd) = copy_high(2) {
         LOG.store(fd as u32);
     }
 }
 
-/// An heir has no stderr: somebody may wait for its end. Lines are dropped from now on.
+/// Closes the log in an heir: a process may wait for the end of its stderr. Further lines are
+/// dropped.
 pub fn close_stderr() {
     let fd = LOG.load() as c_int;
     LOG.store(0);
     marks::set(fd, Mark::Kernel);
-    // Closed already, or closed now.
+    // An error does not matter: the descriptor is closed either way.
     let _ = close(fd);
 }
 
-/// A copy of a descriptor with a high number, which the program does not see.
+/// Copies a descriptor to a high number, hidden from the program.
 pub fn copy_high(fd: c_int) -> Result<c_int, Errno> {
     with_numbers_beyond_the_limit(|| dup_high(fd))
 }
 
-/// Held while a number is taken and marked, and while a range of unmarked numbers is closed: the
-/// stack's watchdog makes copies at any time.
+/// Held while a number is taken and marked, and while a range of unmarked numbers is closed. The
+/// stack's watchdog may copy descriptors at any time.
 static NUMBERS: Mutex<()> = Mutex::new(());
 
-/// Nobody takes a high number while the guard lives.
+/// Keeps other threads from taking high numbers while the guard lives.
 pub fn hold_numbers() -> MutexGuard<'static, ()> {
     NUMBERS.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -189,8 +191,9 @@ fn dup_high(fd: c_int) -> Result<c_int, Errno> {
     Err(Errno::MFILE)
 }
 
-/// Opens descriptors although the program may have lowered the limit of its own: those that are
-/// open stay so when the limit is back. The program is answered by its limit as before.
+/// Opens descriptors although the program may have lowered its limit: raises the limit, and
+/// restores it afterwards. Open descriptors stay open. The program's own calls obey the limit as
+/// before.
 fn with_numbers_beyond_the_limit<T>(open: impl FnOnce() -> T) -> T {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
@@ -207,29 +210,30 @@ fn with_numbers_beyond_the_limit<T>(open: impl FnOnce() -> T) -> T {
     let is_raised = setrlimit(Resource::Nofile, raised).is_ok();
     let opened = open();
     if is_raised {
-        // A limit may always be lowered.
+        // A limit may always be lowered, so this does not fail.
         let _ = setrlimit(Resource::Nofile, limit);
     }
     opened
 }
 
-/// Closes the library's descriptors in a child of `fork`, which has copies of its parent's, but for
+/// Closes the library's descriptors in a child of `fork`, which are copies of the parent's, except
 /// the log and `kept`.
 pub fn close_own(kept: Option<RawFd>) {
     let log = LOG.load() as c_int;
     for (fd, mark) in marks::marked(0, u32::MAX) {
         if mark == Mark::Own && fd != log && Some(fd) != kept {
             marks::set(fd, Mark::Kernel);
-            // A number that the parent has closed meanwhile is closed here as well.
+            // If the parent has closed the number meanwhile, this close fails, which does not
+            // matter.
             let _ = close(fd);
         }
     }
-    // The bell is closed by now, and its number may be another's soon.
+    // The bell is closed by now, and its number may soon be used again.
     let _ = BELL.try_with(|bell| std::mem::forget(bell.take()));
 }
 
-/// Calls `start` with all signals blocked. Threads that it starts inherit the mask, and so take no
-/// signal for which one of the program's threads waits in `sigsuspend`.
+/// Calls `start` with all signals blocked. Threads that it starts inherit the mask, so they take no
+/// signal for which a thread of the program waits in `sigsuspend`.
 pub fn with_signals_blocked<T>(start: impl FnOnce() -> T) -> T {
     let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
     // SAFETY: the first call fills `all`, the second reads it and fills `before`.
@@ -243,8 +247,8 @@ pub fn with_signals_blocked<T>(start: impl FnOnce() -> T) -> T {
     started
 }
 
-/// Opens descriptors whose numbers the program neither sees nor misses: all free numbers below
-/// [`OWN_FDS_FROM`] are taken meanwhile.
+/// Opens descriptors with high numbers, hidden from the program: all free numbers below
+/// [`OWN_FDS_FROM`] are occupied meanwhile.
 pub fn with_high_numbers<T>(open: impl FnOnce() -> T) -> T {
     with_numbers_beyond_the_limit(|| with_low_numbers_taken(open))
 }
@@ -263,15 +267,15 @@ fn with_low_numbers_taken<T>(open: impl FnOnce() -> T) -> T {
         }
         fillers.push(filler);
     }
-    // The last one took a high number away.
+    // The last filler occupies a high number itself.
     let opened = open();
     drop(fillers);
     for fd in open_fds() {
         if before.contains(&fd) {
             continue;
         }
-        // The watchdog may have closed a copy of its own meanwhile: marked first and looked at
-        // then, no number stays marked that nobody has.
+        // The watchdog may have closed a copy of its own meanwhile. Marking before checking leaves
+        // no mark on a number that is free.
         marks::set(fd, Mark::Own);
         if !is_open(fd) {
             marks::set(fd, Mark::Kernel);
@@ -283,7 +287,7 @@ fn with_low_numbers_taken<T>(open: impl FnOnce() -> T) -> T {
 /// All open descriptors.
 pub fn open_fds() -> Vec<RawFd> {
     let Ok(entries) = std::fs::read_dir("/proc/self/fd") else {
-        // A process that has changed its user may not look there.
+        // A process that has changed its user may not read `/proc/self/fd`.
         return (0..FDS_MAX as RawFd).filter(|&fd| is_open(fd)).collect();
     };
     let names = entries.flatten().map(|entry| entry.file_name());
@@ -299,7 +303,7 @@ fn is_open(fd: RawFd) -> bool {
     unsafe { real_unsafe::fcntl64(fd, libc::F_GETFD, 0) != -1 }
 }
 
-/// A TCP socket of the kernel's that nobody uses: its copies keep numbers.
+/// A TCP socket of the kernel's that is never used: its copies keep descriptor numbers.
 pub fn tcp_socket() -> Result<OwnedFd, Errno> {
     let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
     // SAFETY: it takes numbers alone.
@@ -308,29 +312,29 @@ pub fn tcp_socket() -> Result<OwnedFd, Errno> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd as c_int) })
 }
 
-/// Closes a descriptor of the kernel's.
+/// Closes a kernel descriptor.
 pub fn close(fd: c_int) -> Result<i64, Errno> {
     // SAFETY: it takes a number alone. The caller owns the descriptor.
     told(unsafe { real_unsafe::close(fd) }.into())
 }
 
-/// `fcntl` with a number.
+/// `fcntl` with a numeric argument.
 pub fn fcntl(fd: c_int, command: c_int, argument: usize) -> Result<i64, Errno> {
     // SAFETY: the callers name commands that take numbers alone.
     told(unsafe { real_unsafe::fcntl64(fd, command, argument) }.into())
 }
 
-/// Rings a sleeper's bell.
+/// Rings a thread's bell, which ends its sleep.
 pub fn ring(bell: c_int) {
     let one = 1_u64;
-    // SAFETY: eight bytes of ours. A full counter has rung already.
+    // SAFETY: eight bytes of ours. If the counter is full, the bell was rung before.
     let _ = unsafe { real_unsafe::write(bell, (&raw const one).cast(), 8) };
 }
 
-/// Silences it.
+/// Resets a thread's bell.
 pub fn silence(bell: c_int) {
     let mut count = 0_u64;
-    // SAFETY: eight bytes of ours. A bell that was not rung says `EAGAIN`.
+    // SAFETY: eight bytes of ours. `EAGAIN` means that the bell was not rung.
     let _ = unsafe { real_unsafe::read(bell, (&raw mut count).cast(), 8) };
 }
 
@@ -339,7 +343,7 @@ struct Bell(c_int);
 impl Drop for Bell {
     fn drop(&mut self) {
         marks::set(self.0, Mark::Kernel);
-        // Nothing can be done about a descriptor that does not close.
+        // An error of the close cannot be handled.
         let _ = close(self.0);
     }
 }
@@ -348,7 +352,7 @@ thread_local! {
     static BELL: RefCell<Option<(u32, Bell)>> = const { RefCell::new(None) };
 }
 
-/// This thread's bell, an eventfd. A child of `fork` has another one than its parent.
+/// This thread's bell, an eventfd. A child of `fork` gets a new one.
 pub fn bell() -> Result<c_int, Errno> {
     let pid = std::process::id();
     let kept = BELL.try_with(|bell| match &*bell.borrow() {
@@ -370,7 +374,7 @@ pub fn bell() -> Result<c_int, Errno> {
     }
 }
 
-/// The name of this thread, with zeros after it.
+/// The name of this thread, padded with zeros.
 pub fn thread_name() -> [u8; 16] {
     let mut name = [0; 16];
     // SAFETY: it writes sixteen bytes at most.
@@ -378,38 +382,38 @@ pub fn thread_name() -> [u8; 16] {
     name
 }
 
-/// Sends this thread SIGPIPE, as a write does without a reader.
+/// Raises `SIGPIPE` in this thread, as Linux does for a write to a socket that was shut.
 pub fn sigpipe() {
     // SAFETY: a signal to this thread.
     let _ = unsafe { libc::raise(libc::SIGPIPE) };
 }
 
-/// The position of a file.
+/// The read position of a file.
 pub fn position(fd: c_int) -> Result<i64, Errno> {
     // SAFETY: it takes numbers alone.
     told(unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) }).map_err(|_| Errno::INVAL)
 }
 
-/// Moves it.
+/// Sets the read position of a file.
 pub fn move_to(fd: c_int, position: i64) -> Result<(), Errno> {
     // SAFETY: it takes numbers alone.
     told(unsafe { libc::lseek(fd, position, libc::SEEK_SET) }).map(|_| ())
 }
 
-/// Lends a descriptor of the program's to a call.
+/// Lends a descriptor of the program to a call.
 pub fn with_borrowed<T>(fd: c_int, call: impl FnOnce(BorrowedFd<'_>) -> T) -> T {
-    // SAFETY: the caller holds the lock, and the number stands for a socket of the program's. If
-    // the program closes it in another thread, the kernel refuses the call or is shown another
-    // file, which the service does not believe.
+    // SAFETY: the caller holds the lock, and the number is that of a socket of the program. If the
+    // program closes it in another thread, the kernel refuses the call or uses another file, which
+    // the service will not accept.
     call(unsafe { BorrowedFd::borrow_raw(fd) })
 }
 
-/// The kernel's socket listens.
+/// True if the kernel's socket listens.
 pub fn is_listening(fd: c_int) -> bool {
     with_borrowed(fd, |socket| rustix::net::sockopt::socket_acceptconn(socket)) == Ok(true)
 }
 
-/// The name of a socket of the kernel's.
+/// The local address of a kernel socket.
 pub fn kernel_name(fd: c_int) -> Result<SocketAddr, Errno> {
     let mut bytes = [0_u8; SOCKADDR_LEN_MAX];
     let mut len = bytes.len() as socklen_t;

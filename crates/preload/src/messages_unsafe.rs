@@ -1,4 +1,4 @@
-//! `sendmmsg` and `recvmmsg`, as programs know them. `posix` has the rules for where they stop.
+//! The exported calls `sendmmsg` and `recvmmsg`. `posix` decides where they stop.
 
 use libc::{c_int, c_uint, mmsghdr, msghdr, timespec};
 use packetio::wait::monotonic_ns;
@@ -10,7 +10,7 @@ use crate::memory_unsafe::{pieces, value};
 use crate::transfer_unsafe::{receive_message, send_message};
 use crate::{engine, real_unsafe};
 
-/// The header of a message, and the place of its length; null if there are no messages.
+/// The header of a message, and the place of its length; both null if there are no messages.
 ///
 /// # Safety
 /// `at` is less than the number of messages.
@@ -56,7 +56,7 @@ pub unsafe extern "C" fn sendmmsg(
     }))
 }
 
-/// `recvmmsg`. As in Linux, the time is looked at after each message, and does not end a wait.
+/// `recvmmsg`. As in Linux, the timeout is checked after each message and does not end a wait.
 ///
 /// # Safety
 /// As libc's.
@@ -97,7 +97,7 @@ pub unsafe extern "C" fn recvmmsg(
         };
         let is_over = || until_ns.is_some_and(|until_ns| monotonic_ns() >= until_ns);
         let postpone = |_| {
-            // A socket that another thread has closed meanwhile has nobody to tell.
+            // If another thread has closed the socket, there is no call to report the error to.
             let _ = engine::locked(|engine| {
                 let (net, socket) = engine.socket_of(key)?;
                 net.sockets().tell_error_again(socket.id);

@@ -4,17 +4,17 @@ use ring::published::Published32;
 
 static PID: Published32 = Published32::new(0);
 
-/// The table is this process's.
+/// Notes that the table belongs to this process.
 pub fn note() {
     PID.store(std::process::id());
 }
 
-/// The library is on.
+/// True if the library is on.
 pub fn is_noted() -> bool {
     PID.load() != 0
 }
 
-/// This is a child of `vfork`: its memory is the parent's, and no handler of `fork` ran.
+/// True in a child of `vfork`: it uses the parent's memory, and no `fork` handler has run.
 pub fn is_vforked() -> bool {
     PID.load() != std::process::id()
 }

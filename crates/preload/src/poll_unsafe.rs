@@ -1,4 +1,4 @@
-//! Waits for many descriptors, as programs know them.
+//! Exported calls that wait for many descriptors: `poll`, `select`, epoll and their relatives.
 
 use libc::{c_int, epoll_event, fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
 use packetio::wait::monotonic_ns;
@@ -32,7 +32,7 @@ fn after_timespec(time: Option<timespec>) -> Result<Option<u64>, Errno> {
     time.map_or(Ok(None), |time| after(time.tv_sec, time.tv_nsec))
 }
 
-/// The entries, if one of them is Millstream's.
+/// The entries, if one of them is a descriptor of Millstream's.
 unsafe fn ours<'a>(fds: *mut pollfd, count: nfds_t) -> Option<&'a mut [pollfd]> {
     if fds.is_null() || count == 0 || count as usize > POLL_FDS_MAX {
         return None;
@@ -78,7 +78,7 @@ pub unsafe extern "C" fn ppoll(
     c(until_ns.and_then(|until_ns| polling::wait(entries, until_ns, mask)))
 }
 
-/// `poll`, as programs with checked lengths call it.
+/// `poll`, as programs built with `_FORTIFY_SOURCE` call it.
 ///
 /// # Safety
 /// As libc's.
@@ -96,7 +96,7 @@ pub unsafe extern "C" fn __poll_chk(
     unsafe { poll(fds, count, timeout) }
 }
 
-/// `ppoll`, as programs with checked lengths call it.
+/// `ppoll`, as programs built with `_FORTIFY_SOURCE` call it.
 ///
 /// # Safety
 /// As libc's.
@@ -115,17 +115,18 @@ pub unsafe extern "C" fn __ppoll_chk(
     unsafe { ppoll(fds, count, timeout, mask) }
 }
 
-/// The sets of a `select`, and where they came from.
+/// The sets of a `select`, and the pointers that they were read from.
 struct Sets {
     selection: Selection,
     given: [*mut u64; 3],
 }
 
 impl Sets {
-    /// Null sets ask for nothing. A program may have sets that are longer than an `fd_set`.
+    /// Reads the sets; null ones are empty. A program may use sets that are longer than an
+    /// `fd_set`.
     ///
     /// # Safety
-    /// As for `select`.
+    /// The promise of `select`.
     unsafe fn new(count: c_int, sets: [*mut fd_set; 3]) -> Self {
         let count = usize::try_from(count).unwrap_or(0).min(POLL_FDS_MAX);
         let given = sets.map(<*mut fd_set>::cast::<u64>);
@@ -147,7 +148,7 @@ impl Sets {
         self.selection.entries().into_iter().map(entry).collect()
     }
 
-    /// Writes the answer; how many bits it has.
+    /// Writes the answer; returns its number of bits.
     fn tell(&mut self, entries: &[pollfd]) -> Result<i64, Errno> {
         let entry = |one: &pollfd| PollFd {
             fd: one.fd,
@@ -176,7 +177,7 @@ fn select_ours(
     sets.tell(entries)
 }
 
-/// `select`. It leaves the time that was left in `timeout`, as Linux does.
+/// `select`. It leaves the remaining time in `timeout`, as Linux does.
 ///
 /// # Safety
 /// As libc's.
@@ -307,8 +308,8 @@ fn noted(epfd: c_int) -> c_int {
     epfd
 }
 
-/// Sleeps until an epoll of the kernel's has something to tell. Another thread may give it a socket
-/// of Millstream's meanwhile, or close it. True: the caller looks again.
+/// Sleeps until an epoll of the kernel's has an event. Another thread may meanwhile add the first
+/// socket of Millstream's, or close the epoll. True: the caller looks again.
 fn slept(
     (epfd, key): (c_int, usize),
     until_ns: Option<u64>,
@@ -329,8 +330,8 @@ fn slept(
     slept.map(|said| said > 0)
 }
 
-/// A wait in a program with threads on an epoll that is the kernel's alone. `None`: it is
-/// Millstream's, too, by now.
+/// Waits on an epoll that is the kernel's only, in a program with threads. `None`: a thread has
+/// added a socket of Millstream's.
 ///
 /// # Safety
 /// As libc's `epoll_pwait`.
@@ -420,12 +421,13 @@ pub unsafe extern "C" fn epoll_pwait2(
     unsafe { wait_either((epfd, key), events, max, until_ns, mask) }
 }
 
-/// Another thread may give an epoll its first socket of Millstream's while this one sleeps on it.
+/// True if another thread may add the first socket of Millstream's to an epoll on which this thread
+/// sleeps.
 fn others_may_join() -> bool {
     real_unsafe::has_threads() && !engine::is_inside()
 }
 
-/// A wait on an epoll that is the kernel's alone, or Millstream's, too.
+/// Waits on an epoll, with or without sockets of Millstream's.
 unsafe fn wait_either(
     at: (c_int, usize),
     events: *mut epoll_event,

@@ -1,4 +1,4 @@
-//! `poll` and `select` for descriptors of both.
+//! `poll` and `select` for descriptors of both sides.
 
 use libc::{pollfd, sigset_t};
 use packetio::wait::monotonic_ns;
@@ -10,16 +10,16 @@ use crate::sleep::{self, Attempt, Signals};
 use crate::sleepers::{self, News};
 use crate::{listeners, memory_unsafe};
 
-/// One of the descriptors is Millstream's.
+/// True if one of the descriptors is Millstream's.
 pub fn has_ours(fds: impl IntoIterator<Item = i32>) -> bool {
     let is_ours = |fd| matches!(marks::of(fd), Mark::Socket(_) | Mark::Epoll(_));
     fds.into_iter().any(is_ours)
 }
 
-/// Waits for the entries; how many have something to tell.
+/// Waits for the entries; returns the number that are ready.
 ///
 /// # Errors
-/// As `ppoll`.
+/// The error of `ppoll`.
 pub fn wait(
     fds: &mut [pollfd],
     until_ns: Option<u64>,
@@ -45,7 +45,7 @@ pub fn wait(
     Ok(count)
 }
 
-/// The kernel has something to say of the descriptor.
+/// True if the kernel has to be asked about the descriptor.
 fn is_kernels(engine: &mut Engine, fd: i32) -> bool {
     match marks::of(fd) {
         Mark::Socket(key) => engine.socket(key).is_ok_and(|socket| socket.is_both),
@@ -65,7 +65,8 @@ fn id(engine: &mut Engine, fd: i32) -> Result<Option<i32>, Errno> {
     }
 }
 
-/// Writes the `revents`. How many are not zero, and what Millstream's wait for.
+/// Sets `revents`. Returns the number of ready entries, and the news that Millstream's sockets wait
+/// for.
 fn look(engine: &mut Engine, fds: &mut [pollfd]) -> Result<(usize, News), Errno> {
     let mut ours = Vec::new();
     let mut kernels: Vec<pollfd> = Vec::with_capacity(fds.len());
@@ -77,7 +78,7 @@ fn look(engine: &mut Engine, fds: &mut [pollfd]) -> Result<(usize, News), Errno>
                 revents: 0,
             });
         }
-        // The others keep their places, and are passed over.
+        // Entries of the other side keep their places with descriptor -1, which `poll` ignores.
         let fd = match is_kernels(engine, entry.fd) {
             true => entry.fd,
             false => -1,

@@ -1,11 +1,11 @@
-//! The process: what happens when the library is loaded, when the process forks, and when it ends.
+//! The process's events: the library is loaded, the process forks, the process ends.
 
 use libc::c_int;
 
 use crate::config::{Settings, VARIABLE};
 use crate::{engine, exec_unsafe, kernel_listeners, log, memory_unsafe, own_process, real_unsafe};
 
-/// The loader calls what stands in this section before it calls `main`.
+/// The loader calls the functions in this section before `main`.
 #[cfg_attr(not(test), unsafe(link_section = ".init_array"))]
 #[used]
 static CONSTRUCTOR: extern "C" fn() = constructor;
@@ -48,7 +48,7 @@ extern "C" fn at_exit() {
     engine::finish();
 }
 
-/// `_exit`: connections close in order, as they would in the kernel.
+/// `_exit`: lets connections close in order, as the kernel would.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub extern "C" fn _exit(status: c_int) -> ! {
     if engine::settings().is_some() && !own_process::is_vforked() {
@@ -57,7 +57,7 @@ pub extern "C" fn _exit(status: c_int) -> ! {
     real_unsafe::exit_now(status)
 }
 
-/// `_Exit`, as [`_exit`].
+/// `_Exit`, like [`_exit`].
 #[cfg_attr(not(test), unsafe(export_name = "_Exit"))]
 pub extern "C" fn exit_at_once(status: c_int) -> ! {
     _exit(status)

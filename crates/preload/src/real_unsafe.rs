@@ -1,5 +1,5 @@
-//! libc's functions behind those of the same names here: found with `dlsym(RTLD_NEXT)` by the
-//! constructor, or at the first call if another library's constructor comes first.
+//! libc's functions behind those that are exported here. The constructor finds them with
+//! `dlsym(RTLD_NEXT)`; if another library's constructor comes first, the first call does.
 
 use std::ffi::CStr;
 
@@ -40,7 +40,7 @@ impl Real {
     }
 }
 
-/// `errno` of a function that this libc does not have.
+/// Sets `errno` for a function that this libc does not have.
 fn missing() {
     // SAFETY: libc's own place for this thread's errno.
     unsafe { *libc::__errno_location() = libc::ENOSYS };
@@ -78,7 +78,7 @@ macro_rules! reals {
             unsafe { real($($arg),*) }
         })*
 
-        /// Finds all of them.
+        /// Finds all functions.
         pub fn resolve_all() {
             $(at::$name.get();)*
         }
@@ -136,7 +136,7 @@ reals! {
     syscall(number: c_long, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> c_long;
 }
 
-/// libc's `_exit`, which does not come back.
+/// libc's `_exit`, which does not return.
 pub fn exit_now(status: c_int) -> ! {
     // SAFETY: the system call that ends the process; libc's function of that name is ours here.
     unsafe { syscall(libc::SYS_exit_group, status as usize, 0, 0, 0, 0, 0) };
@@ -145,7 +145,7 @@ pub fn exit_now(status: c_int) -> ! {
     }
 }
 
-/// The program has had more than one thread. A libc that does not say so may have.
+/// True if the program has, or had, more than one thread, or if libc does not tell.
 pub fn has_threads() -> bool {
     static SINGLE: Real = Real::new(c"__libc_single_threaded");
     match SINGLE.get() {

@@ -1,10 +1,10 @@
 //! Listeners that a program passes to another one over a UNIX socket (`SCM_RIGHTS`).
 //!
-//! The descriptor is the kernel's socket that keeps the number, and nothing of it says what
-//! Millstream has there. So the sender writes the listener's specification onto that socket: as a
-//! filter for its packets, which loads constants and accepts everything. Only the socket of a
-//! listener that the kernel has as well gets packets at all. Every process that has the socket can
-//! read a filter again. The receiver then has the listener like a child of `fork`.
+//! The passed descriptor is the kernel's socket that keeps the number, which does not show that
+//! Millstream has a listener there. So the sender writes the listener's specification onto that
+//! socket, as a packet filter that loads constants and accepts everything. The filter is harmless:
+//! only the kernel's socket of a listener on both sides receives packets at all. Every process that
+//! has the socket can read the filter. The receiver then has the listener like a child of `fork`.
 
 use std::mem::size_of;
 
@@ -16,17 +16,17 @@ use crate::handover::{self, Listener};
 use crate::marks::{self, Mark};
 use crate::{engine, log, memory_unsafe, real_unsafe};
 
-/// Instructions of a classic filter: load a constant, accept everything.
+/// Instructions of a classic BPF filter: load a constant, accept everything.
 const LOAD: u16 = (libc::BPF_LD | libc::BPF_IMM) as u16;
 const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
-/// The first constant of a filter of ours.
+/// The first constant of a filter that holds a specification.
 const MAGIC: u32 = 0x4d69_6c6c;
 /// `SO_GET_FILTER`, which has the number of `SO_ATTACH_FILTER`.
 const SO_GET_FILTER: c_int = libc::SO_ATTACH_FILTER;
-/// Linux's limit (`BPF_MAXINSNS`).
+/// Linux's limit of instructions (`BPF_MAXINSNS`).
 const INSTRUCTIONS_MAX: usize = 4096;
 
-/// The constants that hold a text: a magic number, the length in bytes, the bytes.
+/// The constants that encode a text: a magic number, the length in bytes, the bytes.
 fn constants(text: &str) -> Vec<u32> {
     let word = |bytes: &[u8]| {
         let mut word = [0; 4];
@@ -40,7 +40,7 @@ fn constants(text: &str) -> Vec<u32> {
         .collect()
 }
 
-/// The text that the constants of a filter hold; `None`: the filter is not ours.
+/// The text in the constants of a filter; `None`: it is another filter.
 fn text(constants: &[u32]) -> Option<String> {
     let [MAGIC, len, words @ ..] = constants else {
         return None;
@@ -84,7 +84,7 @@ fn write_on(fd: c_int, listener: &Listener) -> Result<(), Errno> {
     told(set.into()).map(|_| ())
 }
 
-/// The listener that a sender wrote onto a socket. `None`: the descriptor is something else.
+/// The listener that a sender wrote onto a socket; `None`: the descriptor is something else.
 fn read_from(fd: c_int) -> Option<Listener> {
     let ask = |at: *mut c_void, room: usize| {
         let mut len = room as socklen_t;
@@ -109,15 +109,15 @@ fn read_from(fd: c_int) -> Option<Listener> {
     let constants: Vec<u32> = filter[..count - 1].iter().map(|one| one.k).collect();
     let mut all = handover::parse(&text(&constants)?)?;
     let (_, _, listener) = all.pop()?;
-    // A connection that the kernel's socket has accepted inherits the filter.
+    // A connection accepted by the kernel's socket inherits the filter, and is no listener.
     let is_listener = !listener.is_both || memory_unsafe::is_listening(fd);
     is_listener.then_some(listener)
 }
 
-/// The descriptors that a message brings along.
+/// The descriptors in a message.
 ///
 /// # Safety
-/// The message is one of libc's, with the control data that it says.
+/// The message is libc's, and its control data is as long as it says.
 unsafe fn descriptors(message: &msghdr) -> Vec<c_int> {
     let mut all = Vec::new();
     // SAFETY: the caller's promise, for all of these.
@@ -136,10 +136,10 @@ unsafe fn descriptors(message: &msghdr) -> Vec<c_int> {
     all
 }
 
-/// Before a message leaves over a socket of the kernel's: listeners in it say what they are.
+/// Before a message is sent over a kernel socket: writes specifications onto the listeners in it.
 ///
 /// # Safety
-/// As libc's `sendmsg`.
+/// The promise of libc's `sendmsg`.
 pub unsafe fn before_send(at: *const msghdr) {
     // SAFETY: the caller's promise.
     let Some(message) = (unsafe { memory_unsafe::value(at) }) else {
@@ -169,11 +169,10 @@ pub unsafe fn before_send(at: *const msghdr) {
     }
 }
 
-/// After a message came over a socket of the kernel's: descriptors of listeners become what they
-/// are.
+/// After a message was received over a kernel socket: adds the listeners in it.
 ///
 /// # Safety
-/// As libc's `recvmsg`, which has filled the message.
+/// The promise of libc's `recvmsg`, which has filled the message.
 pub unsafe fn after_receive(at: *const msghdr) {
     // SAFETY: the caller's promise.
     let Some(message) = (unsafe { memory_unsafe::value(at) }) else {
@@ -193,7 +192,7 @@ pub unsafe fn after_receive(at: *const msghdr) {
     }
 }
 
-/// Control data with a descriptor is at least as long.
+/// Least length of control data with a descriptor.
 const CONTROL_LEAST: size_t = size_of::<cmsghdr>() + size_of::<c_int>();
 
 #[cfg(test)]

@@ -1,19 +1,19 @@
-//! The program's share of the wire: which listeners and connections are Millstream's.
+//! The rules that make listeners and connections Millstream's or the kernel's.
 
 use std::net::{IpAddr, SocketAddr};
 
 use millstream::IpCidr;
 
-/// See the module's documentation. Empty rules say what is the wire's by its addresses alone.
+/// See the module's documentation. Without rules the wire's addresses and routes decide.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
-    /// Ports that listeners of Millstream may have; none: all.
+    /// Ports that listeners of Millstream may have; empty: all.
     listen: Vec<u16>,
-    /// Prefixes that Millstream connects to; none: those that the wire leads to.
+    /// Prefixes to which Millstream connects; empty: those that the wire leads to.
     connect: Vec<IpCidr>,
-    /// Ports that stay with the kernel, local ones of listeners and remote ones of connections.
+    /// Ports that stay the kernel's: local ones of listeners, remote ones of connections.
     not_ports: Vec<u16>,
-    /// Addresses that stay with the kernel.
+    /// Addresses that stay the kernel's.
     not_prefixes: Vec<IpCidr>,
     /// Loopback addresses are Millstream's, too, between sockets of one process.
     loopback: bool,
@@ -22,11 +22,11 @@ pub struct Rules {
 /// The owner of a listener.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// The kernel alone.
+    /// The kernel only.
     Kernel,
-    /// Millstream alone: it listens on an address of the wire.
+    /// Millstream only: the listener has an address of the wire.
     Wire,
-    /// Both: it listens on all addresses, or on a loopback address that both have.
+    /// Both: the listener has all addresses, or a loopback address that is also Millstream's.
     Both,
 }
 
@@ -34,7 +34,7 @@ impl Rules {
     /// Adds a list of ports and prefixes.
     ///
     /// # Errors
-    /// The part that is neither.
+    /// The first part that is neither a port nor a prefix.
     pub fn add(&mut self, key: &str, list: &str) -> Result<(), String> {
         for part in list.split(',').filter(|part| !part.is_empty()) {
             let port = part.parse::<u16>().ok();
@@ -58,13 +58,14 @@ impl Rules {
         self.loopback = true;
     }
 
-    /// Loopback addresses are Millstream's, too.
+    /// True if loopback addresses are Millstream's, too.
     #[must_use]
     pub fn has_loopback(&self) -> bool {
         self.loopback
     }
 
-    /// A connection to `remote` may end at a listener of this process. `wire`: the wire's addresses.
+    /// True if a connection to `remote` may end at a listener of this process. `wire`: the wire's
+    /// addresses.
     #[must_use]
     pub fn may_stay_inside(&self, remote: SocketAddr, wire: &[IpAddr]) -> bool {
         let ip = remote.ip().to_canonical();
@@ -78,22 +79,22 @@ impl Rules {
     pub fn listener(&self, local: SocketAddr, wire: &[IpAddr]) -> Owner {
         let ip = local.ip().to_canonical();
         let port = local.port();
-        // Port 0 is one that is chosen later: no rule names it.
+        // Port 0 is chosen later, so no rule matches it.
         let is_chosen = self.listen.is_empty() || port == 0 || self.listen.contains(&port);
         if !is_chosen || self.not_ports.contains(&port) || self.is_kept(ip) {
             return Owner::Kernel;
         }
         match ip.is_unspecified() {
             true => Owner::Both,
-            // Other processes come by the kernel.
+            // Connections from other processes arrive through the kernel.
             false if ip.is_loopback() && self.loopback => Owner::Both,
             false if wire.contains(&ip) => Owner::Wire,
             false => Owner::Kernel,
         }
     }
 
-    /// A connection to `remote` is Millstream's. `reach`: the prefixes that the wire leads to;
-    /// `wire`: its own addresses.
+    /// True if a connection to `remote` is Millstream's. `reach`: the prefixes that the wire leads
+    /// to; `wire`: the wire's own addresses.
     #[must_use]
     pub fn connects(&self, remote: SocketAddr, reach: &[IpCidr], wire: &[IpAddr]) -> bool {
         let ip = remote.ip().to_canonical();

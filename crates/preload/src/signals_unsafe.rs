@@ -1,11 +1,12 @@
-//! Handlers of signals: each stands behind [`deliver`], so that the library knows which one ran.
+//! Signal handlers of the program, each called through [`deliver`], so that the library knows which
+//! one ran.
 //!
-//! Two things need that. A handler that comes while its thread holds the engine's lock waits until
-//! the lock is free, so that it may make any call. A handler that comes before or during a sleep
-//! ends the call by the flags that this handler was installed with.
+//! This serves two purposes. A handler that comes while its thread holds the engine's lock is
+//! postponed until the lock is free, so that it may make any call. A handler that comes before or
+//! during a sleep ends the call, or not, according to the flags with which it was installed.
 //!
-//! Signals that the processor raises (`SIGSEGV` and its like) are the program's alone: they cannot
-//! wait, and runtimes compare what they installed.
+//! Signals that the processor raises (`SIGSEGV` and the like) are not intercepted: they cannot be
+//! postponed, and runtimes check that their own handler is installed.
 //!
 //! ```text
 //!  signal ─▶ deliver ─┬─ lock held: queued again and blocked ─▶ locked() ends ─▶ unblock ─▶ deliver
@@ -20,13 +21,13 @@ use ring::published::Published64;
 use crate::limits::SIGNALS_MAX;
 use crate::{door_unsafe, inside, memory_unsafe, own_process, real_unsafe};
 
-/// The program's handler of each signal and the flags of [`KEPT`], packed; 0: the kernel's table
-/// says what the program installed.
+/// The program's handler of each signal with the flags of [`KEPT`], packed. 0: the kernel has the
+/// handler that the program installed.
 static HANDLERS: [Published64; SIGNALS_MAX + 1] = [const { Published64::new(0) }; SIGNALS_MAX + 1];
-/// Signals of which `siginterrupt` said that `signal` installs handlers that end calls.
+/// Signals for which `siginterrupt` made `signal` install handlers that end calls.
 static ENDING: Published64 = Published64::new(0);
 
-/// Flags that the kernel's table does not hold as the program gave them.
+/// Flags that the kernel does not get as the program gave them.
 const KEPT: [c_int; 4] = [
     libc::SA_SIGINFO,
     libc::SA_NODEFER,
@@ -37,9 +38,9 @@ const KEPT: [c_int; 4] = [
 /// Handlers that ran in this thread since its call began.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Ran {
-    /// One of them.
+    /// At least one handler ran.
     pub any: bool,
-    /// One without `SA_RESTART`.
+    /// At least one handler without `SA_RESTART` ran.
     pub ends: bool,
 }
 
@@ -52,32 +53,32 @@ thread_local! {
     static RAN: Cell<Ran> = const { Cell::new(NONE) };
     /// The bell of the sleep that this thread begins or is in; -1: none.
     static BELL: Cell<c_int> = const { Cell::new(-1) };
-    /// Signals that wait, blocked, until the lock is free.
+    /// Signals that are postponed, and blocked, until the lock is free.
     static WAITING: Cell<u64> = const { Cell::new(0) };
 }
 
-/// A call begins.
+/// Begins a call.
 #[inline]
 pub fn begin() {
     RAN.set(NONE);
 }
 
-/// A sleep begins, which a handler ends by this bell. What ran before.
+/// Begins a sleep, which a handler ends by ringing `bell`. Returns the handlers that ran before.
 pub fn sleep_begins(bell: c_int) -> Ran {
     BELL.set(bell);
     RAN.get()
 }
 
-/// The sleep is over. What ran since the call began.
+/// Ends a sleep. Returns the handlers that ran since the call began.
 pub fn sleep_ended() -> Ran {
     BELL.set(-1);
     RAN.replace(NONE)
 }
 
-/// The lock is free: signals that waited for it come.
+/// Delivers postponed signals once the lock is free.
 #[inline]
 pub fn lock_is_free() {
-    // A thread that ends has no storage of its own any more, and no signals that wait.
+    // A thread that ends has no thread-local storage any more, and no postponed signals.
     if WAITING.try_with(Cell::get).unwrap_or(0) != 0 {
         let_come();
     }
@@ -117,7 +118,7 @@ fn unpack(packed: u64) -> (sighandler_t, c_int) {
     ((packed >> KEPT.len()) as sighandler_t, flags)
 }
 
-/// The handler's place. `None`: the signal is the program's alone.
+/// The handler's entry; `None`: the signal is not intercepted.
 fn place(signal: c_int) -> Option<&'static Published64> {
     let is_raised = matches!(
         signal,
@@ -157,7 +158,7 @@ unsafe extern "C" fn deliver(signal: c_int, info: *mut siginfo_t, context: *mut 
         type Handler = unsafe extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
         std::mem::transmute::<sighandler_t, Handler>(handler)(signal, info, context);
     }
-    // The handler's own calls have their own outcome and sleeps.
+    // Calls in the handler have changed these; restore them.
     RAN.set(ran);
     BELL.set(bell);
     if bell >= 0 {
@@ -167,8 +168,8 @@ unsafe extern "C" fn deliver(signal: c_int, info: *mut siginfo_t, context: *mut 
     }
 }
 
-/// Has a signal wait until the lock is free: queued again for this thread, and blocked by the mask
-/// that the end of this handler restores. False: the kernel's queue is full.
+/// Postpones a signal until the lock is free: queues it again for this thread, and blocks it in the
+/// mask that is restored when this handler returns. False: the kernel's queue is full.
 unsafe fn postpone(signal: c_int, info: *mut siginfo_t, context: *mut ucontext_t) -> bool {
     let errno = door_unsafe::errno_number();
     // SAFETY: the kernel reads the information that it gave.
@@ -189,7 +190,7 @@ unsafe fn postpone(signal: c_int, info: *mut siginfo_t, context: *mut ucontext_t
     true
 }
 
-/// A handler that the library does not know is installed and ends blocked calls.
+/// True if a handler that the library does not know ends blocked calls.
 pub fn strangers_end_calls() -> bool {
     (1..=SIGNALS_MAX as c_int).any(|signal| {
         // SAFETY: all zeros is such a structure.
@@ -220,7 +221,7 @@ pub unsafe extern "C" fn sigaction(
     let before = place.load();
     // SAFETY: the caller's promise.
     let given = unsafe { memory_unsafe::value(new) };
-    // A child of `vfork` has a table of the kernel's of its own, and this process's memory.
+    // A child of `vfork` has its own signal table in the kernel, but this process's memory.
     let is_own = given.is_some() && !own_process::is_vforked();
     let is_handled = given.is_some_and(|given| is_function(given.sa_sigaction));
     let installed = given.map(|mut action| {
@@ -249,13 +250,13 @@ pub unsafe extern "C" fn sigaction(
         let (handler, flags) = unpack(before);
         action.sa_sigaction = handler;
         action.sa_flags = action.sa_flags & !libc::SA_SIGINFO | flags;
-        // SAFETY: as above.
+        // SAFETY: `old` is not null, and the caller promises a structure there.
         unsafe { old.write_unaligned(action) };
     }
     done
 }
 
-/// Installs a handler, with the signal itself in its mask unless it may interrupt itself.
+/// Installs a handler, with the signal itself in its mask unless `SA_NODEFER` is set.
 unsafe fn install(signal: c_int, handler: sighandler_t, flags: c_int) -> sighandler_t {
     // SAFETY: all zeros is such a structure, with an empty mask; the caller's promise.
     unsafe {
@@ -272,7 +273,7 @@ unsafe fn install(signal: c_int, handler: sighandler_t, flags: c_int) -> sighand
     }
 }
 
-/// `signal`, with the meaning of BSD's.
+/// `signal`, with BSD semantics.
 ///
 /// # Safety
 /// As libc's.
@@ -301,7 +302,7 @@ pub unsafe extern "C" fn bsd_signal(number: c_int, handler: sighandler_t) -> sig
     unsafe { signal(number, handler) }
 }
 
-/// `__sysv_signal`: `signal`, as programs call it that are built for the older meaning.
+/// `__sysv_signal`: `signal` with System V semantics.
 ///
 /// # Safety
 /// As libc's.

@@ -1,13 +1,13 @@
-//! Waits outside of the lock: try, arm, unlock, sleep, lock, try again.
+//! Waits without the lock: try, arm, unlock, sleep, lock, try again.
 //!
 //! One sleeper leads: it sleeps on the wire. The others sleep on their bells ([`sleepers`]). All of
-//! them also sleep on the kernel's descriptors of their call.
+//! them also sleep on the kernel descriptors of their call.
 //!
 //! [`sleepers`]: crate::sleepers
 //!
-//! A handler of a signal that runs in the middle of a sleep may sleep in a call of its own. That
-//! takes the place of the outer sleep, which looks again when the handler returns. If the handler
-//! leaves by `longjmp`, the thread's next sleep takes the place of the one that was left behind.
+//! A signal handler that interrupts a sleep may make a call that sleeps, too. The inner sleep
+//! replaces the outer one, which looks again when the handler returns. If the handler leaves by
+//! `longjmp`, the thread's next sleep replaces the abandoned one.
 
 use std::os::fd::AsRawFd;
 
@@ -22,34 +22,34 @@ use crate::memory_unsafe;
 use crate::signals_unsafe::{self, Ran};
 use crate::sleepers::{News, Sleeper};
 
-/// How far an attempt got.
+/// The result of an attempt.
 pub enum Attempt<T> {
     /// The call is over.
     Done(T),
     /// The call waits.
     Wait {
-        /// When it gives up, by the monotonic clock, ns.
+        /// Time at which the call gives up, on the monotonic clock, in ns.
         until_ns: Option<u64>,
-        /// Descriptors of the kernel's that it waits for, and events.
+        /// Kernel descriptors that it waits for, with events.
         kernel: Vec<(i32, i16)>,
-        /// The sources of Millstream's that it waits for, looked at before they were tried.
+        /// News of Millstream's sockets, read before they were tried.
         news: News,
     },
 }
 
-/// The effect of a signal's handler on a wait.
+/// The effect of a signal handler on a wait.
 #[derive(Clone, Copy)]
 pub enum Signals {
-    /// The signal ends the call (`poll` and its like), with this mask meanwhile.
+    /// Any signal ends the call (`poll` and its relatives), with this mask during the sleep.
     End(Option<sigset_t>),
-    /// The signal ends the call unless its handler was installed with `SA_RESTART`.
+    /// A signal ends the call unless its handler was installed with `SA_RESTART`.
     Restart,
 }
 
-/// Makes attempts until one is over.
+/// Repeats attempts until one is done.
 ///
 /// # Errors
-/// The attempt's; `EINTR`.
+/// The attempt's error; `EINTR`.
 pub fn until_done<T>(
     signals: Signals,
     mut attempt: impl FnMut(&mut Engine) -> Result<Attempt<T>, Errno>,
@@ -65,7 +65,7 @@ pub fn until_done<T>(
                 kernel,
                 news,
             } => {
-                // A call with a limit is never made again after a signal, as in Linux.
+                // A call with a time limit is never restarted after a signal, as in Linux.
                 let is_ended_by_any = until_ns.is_some() || matches!(signals, Signals::End(_));
                 plan(engine, until_ns, kernel, news, is_ended_by_any)
             }
@@ -100,7 +100,7 @@ fn plan<T>(
     is_ended_by_any: bool,
 ) -> Result<Plan<T>, Errno> {
     let bell = memory_unsafe::bell()?;
-    // The sleep that a handler of this thread's has interrupted.
+    // The entry of a sleep in this thread that a signal handler has interrupted.
     engine.take_out(bell)?;
     let armed = match engine.sleepers.has_leader() {
         true => None,
@@ -140,15 +140,15 @@ fn plan<T>(
     }))
 }
 
-/// Turns the stack, and prepares a sleep if there was nothing to do; `None`: look again.
+/// Turns the stack and, if there was nothing to do, prepares a sleep. `None`: look again.
 fn arm(context: &Context) -> std::io::Result<Option<Armed>> {
     let armed = match context.turn_once() {
         Ok(Turn::Idle) => context.lead(),
         Ok(Turn::Moved | Turn::Looking) => Ok(None),
         Err(error) => Err(error),
     };
-    // The next attempt may be the last: without this the watchdog would take the caller for one
-    // that turns the stack, and what the program writes next would not leave.
+    // The next attempt may be the last one. Without this call the watchdog would rely on the caller
+    // to turn the stack, and later writes of the program would not leave.
     if !matches!(armed, Ok(Some(_))) {
         context.go_away();
     }
@@ -156,13 +156,13 @@ fn arm(context: &Context) -> std::io::Result<Option<Armed>> {
 }
 
 impl Sleep {
-    /// True: a signal ended it, and the call with it unless it is over.
+    /// Sleeps. True: a signal ended the sleep; it ends the call unless the next attempt is done.
     fn sleep(mut self, signals: Signals) -> Result<bool, Errno> {
         let mask = match signals {
             Signals::End(mask) => mask,
             Signals::Restart => None,
         };
-        // From here on a handler that runs rings the bell.
+        // From here on a signal handler rings the bell.
         let before = signals_unsafe::sleep_begins(self.bell);
         let left_ns = match self.is_ended_by(before) {
             true => Some(0),
@@ -181,7 +181,7 @@ impl Sleep {
             _ if ran.any => Ok(self.is_ended_by(ran)),
             Err(Errno::INTR) => Ok(self.is_ended_by_any || signals_unsafe::strangers_end_calls()),
             Err(errno) => {
-                // The call ends here: another sleeper leads in this one's place.
+                // The call ends here, so another sleeper has to lead.
                 engine::moving(|_| Ok(()))?;
                 Err(errno)
             }
@@ -197,7 +197,7 @@ impl Sleep {
 /// Makes a call of `posix` and waits for its end.
 ///
 /// # Errors
-/// The call's.
+/// The error of the call.
 pub fn call(request: Request) -> Result<(i64, Reply), Errno> {
     let is_unannounced = matches!(request, Request::Close { .. });
     let mut call = Call::start(request);

@@ -1,10 +1,9 @@
-//! Threads that sleep in their calls, and who is woken.
+//! Threads that sleep in their calls, and the rules for waking them.
 //!
-//! One sleeper leads: it sleeps on the wire, and turns the stack when it wakes. The others sleep on
-//! their bells until a thread that turned the stack finds news of what they wait for, as the
-//! threads of `posix::Shared` do. A thread that is awake and makes a call turns the stack itself
-//! for what it asks of it, and the leader sleeps on meanwhile. A thread that has several sockets to
-//! answer leaves that to the leader.
+//! One sleeper leads: it sleeps on the wire and turns the stack when it wakes. The others sleep on
+//! their bells until a thread that turned the stack finds news for them, like the threads of
+//! `posix::Shared`. A thread that makes a call turns the stack for its own requests while the
+//! leader sleeps on. A thread that has several sockets to answer leaves those turns to the leader.
 
 use std::cell::Cell;
 
@@ -15,38 +14,38 @@ use crate::limits::VISITOR_TURNS_MAX;
 use crate::memory_unsafe;
 
 thread_local! {
-    /// The last wait of this thread told of several sockets.
+    /// The last wait of this thread reported several sockets.
     static ANSWERS_SEVERAL: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A wait of this thread told of so many sockets. With several the thread does not turn the stack
-/// for each answer that it writes: the leader wakes and sends them together.
+/// Notes the number of sockets that a wait of this thread reported. With several, the thread does
+/// not turn the stack for each answer: the leader wakes and sends all of them together.
 pub fn told_of(sockets: usize) {
     ANSWERS_SEVERAL.set(sockets > 1);
 }
 
 /// A thread that sleeps in a call.
 pub struct Sleeper {
-    /// Its eventfd.
+    /// The thread's eventfd.
     pub bell: i32,
-    /// True if the bell was rung.
+    /// True after the bell was rung.
     pub is_rung: bool,
-    /// The stack's sleep, if this thread watches the wire.
+    /// The stack's sleep, if this thread leads.
     pub armed: Option<Armed>,
-    /// The sources of what it waits for.
+    /// The sockets that the thread waits for.
     pub news: News,
 }
 
-/// The sources of what a call waits for, and the news of them that it has seen.
+/// The sockets that a call waits for, and the news of them that it has seen.
 pub struct News {
     awaited: Awaited,
     seen: u64,
-    /// One of several threads that wait for the same gets what comes.
+    /// Of several such threads that wait for the same sockets, only one is woken.
     is_exclusive: bool,
 }
 
 impl News {
-    /// Looks at the news, before the call looks at the sources themselves.
+    /// Reads the news, before the call looks at the sockets themselves.
     pub fn begin(sockets: &Sockets, awaited: Awaited) -> Self {
         Self {
             seen: sockets.news(&awaited),
@@ -55,7 +54,8 @@ impl News {
         }
     }
 
-    /// As [`begin`](Self::begin), for `accept` and waits of an epoll: one thread is enough.
+    /// Like [`begin`](Self::begin), for `accept` and `epoll_wait`, where waking one thread
+    /// suffices.
     pub fn begin_exclusive(sockets: &Sockets, awaited: Awaited) -> Self {
         Self {
             is_exclusive: true,
@@ -63,7 +63,7 @@ impl News {
         }
     }
 
-    /// There is news that the call has not seen.
+    /// True if there is news that the call has not seen.
     pub fn has_news(&self, sockets: &Sockets) -> bool {
         sockets.news(&self.awaited) != self.seen
     }
@@ -73,12 +73,12 @@ impl News {
     }
 }
 
-/// See the module's documentation. The first one has slept longest.
+/// See the module's documentation. The first sleeper has slept longest.
 #[derive(Default)]
 pub struct Sleepers(Vec<Sleeper>);
 
 impl Sleepers {
-    /// Nobody sleeps.
+    /// No sleeper.
     pub const fn none() -> Self {
         Self(Vec::new())
     }
@@ -87,13 +87,13 @@ impl Sleepers {
         self.0.iter().position(|one| one.armed.is_some())
     }
 
-    /// A sleeper watches the wire.
+    /// True if a sleeper leads.
     pub fn has_leader(&self) -> bool {
         self.leader().is_some()
     }
 
-    /// A thread is about to sleep. Others who wait for the same have seen what it has: it was
-    /// woken for them, and found nothing.
+    /// Adds a thread that is about to sleep. Exclusive waiters on the same sockets have then seen
+    /// the same news: the thread was woken for all of them and found nothing.
     pub fn enlist(&mut self, sleeper: Sleeper) {
         for other in &mut self.0 {
             if !other.is_rung && other.news.shares_with(&sleeper.news) {
@@ -103,21 +103,21 @@ impl Sleepers {
         self.0.push(sleeper);
     }
 
-    /// Takes a sleeper out.
+    /// Removes a sleeper.
     pub fn take_out(&mut self, bell: i32) -> Option<Sleeper> {
         let at = self.0.iter().position(|one| one.bell == bell)?;
         Some(self.0.remove(at))
     }
 
-    /// Before a call that may turn the stack: the leader is not to wake for what it does.
+    /// Begins a call that may turn the stack: the leader must not wake for what it does.
     pub fn visit(&self, sockets: &Sockets) {
         if self.has_leader() {
             sockets.context().visit();
         }
     }
 
-    /// After such a call, the last thing before the lock is let go of. Its requests leave, threads
-    /// are woken that there is news for, and somebody leads if anybody sleeps.
+    /// Ends such a call, as the last step before the lock is released. Requests leave, threads with
+    /// news are woken, and a sleeper becomes leader if there is none.
     pub fn settle(&mut self, sockets: &Sockets) {
         if self.0.is_empty() {
             return;
@@ -125,7 +125,7 @@ impl Sleepers {
         let context = sockets.context();
         if self.has_leader() && !ANSWERS_SEVERAL.get() {
             for _ in 0..VISITOR_TURNS_MAX {
-                // A wire that is gone is found by the calls that wait.
+                // Calls that wait report a wire that is gone.
                 if !context.has_requests() || context.turn_once().is_err() {
                     break;
                 }
@@ -158,7 +158,7 @@ impl Sleepers {
         }
     }
 
-    /// Wakes everybody: a call may have changed what others wait for.
+    /// Wakes all sleepers: a call may have changed what they wait for.
     pub fn wake_all(&mut self) {
         self.0.iter_mut().for_each(Sleeper::ring);
     }

@@ -1,4 +1,4 @@
-//! The calls that make, join and end sockets, as programs know them.
+//! Exported calls that open, connect and name sockets, and their options.
 
 use std::net::SocketAddr;
 
@@ -19,7 +19,7 @@ use crate::sleep::{self, Attempt, Signals};
 use crate::sleepers::News;
 use crate::{calls, decide, kernel_listeners, listeners, log};
 
-/// `socket`: the kernel's; a TCP socket is undecided.
+/// `socket`: makes a kernel socket. A TCP socket is undecided.
 ///
 /// # Safety
 /// As libc's.
@@ -37,7 +37,7 @@ pub unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> 
         log::once("a socket with a number beyond 65535 stays with the kernel");
         return fd;
     }
-    // A socket that is not noted stays with the kernel.
+    // If this fails, the socket stays the kernel's.
     let _ = engine::locked(|engine| {
         let key = engine.put(What::Undecided(Undecided {
             is_v6: domain == number::AF_INET6,
@@ -49,7 +49,7 @@ pub unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> 
     fd
 }
 
-/// C's address.
+/// Reads C's address.
 unsafe fn address(addr: *const sockaddr, len: socklen_t, is_bind: bool) -> Result<Address, Errno> {
     let len = (len as usize).min(SOCKADDR_LEN_MAX);
     // SAFETY: the caller's promise.
@@ -60,7 +60,7 @@ unsafe fn address(addr: *const sockaddr, len: socklen_t, is_bind: bool) -> Resul
     })
 }
 
-/// `bind`: to an address of the wire, the socket is Millstream's.
+/// `bind`: makes the socket Millstream's if the address is one of the wire.
 ///
 /// # Safety
 /// As libc's.
@@ -84,7 +84,7 @@ pub unsafe extern "C" fn bind(fd: c_int, addr: *const sockaddr, len: socklen_t) 
                         return listeners::bind(engine, key, local, past);
                     }
                     owner => {
-                        // On a mux wire the service says so when it grants the place.
+                        // On a `mux` wire the service checks the port when it grants the place.
                         if owner == Owner::Both && !decide::is_granted_by_service() {
                             decide::check_port(engine, key, local)?;
                         }
@@ -118,8 +118,8 @@ pub unsafe extern "C" fn bind(fd: c_int, addr: *const sockaddr, len: socklen_t) 
     c(bound)
 }
 
-/// A socket that the kernel has bound on all addresses is about to listen: on a `mux` wire its
-/// place is held. False: another wire, or a loopback address.
+/// Holds the place on a `mux` wire of a socket that the kernel has bound to all addresses and that
+/// is about to listen. False: another kind of wire, or a loopback address.
 fn bind_shared(engine: &mut Engine, key: usize, fd: c_int) -> Result<bool, Errno> {
     let local = memory_unsafe::kernel_name(fd)?;
     if !local.ip().is_unspecified() || engine.net()?.host.is_none() {
@@ -128,7 +128,7 @@ fn bind_shared(engine: &mut Engine, key: usize, fd: c_int) -> Result<bool, Errno
     let past = undecided_of(engine, key)?;
     let watched = match &mut engine.entry(key)?.what {
         What::Undecided(undecided) => {
-            // The kernel keeps the port, and this process's stack is bound when it listens.
+            // The kernel keeps the port. This process's stack binds when it listens.
             undecided.is_bound = false;
             undecided.watched.clone()
         }
@@ -157,15 +157,15 @@ fn listen_shared(
     listen_in_kernel(fd, backlog).map(|_| true)
 }
 
-/// Epolls that watch Millstream's socket watch the kernel's, too.
+/// Makes epolls that watch Millstream's socket watch the kernel's, too.
 fn watch_both(watched: &[(i32, i32, EpollEvent)]) -> Result<(), Errno> {
     watched
         .iter()
         .try_for_each(|&(epfd, fd, event)| kernel_epoll_ctl(epfd, number::EPOLL_CTL_ADD, fd, event))
 }
 
-/// The kernel's socket of a listener that both have: it listens, and its calls do not wait. A
-/// connection that another process takes away in between leaves nobody waiting in the kernel.
+/// Makes the kernel's socket of a listener on both sides listen, non-blocking: if another process
+/// takes a connection first, no call is left waiting in the kernel.
 fn listen_in_kernel(fd: c_int, backlog: c_int) -> Result<i64, Errno> {
     // SAFETY: it takes numbers alone.
     told(unsafe { real_unsafe::listen(fd, backlog) }.into())?;
@@ -174,7 +174,7 @@ fn listen_in_kernel(fd: c_int, backlog: c_int) -> Result<i64, Errno> {
     memory_unsafe::fcntl(fd, number::F_SETFL, flags)
 }
 
-/// The family and the options of a socket that is about to be decided.
+/// The family and the options of an undecided socket.
 fn undecided_of(engine: &mut Engine, key: usize) -> Result<(bool, Vec<SetOption>), Errno> {
     match &engine.entry(key)?.what {
         What::Undecided(undecided) => Ok((undecided.is_v6, undecided.options.clone())),
@@ -182,7 +182,7 @@ fn undecided_of(engine: &mut Engine, key: usize) -> Result<(bool, Vec<SetOption>
     }
 }
 
-/// `listen`: on all addresses, the kernel and Millstream both do.
+/// `listen`: on all addresses, both the kernel and Millstream listen.
 ///
 /// # Safety
 /// As libc's.
@@ -220,8 +220,8 @@ fn listen_undecided(
         // SAFETY: it takes numbers alone.
         return told(unsafe { real_unsafe::listen(fd, backlog) }.into());
     }
-    // The place is held before the kernel listens: connections over the wire would begin in the
-    // kernel in between, and be cut.
+    // Hold the place before the kernel listens. Otherwise connections over the wire could begin in
+    // the kernel in between, and would be reset.
     let is_bound = match &engine.entry(key)?.what {
         What::Undecided(undecided) => undecided.is_bound,
         _ => false,
@@ -229,7 +229,7 @@ fn listen_undecided(
     if is_bound && listen_shared(engine, key, fd, backlog)? {
         return Ok(0);
     }
-    // The kernel chooses the port of a socket that was not bound.
+    // The kernel chooses the port of a socket that is not bound.
     // SAFETY: it takes numbers alone.
     told(unsafe { real_unsafe::listen(fd, backlog) }.into())?;
     if !is_bound && listen_shared(engine, key, fd, backlog)? {
@@ -269,7 +269,7 @@ pub unsafe extern "C" fn accept(fd: c_int, addr: *mut sockaddr, len: *mut sockle
     unsafe { accept4(fd, addr, len, 0) }
 }
 
-/// `accept4`: from either queue of a listener that both have.
+/// `accept4`: from either queue of a listener on both sides.
 ///
 /// # Safety
 /// As libc's.
@@ -333,7 +333,7 @@ pub unsafe extern "C" fn accept4(
     }))
 }
 
-/// The listener's calls wait.
+/// True if the listener's calls wait.
 fn is_waiting(engine: &mut Engine, id: i32) -> Result<bool, Errno> {
     let request = Request::Fcntl {
         fd: id,
@@ -344,8 +344,8 @@ fn is_waiting(engine: &mut Engine, id: i32) -> Result<bool, Errno> {
     Ok(flags as i32 & number::O_NONBLOCK == 0)
 }
 
-/// A connection from the wire; `None`: none has come, and the caller waits. The number comes first,
-/// so that at the limit of descriptors the connection stays where it is.
+/// Accepts a connection from the wire. `None`: there is none, and the caller waits. Takes the
+/// descriptor number first: at the limit of descriptors the connection stays in the queue.
 fn accept_wire(
     engine: &mut Engine,
     id: i32,
@@ -404,7 +404,7 @@ fn accept_wire(
     }
 }
 
-/// `connect`: to where the wire leads, the socket is Millstream's.
+/// `connect`: makes the socket Millstream's if the wire leads to the address.
 ///
 /// # Safety
 /// As libc's.
@@ -459,7 +459,8 @@ pub unsafe extern "C" fn connect(fd: c_int, addr: *const sockaddr, len: socklen_
     c(connected.map(|(value, _)| value))
 }
 
-/// A socket that both had, and that listens no more, is about to connect: it is Millstream's alone.
+/// Makes a socket of both sides Millstream's alone before it connects, if the kernel's no longer
+/// listens.
 fn is_alone(engine: &mut Engine, key: usize, fd: c_int) -> Result<bool, Errno> {
     let is_alone = !memory_unsafe::is_listening(fd);
     if let What::Socket(socket) = &mut engine.entry(key)?.what {
@@ -530,7 +531,7 @@ pub unsafe extern "C" fn getsockopt(
     c(got)
 }
 
-/// `setsockopt`: on an undecided socket, the kernel's and for later.
+/// `setsockopt`: on an undecided socket, sets the kernel's option and records it.
 ///
 /// # Safety
 /// As libc's.
@@ -554,7 +555,7 @@ pub unsafe extern "C" fn setsockopt(
             if set == 0
                 && let Ok(value) = copied()
             {
-                // An entry that is gone was closed meanwhile by another thread.
+                // If the entry is gone, another thread has closed the socket.
                 let _ = engine::locked(|engine| {
                     if let What::Undecided(undecided) = &mut engine.entry(key)?.what {
                         undecided.options.push((level, name, value));

@@ -1,8 +1,8 @@
 //! `splice` between a pipe and a socket of Millstream's, by reading and writing.
 //!
-//! Nothing leaves its source before the other side has taken it: bytes of a pipe are seen by `tee`,
-//! those of a socket by `MSG_PEEK`, and as many as went on are read then. Two readers that are at
-//! one pipe or socket at the same moment may both get the same bytes.
+//! Bytes leave their source only after the other side has taken them: `tee` copies a pipe's bytes
+//! and `MSG_PEEK` a socket's, and then as many as were taken are read. Two readers at the same pipe
+//! or socket at the same moment may both get the same bytes.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
@@ -54,7 +54,7 @@ pub unsafe extern "C" fn splice(
     })
 }
 
-/// The other side is a pipe, and neither side has a position.
+/// Checks that the other side is a pipe, and that neither side has a position.
 fn check(pipe: c_int, socket_at: *mut off_t, pipe_at: *mut off_t) -> Result<(), Errno> {
     let stat = with_borrowed(pipe, |pipe| fstat(pipe))?;
     let is_pipe = FileType::from_raw_mode(stat.st_mode) == FileType::Fifo;
@@ -66,7 +66,7 @@ fn check(pipe: c_int, socket_at: *mut off_t, pipe_at: *mut off_t) -> Result<(), 
     }
 }
 
-/// A pipe for a moment, which nobody else has.
+/// A temporary pipe that no other thread uses.
 fn own_pipe() -> Result<(OwnedFd, OwnedFd), Errno> {
     pipe_with(PipeFlags::CLOEXEC)
 }
@@ -75,7 +75,7 @@ fn to_socket(from: c_int, key: usize, len: usize, flags: SpliceFlags) -> Result<
     let (out, into) = own_pipe()?;
     let seen = with_borrowed(from, |from| tee(from, &into, len, flags))?;
     let mut bytes = vec![0; seen];
-    // Fewer than a pipe holds, and all of them are there.
+    // These are fewer bytes than a pipe holds, and all of them are there.
     let got = read(&out, &mut bytes)?;
     if got == 0 {
         return Ok(0);
@@ -117,15 +117,15 @@ fn from_socket(key: usize, to: c_int, len: usize, flags: SpliceFlags) -> Result<
     Ok(moved)
 }
 
-/// The kernel looks at the pipe before it waits for the socket, whose own flag says whether it
-/// does.
+/// Looks for room in the pipe, as the kernel does before it waits for the socket. The socket's own
+/// flag says whether to wait.
 fn look_for_room(to: c_int, flags: SpliceFlags) -> Result<(), Errno> {
     let events = with_borrowed(to, |to| {
         let mut fds = [PollFd::from_borrowed_fd(to, PollFlags::OUT)];
         poll(&mut fds, Some(&Timespec::default())).map(|_| fds[0].revents())
     })?;
     if events.contains(PollFlags::ERR) {
-        // Nobody reads.
+        // The pipe has no reader.
         sigpipe();
         return Err(Errno::PIPE);
     }

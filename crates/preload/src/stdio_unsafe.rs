@@ -1,8 +1,8 @@
 //! libc's streams on sockets of Millstream's.
 //!
-//! A stream of libc's calls the kernel inside libc, which nothing intercepts. `fdopen` of a socket
-//! makes a stream with functions of its own (`fopencookie`), which call the library's. Such a
-//! stream has no descriptor for libc, so `fileno` looks here.
+//! A libc stream makes its system calls inside libc, where they cannot be intercepted. So `fdopen`
+//! of a socket makes a stream with functions of its own (`fopencookie`). For libc such a stream has
+//! no descriptor, so `fileno` looks it up here.
 
 use libc::{FILE, c_char, c_int, c_void, off64_t, size_t, ssize_t};
 
@@ -22,7 +22,7 @@ unsafe extern "C" {
     fn fopencookie(cookie: *mut c_void, mode: *const c_char, functions: Functions) -> *mut FILE;
 }
 
-/// The descriptor is the cookie.
+/// The cookie of a stream is its descriptor.
 fn descriptor(cookie: *mut c_void) -> c_int {
     cookie.addr() as c_int
 }
@@ -32,7 +32,7 @@ unsafe extern "C" fn read(cookie: *mut c_void, at: *mut c_char, len: size_t) -> 
     unsafe { transfer_unsafe::read(descriptor(cookie), at.cast(), len) }
 }
 
-/// Writes all of it; less is an error to libc.
+/// Writes all bytes; libc takes a shorter write as an error.
 unsafe extern "C" fn write(cookie: *mut c_void, at: *const c_char, len: size_t) -> ssize_t {
     let mut done = 0;
     while done < len {
@@ -49,7 +49,7 @@ unsafe extern "C" fn write(cookie: *mut c_void, at: *const c_char, len: size_t) 
 
 unsafe extern "C" fn close(cookie: *mut c_void) -> c_int {
     let fd = descriptor(cookie);
-    // A process that ends has nobody who asks for numbers.
+    // In a process that ends, `fileno` is not called any more.
     let _ = engine::locked(|engine| {
         engine.streams.retain(|(_, of)| *of != fd);
         Ok(())
@@ -78,7 +78,7 @@ pub unsafe extern "C" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
     // SAFETY: the caller's promise; the functions stay as long as the process.
     let stream = unsafe { fopencookie(cookie, mode, functions) };
     if !stream.is_null() {
-        // As in `close`.
+        // In a process that ends, `fileno` is not called any more.
         let _ = engine::locked(|engine| {
             engine.streams.push((stream.addr(), fd));
             Ok(())

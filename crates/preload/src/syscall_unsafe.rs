@@ -1,4 +1,4 @@
-//! `syscall`, as programs know it: the calls that are intercepted by name are intercepted by
+//! The exported call `syscall`. System calls that are intercepted by name are intercepted by
 //! number, too.
 
 use libc::{c_int, c_long, size_t};
@@ -10,7 +10,7 @@ use crate::{messages_unsafe, poll_unsafe, process_unsafe, socket_unsafe, transfe
 /// `syscall`.
 ///
 /// # Safety
-/// As the call of that number.
+/// The promise of the call with that number.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn syscall(
     number: c_long,
@@ -69,7 +69,7 @@ pub unsafe extern "C" fn syscall(
             #[cfg(target_arch = "x86_64")]
             libc::SYS_dup2 => descriptor_unsafe::dup2(fd, b as c_int).into(),
             libc::SYS_exit_group => process_unsafe::_exit(fd),
-            // Its rings reach descriptors without a call.
+            // io_uring reaches descriptors without calls that could be intercepted.
             libc::SYS_io_uring_setup => {
                 door_unsafe::set_errno(libc::ENOSYS);
                 -1
@@ -79,10 +79,10 @@ pub unsafe extern "C" fn syscall(
     }
 }
 
-/// The calls that move bytes. `None` for another number.
+/// Calls that move bytes. `None` for another number.
 ///
 /// # Safety
-/// As the call of that number.
+/// The promise of the call with that number.
 unsafe fn transfer(number: c_long, fd: c_int, [b, c, d, e, f]: [usize; 5]) -> Option<c_long> {
     // SAFETY: the caller's promise, for each.
     let moved = unsafe {
@@ -117,11 +117,11 @@ unsafe fn transfer(number: c_long, fd: c_int, [b, c, d, e, f]: [usize; 5]) -> Op
     Some(moved)
 }
 
-/// The calls that wait for many descriptors, by their old numbers as well, which newer machines do
-/// not have. `None` for another number.
+/// Calls that wait for many descriptors, including old ones that newer architectures do not have.
+/// `None` for another number.
 ///
 /// # Safety
-/// As the call of that number.
+/// The promise of the call with that number.
 unsafe fn waits(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> Option<c_long> {
     // SAFETY: the caller's promise, for each.
     let outcome = unsafe {
@@ -136,7 +136,7 @@ unsafe fn waits(number: c_long, [a, b, c, d, e, f]: [usize; 6]) -> Option<c_long
             }
             libc::SYS_ppoll => poll_unsafe::ppoll(a as _, b as _, c as _, d as _),
             libc::SYS_pselect6 => {
-                // The last argument leads to a mask and its length.
+                // The last argument points to a mask and its length.
                 let mask = memory_unsafe::value(f as *const *const libc::sigset_t);
                 let mask = mask.unwrap_or(std::ptr::null());
                 poll_unsafe::pselect(a as c_int, b as _, c as _, d as _, e as _, mask)

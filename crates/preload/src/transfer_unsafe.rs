@@ -1,4 +1,4 @@
-//! The calls that move bytes, as programs know them.
+//! Exported calls that move bytes.
 
 use std::io::{IoSlice, IoSliceMut};
 
@@ -13,8 +13,8 @@ use crate::memory_unsafe::{bytes, pieces, put_address, room, rooms};
 use crate::real_unsafe;
 use crate::{calls, log, memory_unsafe, rights_unsafe, sleep};
 
-/// A function that passes through unless the descriptor is Millstream's, with libc's other names
-/// for it.
+/// Makes a function that passes through unless the descriptor is Millstream's, under all its libc
+/// names.
 macro_rules! transfer {
     ($(#[$doc:meta])* fn $name:ident($fd:ident, $($arg:ident: $kind:ty),*) = $key:ident => $ours:expr) => {
         $(#[$doc])*
@@ -64,7 +64,7 @@ transfer! {
 }
 
 transfer! {
-    /// `preadv2`: without a position, a `readv`.
+    /// `preadv2`: without an offset, a `readv`.
     fn preadv64v2(fd, at: *const iovec, count: c_int, offset: off_t, flags: c_int) = key =>
         placeless(offset, flags).and_then(|flags| {
             // SAFETY: the caller's promise.
@@ -74,7 +74,7 @@ transfer! {
 }
 
 transfer! {
-    /// `pwritev2`: without a position, a `writev`.
+    /// `pwritev2`: without an offset, a `writev`.
     fn pwritev64v2(fd, at: *const iovec, count: c_int, offset: off_t, flags: c_int) = key =>
         placeless(offset, flags).and_then(|flags| {
             // SAFETY: the caller's promise.
@@ -83,7 +83,7 @@ transfer! {
         })
 }
 
-/// The flags of a message for those of `preadv2` and `pwritev2`, which ask for no position.
+/// The flags of a message for those of `preadv2` and `pwritev2`, which must not give an offset.
 fn placeless(offset: off_t, flags: c_int) -> Result<c_int, Errno> {
     if offset != -1 {
         return Err(Errno::SPIPE);
@@ -96,17 +96,17 @@ fn placeless(offset: off_t, flags: c_int) -> Result<c_int, Errno> {
 }
 
 transfer! {
-    /// `pread`: a socket has no positions.
+    /// `pread`: fails, since a socket has no offsets.
     fn pread64(fd, _at: *mut c_void, _len: size_t, _offset: off_t) = _key => Err(Errno::SPIPE)
 }
 
 transfer! {
-    /// `pwrite`: a socket has no positions.
+    /// `pwrite`: fails, since a socket has no offsets.
     fn pwrite64(fd, _at: *const c_void, _len: size_t, _offset: off_t) = _key => Err(Errno::SPIPE)
 }
 
 transfer! {
-    /// `recvfrom`: TCP has one peer, whose address is not told.
+    /// `recvfrom`: does not return an address, since TCP has one peer.
     fn recvfrom(fd, at: *mut c_void, len: size_t, flags: c_int, addr: *mut sockaddr, addrlen: *mut socklen_t) = key => {
         let got = match at.is_null() && flags & number::MSG_TRUNC != 0 {
             true => calls::discard(key, len, flags),
@@ -141,7 +141,7 @@ transfer! {
     }
 }
 
-/// `recvmsg`. Over a socket of the kernel's, listeners of another program may come.
+/// `recvmsg`. Over a kernel socket, another program's listeners may arrive.
 ///
 /// # Safety
 /// As libc's.
@@ -160,7 +160,7 @@ pub unsafe extern "C" fn recvmsg(fd: c_int, msg: *mut msghdr, flags: c_int) -> s
     got
 }
 
-/// `sendmsg`. Over a socket of the kernel's, listeners may go to another program.
+/// `sendmsg`. Over a kernel socket, listeners may go to another program.
 ///
 /// # Safety
 /// As libc's.
@@ -177,7 +177,7 @@ pub unsafe extern "C" fn sendmsg(fd: c_int, msg: *const msghdr, flags: c_int) ->
     }
 }
 
-/// `recvmsg` of Millstream's.
+/// `recvmsg` on a socket of Millstream's.
 ///
 /// # Safety
 /// As libc's.
@@ -214,7 +214,7 @@ pub unsafe fn receive_message(key: usize, at: *mut msghdr, flags: c_int) -> Resu
     Ok(got)
 }
 
-/// `sendmsg` of Millstream's.
+/// `sendmsg` on a socket of Millstream's.
 ///
 /// # Safety
 /// As libc's.
@@ -326,8 +326,8 @@ pub unsafe extern "C" fn pwrite(
     unsafe { pwrite64(fd, at, len, offset) }
 }
 
-/// Ends the program if the length of a function with a checked length is wrong: the program has a
-/// bug that would overwrite memory.
+/// Aborts the program if a length exceeds the buffer (`_FORTIFY_SOURCE`): the program has a bug
+/// that would overwrite memory.
 fn check(len: size_t, has: size_t) {
     if len > has {
         log::once("buffer overflow detected in a receiving call");
@@ -335,7 +335,7 @@ fn check(len: size_t, has: size_t) {
     }
 }
 
-/// `read`, as programs with checked lengths call it.
+/// `read`, as programs built with `_FORTIFY_SOURCE` call it.
 ///
 /// # Safety
 /// As libc's.
@@ -351,7 +351,7 @@ pub unsafe extern "C" fn __read_chk(
     unsafe { read(fd, at, len) }
 }
 
-/// `recv`, as programs with checked lengths call it.
+/// `recv`, as programs built with `_FORTIFY_SOURCE` call it.
 ///
 /// # Safety
 /// As libc's.
@@ -368,7 +368,7 @@ pub unsafe extern "C" fn __recv_chk(
     unsafe { recv(fd, at, len, flags) }
 }
 
-/// `recvfrom`, as programs with checked lengths call it.
+/// `recvfrom`, as programs built with `_FORTIFY_SOURCE` call it.
 ///
 /// # Safety
 /// As libc's.

@@ -1,11 +1,11 @@
-//! CPU time of a visit to one of a million connections by the pages under their table: each visit
-//! follows a link in the entry before, in random order, and touches one cache line.
+//! CPU time of a visit to one of a million connections, by the kind of pages under their table. The
+//! visits follow links from entry to entry in random order, and each touches one cache line.
 //!
 //! ```text
 //! cargo run --release -p ring --example pages_bench -- off auto [require]
 //! ```
 //!
-//! Rules take turns in each of three rounds, each on a table made anew. `auto` is transparent huge
+//! The rules take turns in each of three rounds, each on a new table. `auto` means transparent huge
 //! pages as long as no reserved ones are free.
 
 use ring::huge_pages::{HugePages, PageSource, PagesHeld};
@@ -15,7 +15,7 @@ const ENTRIES: usize = 1_000_000;
 const VISITS: usize = 2_000_000;
 const ROUNDS: usize = 3;
 
-/// As large as a connection's slot.
+/// A table entry as large as a connection's slot.
 #[derive(Clone)]
 #[repr(align(64))]
 struct Entry {
@@ -23,7 +23,7 @@ struct Entry {
     _rest: [u8; 1_020],
 }
 
-/// CPU time of this thread so far, which other programs on the machine do not lengthen, in ns.
+/// CPU time of this thread so far, in ns. Other programs on the machine do not lengthen it.
 fn run_ns() -> u64 {
     let spent = std::fs::read_to_string("/proc/thread-self/schedstat").expect("/proc");
     let first = spent.split_whitespace().next();

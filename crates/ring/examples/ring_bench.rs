@@ -1,4 +1,4 @@
-//! Cost of the crate's hot paths on this machine, both ends on one thread.
+//! Cost of the crate's hot paths on this machine, with both ends on one thread.
 //!
 //! `cargo run --release -p ring --example ring_bench`
 
@@ -15,7 +15,7 @@ use ring::raw::{RawSlice, RawSliceMut};
 use ring::spsc;
 use ring::trylock::TryLock;
 
-/// Best of five runs, in nanoseconds per repetition.
+/// Prints the best of five runs, in nanoseconds per repetition.
 fn measure(name: &str, bytes: usize, repetitions: u32, mut body: impl FnMut()) {
     let mut best_ns = f64::MAX;
     for _ in 0..5 {

@@ -15,29 +15,30 @@
 //!              [ chunk ]->[ chunk ]->[ chunk = tx_open ]
 //! ```
 //!
-//! Each end is a small plain struct that its owner keeps, one of each kind per use of a block, made
-//! new when the block is opened. Positions count bytes since then, modulo 2^32; a stream never
+//! Each end is a small plain struct that its owner keeps. A block in use has one end of each kind,
+//! made new when the block is opened. Positions count bytes since then, modulo 2^32; a stream never
 //! holds 2^31 bytes or more. A cursor is published with Release after the bytes and links before it
 //! are in place, and acquired before they are used. The stack frees a chunk only after it has
-//! acquired a cursor that lies past it. So the data path needs loads and stores only. Two
+//! acquired a cursor that lies past the chunk. So the data path needs loads and stores only. Two
 //! situations need more:
 //!
-//! **Receive restart.** When all is read and nothing is held out of order, the
-//! stack frees the whole chain, the last chunk too, so that an idle socket
-//! holds none. Its next write starts a new chain and stores (chunk, counter) in
-//! `rx_restart` before it publishes the tail. The reader, once it sees bytes, jumps
-//! there if it has not seen the counter. A restart can happen only while the
-//! reader is drained, so never between its look at the tail and its reading,
-//! and never twice unseen.
+//! **Receive restart.** When all is read and nothing is held out of order, the stack frees the
+//! whole chain, the last chunk too, so that an idle socket holds none. The stack's next write
+//! starts a new chain and stores (chunk, counter) in `rx_restart` before it publishes the tail.
+//! When the reader sees bytes, it compares the counter with the last one that it has seen, and goes
+//! to the new chain if they differ. A restart happens only while the reader has read everything. So
+//! it cannot come between the reader's look at the tail and its reading, and two restarts cannot
+//! follow each other unseen.
 //!
 //! **The open send chunk.** The application appends to its last, partly filled chunk, and the stack
-//! wants to free it when all is acknowledged. `tx_open` holds it while neither is at work on it.
-//! Taking it is one locked instruction: a swap, or for the stack a compare-and-swap, so that every
-//! zero it writes is a chunk taken. The writer that finds it gone starts a new chain through
-//! `tx_restart`, as after opening (so the first write needs no swap). The stack takes it only when
-//! it has seen all that was written acknowledged, and looks again afterwards. If bytes slipped in,
-//! the chunk is *closed* (its length is where the next chain begins) and freed when they are
-//! acknowledged. At most one restart can be unseen, because a further one needs a further taking.
+//! wants to free that chunk when all is acknowledged. `tx_open` holds the chunk while neither end
+//! works on it. An end takes the chunk with one locked instruction: the writer with a swap, the
+//! stack with a compare-and-swap, so that every zero that the stack writes is a chunk taken. A
+//! writer that finds zero starts a new chain through `tx_restart`, as after opening (so the first
+//! write needs no swap). The stack takes the chunk only when all written bytes that it knows of are
+//! acknowledged, and looks for more bytes afterwards. If there are more, the chunk is *closed* (it
+//! ends where the next chain begins) and freed when they are acknowledged. At most one restart can
+//! be unseen, because another one needs another taking.
 //!
 //! ```text
 //!   application                              stack (una == tail)
@@ -47,23 +48,24 @@
 //!   store tx_open = last chunk               free c, or remember it as closed
 //! ```
 //!
-//! **One file.** The ends hold chunk ids, and no type says of which memory file. For as long as a
-//! block is open, the caller gives its ends that block and the [`Memory`](crate::memory::Memory) or
-//! [`ChunkPool`](crate::chunk::ChunkPool) of the file that it lies in. The
-//! [`Magazine`](crate::chunk::Magazine) was filled from that pool alone, and there is one end of
-//! each kind. Memory safety depends on it, although no function is `unsafe`. A debug build asserts
-//! that an id lies within the file. A release build that is handed another file reads and writes
-//! out of bounds. It is kept by `stack`, which makes file, pool and magazine together and one of
-//! each per context, and by `millstream`, whose contexts hold them beside the ends.
+//! **One file.** The ends hold chunk ids, and no type says which memory file an id belongs to. For
+//! as long as a block is open, the caller gives its ends that block and the
+//! [`Memory`](crate::memory::Memory) or [`ChunkPool`](crate::chunk::ChunkPool) of the block's file.
+//! The [`Magazine`](crate::chunk::Magazine) was filled from that pool alone, and there is one end
+//! of each kind. Memory safety depends on this rule, although no function is `unsafe`. A debug
+//! build asserts that an id lies within the file. A release build that is handed another file reads
+//! and writes out of bounds. Two crates keep the rule: `stack` makes file, pool and magazine
+//! together, one of each per context; in `millstream` a context holds them beside the ends.
 //!
-//! **Lent bytes.** A reader may look at published bytes where they lie
-//! ([`RxReader::front`], [`Memory::lend`](crate::memory::Memory::lend)). The stack writes only past
-//! the tail, and frees a chunk only when the head has passed it. So these bytes stay as they are
-//! until the reader discards them, and the caller does not do so while it looks.
+//! **Lent bytes.** A reader may look at published bytes in place ([`RxReader::front`],
+//! [`Memory::lend`](crate::memory::Memory::lend)). The stack writes only past the tail, and frees a
+//! chunk only when the head has passed it. So these bytes stay as they are until the reader
+//! discards them. The caller must not discard them while it looks.
 //!
 //! The two ends may be on one thread or on two. When a connection fails while the application may
 //! still be writing, the stack frees send chunks by acknowledging everything
-//! ([`TxReader::acknowledge`]). [`TxReader::release_all`] is for when the application end is gone.
+//! ([`TxReader::acknowledge`]). Once the application end is gone, the stack calls
+//! [`TxReader::release_all`].
 
 mod rx_reader;
 mod rx_writer;
@@ -79,13 +81,14 @@ pub use crate::chunk_format::Front;
 
 use crate::chunk::ChunkId;
 
-/// The word of a restart: where the new chain begins, and a counter that tells it from the last.
+/// The word of a restart: the first chunk of the new chain, and a counter that differs from the
+/// previous restart's.
 #[inline(always)]
 fn restart_word(chunk: ChunkId, counter: u32) -> u64 {
     u64::from(chunk.word()) << 32 | u64::from(counter)
 }
 
-/// Chunk (as a word, to be checked) and counter.
+/// The chunk (an unchecked word) and the counter of a restart word.
 #[inline(always)]
 fn restart_parts(word: u64) -> (u32, u32) {
     ((word >> 32) as u32, word as u32)

@@ -1,11 +1,11 @@
 //! Chunks: the memory that socket buffers take when bytes arrive.
 //!
-//! Two sizes, each with a 16-byte header that links it into a stream. That of a small chunk stands
-//! before its payload, in the line that holds its first bytes. Those of large chunks lie together
-//! in a table. A stream of many megabytes leaves a chunk alone for so long that nothing of it is in
-//! the caches when both ends walk past its header. The table is. A chunk belongs to exactly one of:
-//! the stack's [`ChunkPool`], an application's [`Magazine`] (send chunks handed out ahead of need),
-//! or one byte stream. The stack alone frees. The pool is plain private state of the stack's
+//! There are two sizes, each with a 16-byte header that links a chunk into a stream. The header of
+//! a small chunk stands before its payload, in the cache line of its first bytes. The headers of
+//! large chunks lie together in a table: a stream of many megabytes returns to a chunk so late that
+//! its payload has left the caches, while the table stays in them. A chunk belongs to exactly one
+//! of: the stack's [`ChunkPool`], an application's [`Magazine`] (send chunks handed out ahead of
+//! need), or one byte stream. The stack alone frees. The pool is private state of the stack's
 //! thread; a magazine is two queues that the stack refills.
 
 use free_list::FreeList;
@@ -37,11 +37,12 @@ impl ChunkClass {
     }
 }
 
-/// Makes the memory file of a context and the pool of all its chunks, on pages by the source's
-/// rule.
+/// Makes the memory file of a context, on pages by the source's rule, and the pool of all its
+/// chunks.
 ///
 /// # Errors
-/// Limits that are out of range, and what the kernel refused.
+/// [`MemoryError`](crate::memory::MemoryError): limits that are out of range, or the kernel's
+/// error.
 pub fn create_memory(
     limits: &ContextLimits,
     source: &mut PageSource,
@@ -51,8 +52,7 @@ pub fn create_memory(
     Ok((memory, pool))
 }
 
-/// The free chunks of one memory file. Made once, by
-/// [`create_memory`]; private to the stack.
+/// The free chunks of one memory file. [`create_memory`] makes it; the stack alone uses it.
 pub struct ChunkPool {
     memory: Memory,
     small: FreeList,
@@ -68,7 +68,7 @@ impl ChunkPool {
         }
     }
 
-    /// The memory file whose chunks these are.
+    /// The memory file of these chunks.
     #[inline]
     pub fn memory(&self) -> &Memory {
         &self.memory
@@ -83,15 +83,15 @@ impl ChunkPool {
         }
     }
 
-    /// Takes a chunk of this class, else of the other.
+    /// Takes a chunk of this class, or of the other class if this one has run out.
     #[inline]
     pub fn take_any(&mut self, class: ChunkClass) -> Option<ChunkId> {
         self.take(class).or_else(|| self.take(class.other()))
     }
 
-    /// Takes a chunk back. It must have come from this pool and belong to no stream: only a debug
-    /// build checks it, and memory safety depends on it ([`byte_ring`](crate::byte_ring), "One
-    /// file").
+    /// Takes a chunk back. The chunk must have come from this pool and belong to no stream. Only a
+    /// debug build checks that, and memory safety depends on it ([`byte_ring`](crate::byte_ring),
+    /// "One file").
     #[inline]
     pub fn give(&mut self, id: ChunkId) {
         match id.class() {
@@ -109,21 +109,22 @@ impl ChunkPool {
         }
     }
 
-    /// Begins a round: pages all of whose chunks were free since the last round go back to the
-    /// system, and what is free now is noted for the next one.
+    /// Begins a round: pages whose chunks were all free since the last round go back to the system,
+    /// and the chunks that are free now are noted for the next round.
     pub fn begin_round(&mut self) {
         self.small.begin_round();
         self.large.begin_round();
     }
 
-    /// Runs a bounded part of the round that was begun. Returns how many bytes went back to the
-    /// system; `None`: the round is over.
+    /// Runs a bounded part of the current round. Returns the bytes that went back to the system;
+    /// `None`: the round is over.
     pub fn go_round(&mut self) -> Option<u64> {
         let small = self.small.go_round(&self.memory);
         small.or_else(|| self.large.go_round(&self.memory))
     }
 
-    /// True if rounds would return something sooner or later, if nothing is taken meanwhile.
+    /// True if rounds would sooner or later return pages, provided that no chunk is taken
+    /// meanwhile.
     pub fn has_unused(&self) -> bool {
         self.small.has_unused() || self.large.has_unused()
     }
@@ -142,12 +143,13 @@ pub struct Magazine {
     pool_is_dry: Arc<Published32>,
 }
 
-/// The stack's end: it fills up what the application has used.
+/// The stack's end of a magazine, which replaces the chunks that the application has used.
 pub struct MagazineFeed {
     small: Stock<ChunkId>,
     large: Stock<ChunkId>,
     pool_is_dry: Arc<Published32>,
-    /// Value of the shared word, which is written only when it changes.
+    /// The last value written to `pool_is_dry`, so that the shared word is written only when it
+    /// changes.
     said_dry: bool,
 }
 
@@ -171,7 +173,7 @@ pub fn magazine(small: usize, large: usize) -> (MagazineFeed, Magazine) {
 }
 
 impl Magazine {
-    /// Takes a chunk of this class, else of the other, else the magazine is empty.
+    /// Takes a chunk of this class, or of the other class; `None`: the magazine is empty.
     #[inline]
     pub fn take(&mut self, class: ChunkClass) -> Option<ChunkId> {
         let (first, second) = match class {
@@ -194,16 +196,16 @@ impl Magazine {
         self.small.is_empty() && self.large.is_empty()
     }
 
-    /// True if the pool was empty when the stack last filled the stock. False: the stack's next
-    /// turn brings the chunks that are missing here.
+    /// True if the pool was empty when the stack last filled the magazine. If false, the stack's
+    /// next turn brings the missing chunks.
     pub fn is_pool_dry(&self) -> bool {
         self.pool_is_dry.load() != 0
     }
 }
 
 impl MagazineFeed {
-    /// Fills the magazine from the pool, always the same one, as far as its use asks for; returns
-    /// how many chunks went in.
+    /// Fills the magazine from the pool, always the same one, as far as recent use asks for.
+    /// Returns how many chunks went in.
     #[inline]
     pub fn refill(&mut self, pool: &mut ChunkPool) -> u32 {
         let small = self.small.fill(|| pool.take(ChunkClass::Small));
@@ -216,7 +218,7 @@ impl MagazineFeed {
         (small + large) as u32
     }
 
-    /// Chunks of this class in the application's stock.
+    /// Chunks of this class in the application's magazine.
     pub fn len(&self, class: ChunkClass) -> usize {
         match class {
             ChunkClass::Small => self.small.len(),
@@ -224,12 +226,13 @@ impl MagazineFeed {
         }
     }
 
-    /// True if the application has nothing left in stock.
+    /// True if the application's magazine is empty.
     pub fn is_empty(&self) -> bool {
         self.small.is_empty() && self.large.is_empty()
     }
 
-    /// Gives the stock back to the pool that it came from once the application is gone.
+    /// Gives the magazine's chunks back to the pool that they came from, once the application is
+    /// gone.
     pub fn reclaim(self, mut magazine: Magazine, pool: &mut ChunkPool) {
         while let Some(id) = magazine.take(ChunkClass::Small) {
             pool.give(id);

@@ -50,7 +50,7 @@ impl ChunkClass {
         }
     }
 
-    /// The other one, for when a class has run out.
+    /// The other class, for when this one has run out.
     #[inline]
     pub(crate) const fn other(self) -> Self {
         match self {
@@ -60,8 +60,8 @@ impl ChunkClass {
     }
 }
 
-/// Names a chunk of a memory file: its class and index. Never zero, so that a
-/// shared word can say "none".
+/// Name of a chunk in a memory file: its class and index. Never zero, so that zero in a shared word
+/// means "none".
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(transparent)]
 pub struct ChunkId(NonZeroU32);
@@ -80,7 +80,7 @@ impl ChunkId {
         }
     }
 
-    /// A word read from shared memory; not yet known to lie within a memory file.
+    /// The id in a word of shared memory; not yet known to name a chunk of the memory file.
     #[inline]
     pub(crate) const fn from_word(word: u32) -> Option<Self> {
         match NonZeroU32::new(word) {
@@ -95,7 +95,7 @@ impl ChunkId {
         self.0.get()
     }
 
-    /// Its size class.
+    /// The chunk's class.
     #[inline]
     pub const fn class(self) -> ChunkClass {
         if self.word() & LARGE_BIT == 0 {
@@ -105,13 +105,13 @@ impl ChunkId {
         }
     }
 
-    /// Its place among the chunks of its class.
+    /// The chunk's index among the chunks of its class.
     #[inline]
     pub const fn index(self) -> u32 {
         (self.word() & !LARGE_BIT).wrapping_sub(1)
     }
 
-    /// Payload bytes it holds.
+    /// Payload bytes that the chunk holds.
     #[inline]
     pub const fn data_bytes(self) -> u32 {
         self.class().data_bytes()
@@ -126,8 +126,8 @@ pub(crate) struct ChunkHeader {
     next: AtomicU32,
     /// Stream position of the first payload byte.
     start: AtomicU32,
-    /// Payload bytes that belong to the stream once it has gone past this chunk:
-    /// the capacity, or less where the stack has closed a partly filled chunk.
+    /// Payload bytes of the chunk that belong to the stream once the stream has gone past it: the
+    /// capacity, or fewer where the stack has closed a partly filled chunk.
     len: AtomicU32,
     spare: AtomicU32,
 }
@@ -175,7 +175,7 @@ impl ChunkHeader {
         self.next.load(Ordering::Relaxed)
     }
 
-    /// Makes the chunk the last of its stream again.
+    /// Makes the chunk the last one of its stream, by clearing its link.
     #[inline]
     pub(crate) fn clear_next(&self) {
         self.next.store(0, Ordering::Relaxed);
@@ -187,12 +187,13 @@ impl ChunkHeader {
     }
 }
 
-/// Chunks of a class that return to the system together: those of a page.
+/// The unit in which chunks of a class return to the system: the chunks of one page, ordinary or
+/// huge.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Units {
     /// Index of the first chunk that begins a page.
     pub first: u32,
-    /// Chunks of a page; 0: nothing can be returned.
+    /// Chunks of one unit; 0: nothing can be returned.
     pub chunks: u32,
     /// Pages of 4 KiB in each unit.
     pub pages: u32,

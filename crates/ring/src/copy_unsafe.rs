@@ -1,17 +1,17 @@
-//! Copies of payload, by vectors. The C library copies pieces of this size with `rep movsb`, which
-//! takes twice as long as vectors while the bytes lie in the caches. Those of a stream do: a chunk
-//! was filled a moment ago, and will be read a moment later. Called by [`raw`](crate::raw).
+//! Copies of payload with vector instructions. The C library copies pieces of this size with `rep
+//! movsb`, which takes twice as long while the bytes are in the caches. The bytes of a stream are:
+//! a chunk is read shortly after it was filled. Called by [`raw`](crate::raw).
 
-/// From so many bytes on the C library would not use vectors either.
+/// Pieces shorter than this the C library copies with vectors itself.
 const LEN_MIN: usize = 2_048;
-/// Up to so many bytes: beyond them the caches do not hold what is copied.
+/// Longest piece copied here; the caches do not hold more.
 const LEN_MAX: usize = 1 << 17;
 
-/// Copies `len` bytes as if by way of a buffer.
+/// Copies `len` bytes; source and destination may overlap.
 ///
 /// # Safety
-/// `src` must be readable and `dst` writable for `len` bytes. They may overlap, and others may
-/// write either meanwhile.
+/// `src` must be readable and `dst` writable for `len` bytes. Other threads or processes may write
+/// either meanwhile.
 #[inline]
 pub(crate) unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -30,10 +30,12 @@ pub(crate) unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
 mod x86 {
     use core::arch::x86_64::*;
 
-    /// Bytes of a vector, and of a turn of the loop.
+    /// Bytes of a vector, and of one iteration of the loop.
     const VECTOR: usize = 32;
     const TURN: usize = 4 * VECTOR;
 
+    /// Copies `len` bytes.
+    ///
     /// # Safety
     /// `src` must be readable and `dst` writable for `len` bytes, a turn's or more, and they must
     /// not overlap.
@@ -54,7 +56,7 @@ mod x86 {
                 store(at + 3 * VECTOR, vectors[3]);
             };
             store(0, load(0));
-            // A store across two lines costs two: from here on each lies in one.
+            // Aligns the stores: a store across two cache lines costs as much as two stores.
             let mut at = VECTOR - (dst as usize & (VECTOR - 1));
             while at + TURN <= len {
                 turn(at);

@@ -1,10 +1,9 @@
 //! The bell that wakes a sleeping stack, at no cost while the stack is awake.
 //!
-//! The rule: the sleeper: raise the flag, full fence, look
-//! once more at everything that could have arrived, sleep. The ringer: publish,
-//! full fence, and only if the flag is up (taking it down) make the system call.
-//! Whichever fence comes second sees the other's store, so either the sleeper
-//! finds the work or the ringer finds the sleeper.
+//! The sleeper raises the flag, executes a full fence, looks once more at everything that could
+//! have arrived, and sleeps. The ringer publishes, executes a full fence, and makes the system call
+//! only if the flag is up, which it takes down. Whichever fence comes second sees the other side's
+//! store. So either the sleeper finds the work, or the ringer finds the sleeper.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -15,7 +14,7 @@ use rustix::io::Errno;
 use crate::fence;
 use crate::sync::{AtomicU32, Ordering};
 
-/// The flag of one sleeper; the protocol without the system calls.
+/// The flag of one sleeper: the protocol without the system calls.
 pub struct SleepFlag(AtomicU32);
 
 const AWAKE: u32 = 0;
@@ -28,7 +27,7 @@ impl Default for SleepFlag {
 }
 
 impl SleepFlag {
-    /// A sleeper who is awake.
+    /// The flag of a sleeper that is awake.
     pub fn new() -> Self {
         Self(AtomicU32::new(AWAKE))
     }
@@ -40,14 +39,16 @@ impl SleepFlag {
         fence::full();
     }
 
-    /// The sleeper is awake. True if a ringer has rung (its call may still be on its way).
+    /// The sleeper is awake. True if a ringer has taken the flag down (its system call may still be
+    /// on its way).
     #[inline]
     pub fn retract(&self) -> bool {
         self.0.swap(AWAKE, Ordering::AcqRel) == AWAKE
     }
 
-    /// One sleep by the rule: announces it, looks once more, and calls `sleep` with what `look`
-    /// made, unless that is `None`: there is something to do. `retract` ends the announcement.
+    /// One sleep by the rule: announces it, looks once more, and calls `sleep` with the result of
+    /// `look`. `None` from `look` means that there is work, so no sleep follows. `retract` ends the
+    /// announcement.
     fn sleep_after<P, R>(
         announce: impl FnOnce(),
         look: impl FnOnce() -> Option<P>,
@@ -60,8 +61,8 @@ impl SleepFlag {
         slept
     }
 
-    /// Announces a sleep, looks once more, and sleeps unless `look` says `None`: there is something
-    /// to do, which a ringer published before it could see the announcement.
+    /// Announces a sleep, looks once more, and sleeps unless `look` returns `None`. That means that
+    /// there is work, which a ringer may have published before it could see the announcement.
     pub fn doze<P, R>(
         &self,
         look: impl FnOnce() -> Option<P>,
@@ -73,8 +74,8 @@ impl SleepFlag {
         Self::sleep_after(|| self.announce(), look, sleep, retract)
     }
 
-    /// The ringer has published something: must it make the call? Of several
-    /// ringers one is told so.
+    /// True if the ringer, which has published something, must make the system call. Of several
+    /// ringers, one gets true.
     #[inline]
     pub fn must_wake(&self) -> bool {
         fence::full();
@@ -94,7 +95,7 @@ struct Eventful {
     flag: SleepFlag,
     fd: OwnedFd,
     owed: Owed,
-    /// The sleeper's own: it has announced a sleep and not cancelled it yet.
+    /// The stack has announced a sleep and not cancelled it yet. Written by the stack alone.
     announced: AtomicU32,
 }
 
@@ -102,13 +103,13 @@ fn new_eventfd() -> Result<OwnedFd, Errno> {
     eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
 }
 
-/// Makes the descriptor readable. It cannot fail but for a full counter, which
-/// is readable already.
+/// Makes the descriptor readable. The call fails only if the counter is full, and then the
+/// descriptor is readable already.
 fn signal(fd: &OwnedFd) {
     let _ = rustix::io::write(fd, &1u64.to_ne_bytes());
 }
 
-/// Makes the descriptor unreadable again; how many signals it held.
+/// Makes the descriptor unreadable again; returns the number of signals that it held.
 fn drain(fd: &OwnedFd) -> u64 {
     let mut count = [0; 8];
     match rustix::io::read(fd, &mut count) {
@@ -117,13 +118,13 @@ fn drain(fd: &OwnedFd) -> u64 {
     }
 }
 
-/// Signals that ringers owe the sleeper: one that took the flag down may be late with its
-/// signal, which would then keep the descriptor readable and the sleeper from sleeping.
+/// Signals that ringers still owe the sleeper. A ringer that took the flag down may be late with
+/// its signal, which would then keep the descriptor readable and the sleeper from sleeping.
 #[derive(Default)]
 struct Owed(AtomicU32);
 
 impl Owed {
-    /// The sleeper is awake; `rung`: a ringer took the flag down.
+    /// Takes the signals that have come. The sleeper is awake; `rung`: a ringer took the flag down.
     #[inline]
     fn collect(&self, rung: bool, drain: impl FnOnce() -> u64) {
         let rung = u32::from(rung);
@@ -131,7 +132,8 @@ impl Owed {
             return;
         }
         let got = drain();
-        // More than was owed a moment ago, if somebody insisted meanwhile, who has said so before.
+        // `got` may exceed the count read above, if `insist` was called meanwhile: it raises `owed`
+        // first, so this subtraction sees it.
         let left = |owed: u32| Some(u64::from(owed + rung).saturating_sub(got) as u32);
         let _ = self
             .0
@@ -140,7 +142,7 @@ impl Owed {
 }
 
 impl StackBell {
-    /// A bell whose stack is awake; the error is the kernel's on `eventfd`.
+    /// A bell whose stack is awake. The error is that of `eventfd`.
     pub fn new() -> Result<Self, Errno> {
         let inner = Eventful {
             flag: SleepFlag::new(),
@@ -153,8 +155,8 @@ impl StackBell {
         })
     }
 
-    /// After publishing work: wakes the stack if it sleeps. True if that took a
-    /// system call.
+    /// Wakes the stack if it sleeps. The caller has published work. True if that took a system
+    /// call.
     #[inline]
     pub fn ring(&self) -> bool {
         let must_wake = self.inner.flag.must_wake();
@@ -164,8 +166,8 @@ impl StackBell {
         must_wake
     }
 
-    /// Like [`ring`](Self::ring), but also to be heard by a stack that is about to sleep and looks
-    /// at its queues only: for what is not in a queue.
+    /// Like [`ring`](Self::ring), but also heard by a stack that is about to sleep and looks at its
+    /// queues only. For work that is not in a queue.
     pub fn insist(&self) {
         if !self.inner.flag.must_wake() {
             self.inner.owed.0.fetch_add(1, Ordering::Relaxed);
@@ -173,13 +175,13 @@ impl StackBell {
         signal(&self.inner.fd);
     }
 
-    /// The stack is about to sleep on [`fd`](Self::fd); it must look at its
-    /// queues once more before it does, and call [`cancel_sleep`](Self::cancel_sleep)
-    /// after, whether it slept or not.
+    /// The stack is about to sleep on [`fd`](Self::fd). It must look at its queues once more before
+    /// that, and call [`cancel_sleep`](Self::cancel_sleep) afterwards, whether it slept or not.
     #[inline]
     pub fn prepare_sleep(&self) {
-        // A sleep may be announced for someone else to sleep, and the next before that one is
-        // cancelled: a ring in between must not be forgotten, or its signal stays.
+        // A sleep may be announced on behalf of another thread, and announced again before it is
+        // cancelled. A ring in between must be collected, or its signal keeps the descriptor
+        // readable.
         self.cancel_sleep();
         self.inner.announced.store(1, Ordering::Relaxed);
         self.inner.flag.announce();
@@ -196,7 +198,7 @@ impl StackBell {
         self.inner.owed.collect(rung, || drain(&self.inner.fd));
     }
 
-    /// Like [`SleepFlag::doze`]; `sleep` sleeps on [`fd`](Self::fd).
+    /// Like [`SleepFlag::doze`], where `sleep` waits on [`fd`](Self::fd).
     pub fn doze<P, R>(
         &self,
         look: impl FnOnce() -> Option<P>,
@@ -205,7 +207,7 @@ impl StackBell {
         SleepFlag::sleep_after(|| self.prepare_sleep(), look, sleep, || self.cancel_sleep())
     }
 
-    /// Readable once the bell has been rung.
+    /// The descriptor to wait on; readable once the bell has been rung.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.inner.fd.as_fd()
     }

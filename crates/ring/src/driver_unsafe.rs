@@ -1,49 +1,50 @@
 //! Accessors for rings whose layout others define: AF_XDP and memif.
 //!
-//! The peer is a kernel or another process, the words lie in memory that it maps too, and it may be
-//! hostile. So a cursor read here is a number to check. A descriptor is read once ([`read_once`]),
-//! and the copy is checked. Used by `packetio` alone.
+//! The peer is a kernel or another process that maps the same words, and it may be hostile. So a
+//! cursor read here is a number to check. A descriptor is read once ([`read_once`]), and the copy
+//! is checked. Used by `packetio` alone.
 
 use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 macro_rules! accessors {
     ($word:ty, $atomic:ty, $load_acquire:ident, $load_relaxed:ident, $store_release:ident, $store_relaxed:ident) => {
-        /// Loads the word; what its writer stored before is visible after.
+        /// Loads the word with Acquire: what its writer stored before is visible afterwards.
         ///
         /// # Safety
-        /// `word` must be valid for reads, aligned, and for as long as it is
-        /// shared be accessed by no plain write of this process.
+        /// `word` must be valid for reads and aligned. As long as it is shared, no plain write of
+        /// this process may access it.
         #[inline(always)]
         pub unsafe fn $load_acquire(word: *const $word) -> $word {
             // SAFETY: the caller vouches for validity and alignment; loads do not write.
             unsafe { <$atomic>::from_ptr(word.cast_mut()) }.load(Ordering::Acquire)
         }
 
-        /// Loads the word with no order: our own cursor, or flags.
+        /// Loads the word without ordering: this side's own cursor, or flags.
         ///
         /// # Safety
-        /// As for the acquiring load.
+        /// As for the load with Acquire.
         #[inline(always)]
         pub unsafe fn $load_relaxed(word: *const $word) -> $word {
             // SAFETY: the caller vouches for validity and alignment; loads do not write.
             unsafe { <$atomic>::from_ptr(word.cast_mut()) }.load(Ordering::Relaxed)
         }
 
-        /// Stores the word; what we stored before is visible to who acquires it.
+        /// Stores the word with Release: what this side stored before is visible to a peer that
+        /// acquires it.
         ///
         /// # Safety
-        /// `word` must be valid for reads and writes, aligned, and for as long
-        /// as it is shared be accessed by atomics alone.
+        /// `word` must be valid for reads and writes and aligned. As long as it is shared, only
+        /// atomics may access it.
         #[inline(always)]
         pub unsafe fn $store_release(word: *mut $word, value: $word) {
             // SAFETY: the caller vouches for validity and alignment.
             unsafe { <$atomic>::from_ptr(word) }.store(value, Ordering::Release);
         }
 
-        /// Stores the word with no order: flags.
+        /// Stores the word without ordering: flags.
         ///
         /// # Safety
-        /// As for the releasing store.
+        /// As for the store with Release.
         #[inline(always)]
         pub unsafe fn $store_relaxed(word: *mut $word, value: $word) {
             // SAFETY: the caller vouches for validity and alignment.
@@ -77,7 +78,7 @@ accessors!(
     store_relaxed_u64
 );
 
-/// Copies a descriptor out, exactly once: what is checked is what is used.
+/// Copies a descriptor out exactly once, so that the checked value is the value used.
 ///
 /// # Safety
 /// `place` must be valid for reads and aligned, and any bytes must be a `T`.
@@ -87,8 +88,7 @@ pub unsafe fn read_once<T: Copy>(place: *const T) -> T {
     unsafe { place.read_volatile() }
 }
 
-/// Writes a descriptor, exactly once; publish it with a releasing store of the
-/// cursor.
+/// Writes a descriptor exactly once. A store of the cursor with Release then publishes it.
 ///
 /// # Safety
 /// `place` must be valid for writes and aligned.
@@ -98,8 +98,8 @@ pub unsafe fn write_once<T: Copy>(place: *mut T, value: T) {
     unsafe { place.write_volatile(value) };
 }
 
-/// A full fence: between publishing a cursor and reading the peer's
-/// "do not wake me" flag, or the other way round.
+/// A full fence, between publishing a cursor and reading the peer's "do not wake me" flag, or the
+/// other way round.
 #[inline(always)]
 pub fn fence_full() {
     crate::fence::full();

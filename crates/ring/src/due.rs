@@ -1,11 +1,12 @@
-//! A time that one thread waits for and others may bring forward to now.
+//! A time that one thread waits for and that other threads may bring forward to now.
 //!
-//! A stack looks at it once per turn: one load, which also says that somebody asks for something.
-//! Owns no queue. Whoever asks publishes the request first, in a queue of its own.
+//! A stack looks at it once per turn: one load answers both whether the time has come and whether
+//! somebody asks. The value owns no queue. A thread that asks publishes its request first, in a
+//! queue of its own.
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// See the module's documentation.
+/// A time in ns, and the wish to have it now.
 pub struct Due(AtomicU64);
 
 /// The time that never comes.
@@ -23,26 +24,26 @@ impl Due {
         Self(AtomicU64::new(NEVER_NS))
     }
 
-    /// The time has come, or somebody asks.
+    /// True if the time has come or somebody asks.
     #[inline(always)]
     pub fn is_due(&self, now_ns: u64) -> bool {
         now_ns >= self.0.load(Ordering::Relaxed)
     }
 
-    /// Somebody asks and has not been heard.
+    /// True if somebody asks and the time was not rearmed since.
     #[inline]
     pub fn is_asked(&self) -> bool {
         self.0.load(Ordering::Relaxed) == 0
     }
 
-    /// Brings the time forward to now. What the caller published before is visible to the one who
-    /// [rearms](Self::rearm) after.
+    /// Brings the time forward to now. What the caller published before is visible to the thread
+    /// that [rearms](Self::rearm) afterwards.
     pub fn ask(&self) {
         self.0.store(0, Ordering::Release);
     }
 
-    /// Sets the next time. The caller looks for requests after this: one that came earlier is
-    /// visible, and a later one makes the time due again. 0 counts as asked.
+    /// Sets the next time. The caller looks for requests after this: an earlier request is visible
+    /// then, and a later one makes the time due again. 0 counts as asked.
     pub fn rearm(&self, next_ns: u64) {
         self.0.swap(next_ns, Ordering::AcqRel);
     }

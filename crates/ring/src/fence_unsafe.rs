@@ -1,15 +1,16 @@
-//! The full fence: what we stored before it is visible before we load after it.
+//! The full fence: stores before it are visible before loads after it are executed.
 //!
-//! On x86-64 it is a locked instruction on the top of the stack. `mfence`, which the compiler would
-//! make of a fence, orders device memory too and keeps later instructions waiting. It takes about
-//! twice as long, and nothing here needs more than the order of memory.
+//! On x86-64 it is a locked instruction on the top of the stack. The compiler would turn a fence
+//! into `mfence`, which also orders device memory, delays later instructions, and takes about twice
+//! as long. This crate needs only the order of ordinary memory.
 
 /// A sequentially consistent fence.
 #[inline(always)]
 pub(crate) fn full() {
     #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
-    // SAFETY: the word at the top of the stack is this thread's own, and stays what it is. The
-    // compiler takes it that all memory may be read and written here, so it moves no access across.
+    // SAFETY: the word at the top of the stack is this thread's own, and its value does not change.
+    // The compiler assumes that the instruction may read and write all memory, so it moves no
+    // access across.
     unsafe {
         core::arch::asm!("lock or dword ptr [rsp], 0", options(nostack));
     }

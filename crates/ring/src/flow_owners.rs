@@ -1,15 +1,14 @@
-//! The owners of flows: one table that all contexts of a process write and read, without
-//! locks.
+//! The owners of flows: one table that all contexts of a process read and write without locks.
 //!
 //! ```text
 //!  set     8 words, a cache line; a flow's lower hash bits name one set, its upper ones another
 //!  word    [ hash, upper 57 bits | taken, 1 | owner, 6 ]; 0: the place is free
 //! ```
 //!
-//! A context adds a flow when its flow table gets it, and removes it when that table loses it. So
-//! the table is the union of the contexts' flow tables. A context reads it for segments of flows
-//! that it does not have. A compare-and-swap takes a place, so no two writers take the same one.
-//! `packetio::mesh` owns the table.
+//! A context adds a flow when its flow table gets it, and removes the flow when that table loses
+//! it. So this table is the union of the contexts' flow tables. A context reads it for segments of
+//! flows that it does not have. A place is taken by compare-and-swap, so no two writers take the
+//! same one. `packetio::mesh` owns the table.
 
 use crate::sync::Ordering;
 use crate::zeroed::{LINE_WORDS, Line, lines};
@@ -23,7 +22,7 @@ const SECOND_SET: u32 = 32;
 /// Owners that the table can name.
 pub const OWNERS_MAX: usize = OWNER as usize + 1;
 
-/// See the module's documentation.
+/// A table of flows and their owners.
 ///
 /// ```
 /// use ring::flow_owners::FlowOwners;
@@ -42,8 +41,8 @@ fn word(hash: u64, owner: usize) -> u64 {
 }
 
 impl FlowOwners {
-    /// A table with room for `flows` flows, rounded up to a power of two. Up to half of that, a
-    /// flow finds both of its sets full with a chance below one in a thousand.
+    /// A table with room for `flows` flows, rounded up to a power of two. Up to half of that room,
+    /// fewer than one flow in a thousand finds both of its sets full.
     ///
     /// ```
     /// let owners = ring::flow_owners::FlowOwners::new(1);
@@ -63,8 +62,8 @@ impl FlowOwners {
         [at(hash), at(hash >> SECOND_SET)]
     }
 
-    /// Notes that `owner` has the flow. False: both of the flow's sets are full, and nobody will
-    /// find it here.
+    /// Notes that `owner` has the flow. False: both sets of the flow are full, so `find` will not
+    /// find it.
     ///
     /// ```
     /// let owners = ring::flow_owners::FlowOwners::new(8);
@@ -86,7 +85,7 @@ impl FlowOwners {
         false
     }
 
-    /// Forgets that `owner` has the flow. False: it was not noted.
+    /// Forgets that `owner` has the flow. False: the table had no such entry.
     ///
     /// ```
     /// let owners = ring::flow_owners::FlowOwners::new(8);
@@ -98,7 +97,7 @@ impl FlowOwners {
         let old = word(hash, owner);
         let places = self.sets_of(hash).into_iter().flat_map(|set| &set.0);
         for place in places {
-            // Only its owner writes a place that is taken.
+            // A taken place is written only by its owner.
             if place.load(Ordering::Relaxed) == old {
                 place.store(0, Ordering::Release);
                 return true;
@@ -107,7 +106,7 @@ impl FlowOwners {
         false
     }
 
-    /// The owner of the flow. The chance that another flow is taken for it is below 2^-50.
+    /// The owner of the flow. A different flow is mistaken for it with a probability below 2^-50.
     ///
     /// ```
     /// assert_eq!(ring::flow_owners::FlowOwners::new(8).find(7 << 40), None);

@@ -8,12 +8,11 @@
 //! ```
 //!
 //! Positions count words since the beginning and never wrap. The writer raises `reserved` before it
-//! overwrites, and `published` after a batch is whole. A reader copies a record, and then checks
-//! whether `reserved` has passed over the record meanwhile. A reader whose record was overwritten
-//! goes on at `resume`, a record in the newest half of the log. At the newest record of all, a
-//! writer that never pauses would overtake the reader again and again. Both ends trust nothing that
-//! the other process could have written: a reader cannot write the file, and the writer never reads
-//! it.
+//! overwrites, and `published` after a batch is whole. A reader copies a record and then checks
+//! whether `reserved` has passed over it meanwhile. A reader whose record was overwritten goes on
+//! at `resume`, a record in the newest half of the log: at the newest record of all, a writer that
+//! never pauses would overtake the reader again and again. The ends trust nothing that the other
+//! process could have written: a reader cannot write the file, and the writer never reads it.
 
 use core::sync::atomic::{Ordering, fence};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -33,12 +32,12 @@ const REASONS: usize = 8;
 const RECORDS: usize = REASONS + LOG_REASONS_MAX * LOG_REASON_BYTES / 8;
 /// Words of a record before the frame's bytes.
 const HEAD_WORDS: usize = 4;
-/// Where a record has its lengths.
+/// Index in a record of the word with its lengths, drop reason and direction.
 const LENGTHS: usize = 3;
 const WIRE_SHIFT: u32 = 16;
 const REASON_SHIFT: u32 = 48;
 const OUTBOUND: u64 = 1 << 63;
-/// How often in one call a reader goes on elsewhere because its record was overwritten.
+/// Attempts of one call to go on elsewhere because the record was overwritten.
 const RESUMES_MAX: usize = 8;
 
 const _: () = assert!(LOG_REASONS_MAX < 128 && LOG_FRAME_BYTES_MAX <= 0xffff);
@@ -51,18 +50,18 @@ const fn words_of(bytes: usize) -> usize {
 /// The writer's end.
 pub struct FrameLog {
     words: StatWords,
-    /// The number of words for records, a power of two, less one.
+    /// Number of words for records, a power of two, minus one.
     mask: u64,
     position: u64,
-    /// Where the records end that readers may have.
+    /// Position up to which readers may read.
     published: u64,
-    /// Where a reader goes on whose record was overwritten: the beginning of a batch.
+    /// Position where a reader goes on whose record was overwritten: the beginning of a batch.
     resume: u64,
     frames: u64,
     snap: usize,
 }
 
-/// A record that readers do not have yet.
+/// Handle on a record that is not published yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
     position: u64,
@@ -71,10 +70,10 @@ pub struct Record {
 
 impl FrameLog {
     /// A log of `record_words` words, rounded up to a power of two, that keeps `snap` bytes of each
-    /// frame. `reasons` are the names for [`drop_record`](Self::drop_record), numbered from 1 on.
+    /// frame. `reasons` are the names for [`drop_record`](Self::drop_record), numbered from 1.
     ///
     /// # Errors
-    /// The error that the kernel returns. `INVAL`: a frame would not fit.
+    /// The kernel's error. `INVAL`: a frame would not fit.
     pub fn create(record_words: usize, snap: usize, reasons: &[&str]) -> Result<Self, Errno> {
         let snap = snap.clamp(1, LOG_FRAME_BYTES_MAX);
         let record_words = record_words.max(1).next_power_of_two();
@@ -115,12 +114,12 @@ impl FrameLog {
         self.snap = snap.clamp(1, LOG_FRAME_BYTES_MAX.min(room * 8));
     }
 
-    /// The file, to hand to a reader.
+    /// The file, to pass to a reader.
     pub fn file(&self) -> BorrowedFd<'_> {
         self.words.file()
     }
 
-    /// Writes a frame of `wire_bytes` bytes, of which `bytes` are the first. Readers have it after
+    /// Writes a frame of `wire_bytes` bytes, of which `bytes` are the first. Readers see it after
     /// the next [`publish`](Self::publish).
     pub fn write(
         &mut self,
@@ -157,8 +156,8 @@ impl FrameLog {
         record
     }
 
-    /// Notes that the frame was dropped, for the reason of this number. Nothing happens once
-    /// readers have the record.
+    /// Notes that the frame was dropped, for the reason with this number. Does nothing once the
+    /// record is published.
     pub fn drop_record(&mut self, record: Record, reason: usize) {
         if record.position >= self.published && reason <= LOG_REASONS_MAX {
             let lengths = record.lengths | (reason as u64) << REASON_SHIFT;
@@ -166,7 +165,7 @@ impl FrameLog {
         }
     }
 
-    /// Lets readers have what was written.
+    /// Publishes the records written so far.
     pub fn publish(&mut self) {
         if self.published == self.position {
             return;
@@ -187,7 +186,7 @@ impl FrameLog {
         self.mask.div_ceil(2)
     }
 
-    /// Stores bytes from a position on, in one piece or around the end of the records.
+    /// Stores bytes from a position on, in one piece or two around the end of the records.
     #[inline]
     fn store_bytes(&self, position: u64, bytes: &[u8]) {
         let place = (position & self.mask) as usize;
@@ -239,20 +238,20 @@ enum Next {
     },
 }
 
-/// A frame out of the log.
+/// A frame read from the log.
 #[derive(Debug, PartialEq, Eq)]
 pub struct LoggedFrame<'a> {
-    /// When the frame passed the port, ns since 1970.
+    /// Time at which the frame passed the port, ns since 1970.
     pub at_ns: u64,
-    /// The frame was sent, not received.
+    /// True if the frame was sent, false if it was received.
     pub is_outbound: bool,
     /// The frame's length on the wire.
     pub wire_bytes: usize,
     /// The frame's first bytes.
     pub bytes: &'a [u8],
-    /// Why the stack dropped the frame, if it did.
+    /// Reason for which the stack dropped the frame, if it did.
     pub reason: Option<&'a str>,
-    /// Frames before this one that were overwritten unread.
+    /// Frames before this one that were overwritten before this reader read them.
     pub missed: u64,
 }
 
@@ -260,7 +259,7 @@ impl FrameLogReader {
     /// Maps a log that another process writes. The process may be hostile.
     ///
     /// # Errors
-    /// `INVAL` for any other file; else the kernel's.
+    /// `INVAL` if the file is no log; else the kernel's error.
     pub fn open(file: OwnedFd) -> Result<Self, Errno> {
         let words = StatWords::open(file, RECORDS + LOG_RECORD_WORDS_MAX)?;
         let record_words = words.len().saturating_sub(RECORDS);
@@ -280,14 +279,14 @@ impl FrameLogReader {
         })
     }
 
-    /// Whether `file` is this log's.
+    /// True if `file` is the file of this log.
     pub fn is_of(&self, file: BorrowedFd<'_>) -> bool {
         let identity = |file| fstat(file).map(|found| (found.st_dev, found.st_ino));
         let (ours, other) = (identity(self.words.file()), identity(file));
         ours.is_ok() && ours == other
     }
 
-    /// The next frame; `None` if there is none yet, or if the writer overtakes the reader in each
+    /// The next frame. `None` if there is none yet, or if the writer overtakes the reader in every
     /// attempt.
     pub fn next_frame(&mut self) -> Option<LoggedFrame<'_>> {
         for _ in 0..RESUMES_MAX {
@@ -304,7 +303,8 @@ impl FrameLogReader {
         None
     }
 
-    /// The frame whose bytes were copied. The numbers of frames tell how many are lost.
+    /// The frame whose bytes were copied. The gap between frame numbers is the number of frames
+    /// lost.
     fn frame(&mut self, at_ns: u64, number: u64, lengths: u64) -> LoggedFrame<'_> {
         let missed = number.saturating_sub(self.next);
         self.next = number.wrapping_add(1);
@@ -348,8 +348,8 @@ impl FrameLogReader {
         }
     }
 
-    /// Frames that were published and that this reader has not read, those that it can no longer
-    /// read among them.
+    /// Frames that were published and that this reader has not read, including those that are
+    /// overwritten already.
     pub fn behind(&self) -> u64 {
         self.words.load(FRAMES).saturating_sub(self.next)
     }
@@ -360,7 +360,8 @@ impl FrameLogReader {
     }
 }
 
-/// The name of a drop reason: small letters, digits and `_` alone, whatever the file holds.
+/// The name of a drop reason. Only small letters, digits and `_` pass, since the file may be
+/// hostile.
 fn reason(words: &StatWords, at: usize) -> String {
     let first = REASONS + at * LOG_REASON_BYTES / 8;
     let bytes = (first..first + LOG_REASON_BYTES / 8).flat_map(|at| words.load(at).to_le_bytes());

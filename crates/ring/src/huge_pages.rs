@@ -1,9 +1,11 @@
-//! The kind of pages under a stack's memory: the rule that the user gave, and what each piece got.
+//! Huge pages under a stack's memory: the rule that the user gave, and the pages that each piece
+//! got.
 //!
-//! A random visit to a large table misses the TLB on pages of 4 KiB, and costs a walk through the
+//! A random visit to a large table misses the TLB on pages of 4 KiB and costs a walk through the
 //! page tables. A few TLB entries cover the same table on pages of 2 MiB. Linux has two sorts of
-//! them. *hugetlb* pages are reserved by the administrator and belong to whoever maps them first.
-//! *Transparent* huge pages (THP) are put together from free memory where a process advises them.
+//! huge pages. *hugetlb* pages are reserved by the administrator and go to the first process that
+//! maps them. *Transparent* huge pages (THP) are assembled from free memory where a process advises
+//! them.
 //!
 //! A [`PageSource`] carries the rule through the construction of one stack. The memory file
 //! ([`memory`](crate::memory)) and the large tables ([`tables`](crate::tables)) ask it what to map,
@@ -25,11 +27,11 @@ pub const HUGE_PAGE_BYTES: usize = 2 << 20;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HugePages {
-    /// Reserved huge pages (hugetlb) for each piece that enough of them are free for; transparent
-    /// huge pages are advised for the others.
+    /// Reserved huge pages (hugetlb) for each piece for which enough of them are free; for the
+    /// others, transparent huge pages are advised.
     #[default]
     Auto,
-    /// Reserved huge pages. A stack without enough of them is not made ([`MissingPages`]).
+    /// Reserved huge pages. Without enough of them, making the stack fails with [`MissingPages`].
     Require,
     /// Ordinary pages: transparent huge pages are advised against.
     Off,
@@ -56,7 +58,7 @@ impl fmt::Display for HugePages {
     }
 }
 
-/// The text names no rule.
+/// Error for a text that names no rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownRule(String);
 
@@ -90,11 +92,12 @@ impl FromStr for HugePages {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PagesHeld {
-    /// On reserved huge pages.
+    /// Bytes on reserved huge pages.
     pub hugetlb_bytes: u64,
-    /// Advised for transparent huge pages, which the kernel grants as it finds free ones.
+    /// Bytes for which transparent huge pages are advised; the kernel grants them as it finds free
+    /// ones.
     pub thp_bytes: u64,
-    /// On ordinary pages.
+    /// Bytes on ordinary pages.
     pub ordinary_bytes: u64,
 }
 
@@ -102,7 +105,7 @@ pub struct PagesHeld {
     any(miri, loom),
     allow(dead_code, reason = "the models lie on the heap")
 )]
-/// The sort of pages under one piece.
+/// The sort of pages under one piece of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pages {
     Hugetlb,
@@ -130,14 +133,14 @@ impl Reserved {
         };
         Self {
             total: count("nr_hugepages"),
-            // A mapping takes its pages out of the free ones when they are touched. Until then they
-            // are promised.
+            // A mapping takes its pages from the free ones when they are touched. Until then they
+            // are reserved for the mapping, but still counted as free.
             free: count("free_hugepages").saturating_sub(count("resv_hugepages")),
         }
     }
 }
 
-/// There are not enough reserved huge pages for stacks that require them.
+/// Error: there are not enough reserved huge pages for stacks that require them.
 ///
 /// ```
 /// use ring::huge_pages::{MissingPages, Reserved};
@@ -155,20 +158,21 @@ pub struct MissingPages {
 }
 
 impl MissingPages {
-    /// Stacks need `needed` pages, and the machine has these.
+    /// An error for stacks that need `needed` pages on a machine with these.
     #[must_use]
     pub fn new(needed: u64, reserved: Reserved) -> Self {
         Self { needed, reserved }
     }
 
-    /// Pages that would have to be free as well.
+    /// Number of free pages that are missing, at least 1.
     #[must_use]
     pub fn count(&self) -> u64 {
-        // Pages that another process has let go since the attempt do not make it one that did well.
+        // Another process may have freed pages since the attempt. The attempt failed all the same,
+        // so the count is at least 1.
         self.needed.saturating_sub(self.reserved.free).max(1)
     }
 
-    /// The same for as many stacks of this size as are still to be made, this one among them.
+    /// The error for `stacks` stacks of this size: those still to be made, this one included.
     #[must_use]
     pub fn times(self, stacks: usize) -> Self {
         Self {
@@ -194,12 +198,13 @@ impl fmt::Display for MissingPages {
 
 impl std::error::Error for MissingPages {}
 
-/// See the module's documentation. The default is a source by the default rule.
+/// A source of memory that follows the rule and counts the pages given. The default follows the
+/// default rule.
 #[derive(Debug, Default)]
 pub struct PageSource {
     rule: HugePages,
     held: PagesHeld,
-    /// Bytes that were to lie on reserved huge pages and do not.
+    /// Bytes that the rule requires on reserved huge pages and that did not get them.
     refused_bytes: u64,
 }
 
@@ -226,8 +231,8 @@ impl PageSource {
         self.held
     }
 
-    /// Whether every large piece got what the rule requires. A caller looks once, after all pieces
-    /// were made, so that the answer covers all of them.
+    /// Checks that every large piece got what the rule requires. The caller checks once, after all
+    /// pieces were made, so that the error counts all missing pages.
     ///
     /// # Errors
     /// The count of the pages that are missing.
@@ -238,7 +243,7 @@ impl PageSource {
         let pages = |bytes: u64| bytes / HUGE_PAGE_BYTES as u64;
         let held = pages(self.held.hugetlb_bytes);
         let mut reserved = Reserved::read();
-        // The pieces that were made give theirs back with this attempt.
+        // The failed attempt will give back the pages of its other pieces.
         reserved.free += held;
         Err(MissingPages::new(
             held + pages(self.refused_bytes),
@@ -246,7 +251,7 @@ impl PageSource {
         ))
     }
 
-    /// Notes a piece of `bytes` on these pages.
+    /// Counts a piece of `bytes` bytes on pages of this sort.
     pub(crate) fn note(&mut self, pages: Pages, bytes: usize) {
         let count = match pages {
             Pages::Hugetlb => &mut self.held.hugetlb_bytes,
@@ -260,7 +265,7 @@ impl PageSource {
         any(miri, loom),
         allow(dead_code, reason = "the models lie on the heap")
     )]
-    /// Notes that there were not enough reserved huge pages for `bytes`.
+    /// Notes that there were not enough reserved huge pages for `bytes` bytes.
     pub(crate) fn note_refused(&mut self, bytes: usize) {
         if self.rule == HugePages::Require {
             self.refused_bytes += bytes as u64;
@@ -268,17 +273,17 @@ impl PageSource {
     }
 }
 
-/// The memory that transparent huge pages are wanted for.
+/// The memory for which transparent huge pages are wanted.
 #[cfg(not(any(miri, loom)))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ThpFor {
-    /// A process's own.
+    /// Anonymous memory of a process.
     Anonymous,
-    /// Files in memory.
+    /// Files in memory (memfd, tmpfs).
     Shared,
 }
 
-/// The kernel grants transparent huge pages where they are advised.
+/// True if the kernel grants transparent huge pages where they are advised.
 #[cfg(not(any(miri, loom)))]
 pub(crate) fn grants_thp(memory: ThpFor) -> bool {
     let name = match memory {
@@ -320,7 +325,7 @@ mod tests {
         let mut source = PageSource::new(HugePages::Require);
         source.note_refused(3 * HUGE_PAGE_BYTES);
         let missing = source.check().expect_err("three pages are missing");
-        // One is short whatever is free now: the attempt has failed.
+        // The attempt has failed, so at least one page counts as missing, whatever is free now.
         assert_eq!(
             missing.count(),
             3u64.saturating_sub(Reserved::read().free).max(1)

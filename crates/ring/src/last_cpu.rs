@@ -1,9 +1,9 @@
-//! The CPU that a thread ran on last, for other threads to compare with their own.
+//! The CPU that a thread last ran on, for other threads to compare with their own.
 //!
-//! A thread that polls and never sleeps keeps a helper thread from the CPU that both share, until
-//! the scheduler takes the CPU away after milliseconds. The poller asks [`LastCpu::is_ours`] when
-//! it has found nothing, and yields if so. The answer is a hint: the scheduler may move either
-//! thread at any time.
+//! A thread that polls and never sleeps keeps a helper thread off a CPU that both share, until the
+//! scheduler intervenes after milliseconds. The poller calls [`LastCpu::is_ours`] when it has found
+//! nothing, and yields if that is true. The answer is a hint: the scheduler may move either thread
+//! at any time.
 
 use rustix::thread::sched_getcpu;
 
@@ -13,7 +13,7 @@ use crate::published::Published32;
 #[derive(Debug)]
 pub struct LastCpu(Published32);
 
-/// No CPU has this number: the thread has not said yet.
+/// Value of a thread that has not noted its CPU yet; no CPU has this number.
 const UNKNOWN: u32 = u32::MAX;
 
 impl Default for LastCpu {
@@ -23,17 +23,18 @@ impl Default for LastCpu {
 }
 
 impl LastCpu {
-    /// The calling thread is the one that this is about.
+    /// Notes the CPU of the calling thread, which this value describes.
     #[inline]
     pub fn note(&self) {
         let own = own();
-        // The line stays with those who read it while the thread stays where it is.
+        // Stores only changes, so that the cache line stays with the readers while the thread stays
+        // on its CPU.
         if self.0.load() != own {
             self.0.store(own);
         }
     }
 
-    /// The thread ran last on the CPU that the calling thread runs on now.
+    /// True if the noted thread last ran on the CPU that the calling thread runs on now.
     #[inline]
     #[must_use]
     pub fn is_ours(&self) -> bool {

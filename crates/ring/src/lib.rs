@@ -1,21 +1,21 @@
 //! Every atomic of Millstream: SPSC queues, socket byte rings, doorbells.
 //!
-//! Two parties meet in this crate: the *stack* (one core's turn) and the
-//! *application* (the thread that reads and writes sockets). The application's
-//! thread runs both; while it is away, another thread runs the stack. All that
-//! the two share goes through the types below. No other crate names an atomic.
+//! Two parties meet in this crate: the *stack* (one core's turn) and the *application* (the thread
+//! that reads and writes sockets). With the inline crank, the application's thread runs both; while
+//! it is away, another thread runs the stack. All that the two share goes through the types below.
+//! No other crate names an atomic.
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`raw`] | bounds-known raw memory that someone else may rewrite |
+//! | [`raw`] | raw memory with known bounds that another party may rewrite |
 //! | [`checksum`] | Internet checksum in SIMD, fused with the copy |
 //! | [`spsc`] | bounded single-producer single-consumer queue |
 //! | [`memory`] | the one memory file of a context |
-//! | [`stock`] | how much lies ready in a queue |
+//! | [`stock`] | a queue filled as far as its recent use asks for |
 //! | [`chunk`] | chunk ids, the stack's pool, the application's magazine |
 //! | [`socket_block`] | the 128 bytes that a socket's two ends share |
 //! | [`byte_ring`] | the byte streams that run over block and chunks |
-//! | [`doorbell`] | how a sleeping stack or application is woken |
+//! | [`doorbell`] | the bell that wakes a sleeping stack |
 //! | [`trylock`] | the crank: one compare-and-swap per turn |
 //! | [`tsc`] | the time-stamp counter |
 //! | [`waiter`] | a thread that sleeps until another one calls it |

@@ -1,4 +1,4 @@
-//! The one memory file of a context, and what lies where in it.
+//! The one memory file of a context, and its layout.
 //!
 //! ```text
 //!   0   blocks                 headers of large chunks   small chunks     large chunks
@@ -8,9 +8,9 @@
 //! All that the stack and the application share about sockets lies here and refers by index, so
 //! that one of them may one day be another process. The file is a memfd. Its pages are taken when
 //! first touched; pages of unused chunks are returned to the system (`chunk`). The
-//! [`huge_pages`](crate::huge_pages) rule says which pages they are. Under Miri it is plain heap
-//! memory, under loom a model of it. The stack creates it; both ends hold a [`Memory`], which is a
-//! cheap handle.
+//! [`huge_pages`](crate::huge_pages) rule decides which kind of pages they are. Under Miri the file
+//! is plain heap memory, under loom a model. The stack creates it; both ends hold a [`Memory`],
+//! which is a cheap handle.
 
 #[cfg(not(loom))]
 mod mapped_unsafe;
@@ -29,7 +29,7 @@ use crate::huge_pages::PageSource;
 use crate::limits::{CHUNKS_MAX, SOCKETS_MAX};
 use crate::socket_block::{SOCKET_BLOCK_BYTES, SocketBlock, SocketId};
 
-/// How much a context may hold.
+/// Sizes of a context.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ContextLimits {
     /// Sockets at once.
@@ -50,14 +50,14 @@ impl Default for ContextLimits {
     }
 }
 
-/// The reason why there is no memory file.
+/// The reason why a memory file could not be made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MemoryError {
     /// A limit is zero, above its own limit, or the sum exceeds the address space.
     Limits,
-    /// The kernel made no memfd of that size.
+    /// The kernel's error when it was to create the memfd.
     File(rustix::io::Errno),
-    /// The kernel did not map it.
+    /// The kernel's error when it was to map the memfd.
     Map(rustix::io::Errno),
 }
 
@@ -135,7 +135,7 @@ impl Layout {
 }
 
 impl Memory {
-    /// The block that `id` names, if that use of it is still on.
+    /// The block that `id` names; `None` if that use of the block has ended.
     #[inline]
     pub fn resolve(&self, id: SocketId) -> Option<&SocketBlock> {
         self.block(id.index)

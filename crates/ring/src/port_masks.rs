@@ -1,7 +1,8 @@
-//! The contexts that listen at each TCP port: a word of bits for each port, read without locks.
+//! The contexts that listen at each TCP port: one 64-bit word for each port with a bit for each
+//! context, read without locks.
 //!
-//! A reader may see a word as it was a moment ago. `packetio::mesh` owns the table and lets one
-//! thread write at a time.
+//! A reader may see an old value for a moment. `packetio::mesh` owns the table and lets one thread
+//! write at a time.
 
 use crate::sync::Ordering;
 use crate::zeroed::{LINE_WORDS, Line, lines};
@@ -9,7 +10,7 @@ use crate::zeroed::{LINE_WORDS, Line, lines};
 /// Number of ports.
 const PORTS: usize = 1 << 16;
 
-/// See the module's documentation.
+/// A table of the contexts that listen at each port.
 ///
 /// ```
 /// use ring::port_masks::PortMasks;
@@ -28,7 +29,7 @@ impl Default for PortMasks {
 }
 
 impl PortMasks {
-    /// No bit is set at any port.
+    /// A table without any bit set.
     ///
     /// ```
     /// assert_eq!(ring::port_masks::PortMasks::new().at(443), 0);
@@ -52,7 +53,7 @@ impl PortMasks {
         self.words[port / LINE_WORDS].0[port % LINE_WORDS].load(Ordering::Acquire)
     }
 
-    /// Sets the bits of a port; by one thread at a time.
+    /// Sets the bits of a port. Only one thread at a time may call it.
     ///
     /// ```
     /// let masks = ring::port_masks::PortMasks::new();

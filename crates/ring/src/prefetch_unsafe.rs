@@ -1,20 +1,20 @@
-//! Asking for memory before it is needed, so that the cache lines of several sockets are on their
-//! way at once. A hint: it reads nothing, changes nothing and cannot fail. Whoever works through a
-//! batch asks for what a later item will touch while it works on an earlier one.
+//! Prefetching: cache lines of several sockets travel at once. A prefetch is a hint: it reads
+//! nothing, changes nothing and cannot fail. Code that works through a batch prefetches what a
+//! later item will touch while it works on an earlier one.
 
 use crate::raw::RawSlice;
 
 /// Bytes of a cache line.
 pub const LINE_BYTES: usize = 64;
 
-/// Bytes that will be read next: a copier asks for them on the way, line by line, so that lines
-/// from another core's cache are there when their turn comes. No prefetcher of the machine knows
-/// where the next frame lies. An address and nothing more.
+/// Address of bytes that will be read next. A copy prefetches them on the way, line by line, so
+/// that lines from another core's cache arrive in time. The hardware prefetcher cannot know where
+/// the next frame lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ahead(usize);
 
 impl Ahead {
-    /// Nothing is known of what comes next.
+    /// Nothing is known about the next bytes.
     pub const NOTHING: Self = Self(0);
 
     /// The address of these bytes.
@@ -23,13 +23,13 @@ impl Ahead {
         Self::at(bytes.as_ptr())
     }
 
-    /// This address.
+    /// The hint for this address.
     #[inline]
     pub(crate) fn at(place: *const u8) -> Self {
         Self(place.addr())
     }
 
-    /// The address `bytes` further on.
+    /// The hint for the address `bytes` further on.
     #[inline]
     pub(crate) fn past(self, bytes: u32) -> Self {
         match self {
@@ -38,7 +38,7 @@ impl Ahead {
         }
     }
 
-    /// The address to ask for; `other` if nothing is known.
+    /// The address to prefetch; `other` if nothing is known.
     #[inline]
     pub(crate) fn or(self, other: *const u8) -> *const u8 {
         match self {
@@ -48,13 +48,13 @@ impl Ahead {
     }
 }
 
-/// Asks for all lines of `value`.
+/// Prefetches all lines of `value`.
 #[inline(always)]
 pub fn read<T>(value: &T) {
     first(value, size_of::<T>());
 }
 
-/// Asks for the first `bytes` of `value`.
+/// Prefetches the first `bytes` of `value`.
 #[inline(always)]
 pub fn first<T>(value: &T, bytes: usize) {
     let at = core::ptr::from_ref(value).cast::<u8>();
@@ -63,7 +63,7 @@ pub fn first<T>(value: &T, bytes: usize) {
     }
 }
 
-/// Asks for the line at this address, whatever is there.
+/// Prefetches the line at this address, valid or not.
 #[inline(always)]
 pub fn line(at: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

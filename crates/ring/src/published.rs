@@ -1,8 +1,8 @@
-//! Words that one party writes and others look at: counters, watchdog times.
+//! Words that one party writes and other parties read: counters, watchdog times.
 //!
-//! Relaxed throughout: a reader sees some recent value of each word and no
-//! order between words. Whoever needs order uses the queues, bells and blocks
-//! of this crate. Writing costs a plain load and store.
+//! All accesses are relaxed: a reader sees some recent value of each word and no order between
+//! words. Code that needs order uses the queues, bells and blocks of this crate. Writing costs a
+//! plain load and store.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -16,8 +16,8 @@ pub struct Published64(AtomicU64);
 #[repr(transparent)]
 pub struct Published32(AtomicU32);
 
-/// A stop sign or the like: set by anyone, read by anyone, and what was
-/// written before `raise` is visible to whoever sees it raised.
+/// A flag that any thread may set and read. What was written before `raise` is visible to a thread
+/// that sees the flag raised.
 #[derive(Default, Debug)]
 pub struct Flag(AtomicU32);
 
@@ -39,13 +39,14 @@ impl Published64 {
         self.0.store(value, Ordering::Relaxed);
     }
 
-    /// Adds; by the one writer only, since it is a load and a store.
+    /// Adds `more`. Only the one writer may call it, since it is a load and a store.
     #[inline]
     pub fn add(&self, more: u64) {
         self.store(self.load().wrapping_add(more));
     }
 
-    /// Adds, whoever else does: a locked instruction, for cold places.
+    /// Adds `more`, also while other threads add: a locked instruction, for cold places. Returns
+    /// the old value.
     #[inline]
     pub fn add_shared(&self, more: u64) -> u64 {
         self.0.fetch_add(more, Ordering::Relaxed)
@@ -70,13 +71,14 @@ impl Published32 {
         self.0.store(value, Ordering::Relaxed);
     }
 
-    /// Adds; by the one writer only, since it is a load and a store.
+    /// Adds `more`. Only the one writer may call it, since it is a load and a store.
     #[inline]
     pub fn add(&self, more: u32) {
         self.store(self.load().wrapping_add(more));
     }
 
-    /// Adds, whoever else does: a locked instruction, for cold places.
+    /// Adds `more`, also while other threads add: a locked instruction, for cold places. Returns
+    /// the old value.
     #[inline]
     pub fn add_shared(&self, more: u32) -> u32 {
         self.0.fetch_add(more, Ordering::Relaxed)
@@ -89,33 +91,33 @@ impl Flag {
         Self(AtomicU32::new(0))
     }
 
-    /// Raises it.
+    /// Raises the flag.
     #[inline]
     pub fn raise(&self) {
         self.0.store(1, Ordering::Release);
     }
 
-    /// Lowers it.
+    /// Lowers the flag.
     #[inline]
     pub fn lower(&self) {
         self.0.store(0, Ordering::Release);
     }
 
-    /// Lowers it and says whether it was up; of several callers one is told so.
+    /// Lowers the flag and returns whether it was up. Of several callers, one gets true.
     #[inline]
     pub fn take(&self) -> bool {
         self.0.load(Ordering::Relaxed) != 0 && self.0.swap(0, Ordering::AcqRel) != 0
     }
 
-    /// True if it is up.
+    /// True if the flag is up.
     #[inline]
     pub fn is_raised(&self) -> bool {
         self.0.load(Ordering::Acquire) != 0
     }
 }
 
-/// A full fence: what we stored before it is visible before we load after it.
-/// For store-then-look protocols (a want flag, then the cursor), once per turn.
+/// A full fence: stores before it are visible before loads after it are executed. For protocols
+/// that store and then look (a want flag, then the cursor), once per turn.
 #[inline]
 pub fn fence_full() {
     crate::fence::full();

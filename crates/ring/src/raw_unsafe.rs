@@ -1,11 +1,11 @@
-//! Raw memory with known bounds that someone else may rewrite while we read.
+//! Raw memory with known bounds that another party may rewrite while this process reads it.
 //!
-//! Driver frames (a memif peer may scribble on them), chunks of the memory file and plain slices
-//! all look like this to the code that moves payload. No reference to the bytes is ever formed:
-//! they are only copied or summed, and what the peer does meanwhile changes values and nothing
-//! else. What is summed is loaded once, so that the sum is that of the bytes that were stored; a
-//! copy alone may load bytes twice, where its pieces overlap. `packetio` makes these from frames,
-//! `stack` cuts them, and [`byte_ring`](crate::byte_ring) copies them.
+//! Driver frames (a memif peer may overwrite them), chunks of the memory file and plain slices all
+//! look like this to the code that moves payload. No reference to the bytes is ever formed: they
+//! are only copied or summed, so a peer that writes meanwhile changes values and nothing else. A
+//! sum loads each byte once, so that it is the sum of the bytes that were stored. A copy alone may
+//! load bytes twice, where its pieces overlap. `packetio` makes these from frames, `stack` cuts
+//! them, and [`byte_ring`](crate::byte_ring) copies them.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -31,8 +31,8 @@ impl<'a> RawSlice<'a> {
     /// Makes a raw slice of `len` bytes at `ptr`.
     ///
     /// # Safety
-    /// `ptr` must be valid for reads of `len` bytes for all of `'a`. Others may
-    /// write the bytes meanwhile; the values read are then unspecified.
+    /// `ptr` must be valid for reads of `len` bytes for all of `'a`. Other parties may write the
+    /// bytes meanwhile; the values read are then unspecified.
     #[inline]
     pub const unsafe fn new(ptr: *const u8, len: usize) -> Self {
         Self {
@@ -48,7 +48,7 @@ impl<'a> RawSlice<'a> {
         self.len
     }
 
-    /// True if there is nothing in it.
+    /// True if the length is zero.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
@@ -60,7 +60,7 @@ impl<'a> RawSlice<'a> {
         self.ptr
     }
 
-    /// `len` bytes from `offset`, or `None` if that leaves the bounds.
+    /// The `len` bytes from `offset` on, or `None` if they exceed the bounds.
     #[inline]
     pub fn sub(&self, offset: usize, len: usize) -> Option<RawSlice<'a>> {
         if offset > self.len || len > self.len - offset {
@@ -109,8 +109,8 @@ impl<'a> RawSliceMut<'a> {
     /// Makes a raw slice of `len` bytes at `ptr`.
     ///
     /// # Safety
-    /// `ptr` must be valid for reads and writes of `len` bytes for all of `'a`,
-    /// and nobody in this process may hold a reference into them.
+    /// `ptr` must be valid for reads and writes of `len` bytes for all of `'a`, and nobody in this
+    /// process may hold a reference to them.
     #[inline]
     pub const unsafe fn new(ptr: *mut u8, len: usize) -> Self {
         Self {
@@ -126,7 +126,7 @@ impl<'a> RawSliceMut<'a> {
         self.len
     }
 
-    /// True if there is no room in it.
+    /// True if the length is zero.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
@@ -138,7 +138,7 @@ impl<'a> RawSliceMut<'a> {
         self.ptr
     }
 
-    /// `len` bytes from `offset`, or `None` if that leaves the bounds.
+    /// The `len` bytes from `offset` on, or `None` if they exceed the bounds.
     #[inline]
     pub fn sub(&mut self, offset: usize, len: usize) -> Option<RawSliceMut<'_>> {
         if offset > self.len || len > self.len - offset {
@@ -167,7 +167,7 @@ impl<'a> RawSliceMut<'a> {
         (Self { len: at, ..self }, rest)
     }
 
-    /// The same memory for a shorter while.
+    /// The same memory for a shorter lifetime.
     #[inline]
     pub fn reborrow(&mut self) -> RawSliceMut<'_> {
         RawSliceMut {
@@ -177,7 +177,7 @@ impl<'a> RawSliceMut<'a> {
         }
     }
 
-    /// The same memory, to read.
+    /// The same memory, for reading.
     #[inline]
     pub fn as_raw(&self) -> RawSlice<'_> {
         RawSlice {
@@ -187,7 +187,8 @@ impl<'a> RawSliceMut<'a> {
         }
     }
 
-    /// Copies from the start of `src`; returns the bytes copied, the smaller of the two lengths.
+    /// Copies from the start of `src` to the start of this memory; returns the bytes copied, the
+    /// smaller of the two lengths.
     #[inline]
     pub fn copy_from(&mut self, src: RawSlice<'_>) -> usize {
         let len = self.len.min(src.len);
@@ -197,7 +198,7 @@ impl<'a> RawSliceMut<'a> {
         len
     }
 
-    /// Copies all of `bytes` to `offset` if it fits there; says whether it did.
+    /// Copies all of `bytes` to `offset` if they fit; returns whether they did.
     #[inline]
     pub fn write(&mut self, offset: usize, bytes: &[u8]) -> bool {
         match self.sub(offset, bytes.len()) {

@@ -11,23 +11,24 @@
 //! ports, both ends'               addresses, both ends': the stack writes them before CONNECTED is published
 //! ```
 //!
-//! Cursors count bytes since the socket was opened, modulo 2^32. Each word has
-//! one writer, but for `tx_open` and `requests`, which both sides swap, and
-//! `owner`, for which application threads compete. The streams themselves are in
-//! [`byte_ring`](crate::byte_ring); blocks lie in the [`memory`](crate::memory) file.
+//! Cursors count bytes since the socket was opened, modulo 2^32. A word has one writer, with these
+//! exceptions: both sides swap `tx_open` and `requests`; the stack clears `want_writable`;
+//! application threads compete for `owner`; and either side may write the names, before the
+//! connection is published. The streams themselves are in [`byte_ring`](crate::byte_ring); blocks
+//! lie in the [`memory`](crate::memory) file.
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// Names a socket: where its block is and which use of the block is meant.
+/// Name of a socket: the index of its block, and the use of that block.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct SocketId {
-    /// The block's place in the memory file.
+    /// The block's index in the memory file.
     pub index: u32,
-    /// Counts the uses of this block; a stale id does not match.
+    /// Number of the block's use; an id of an earlier use does not match.
     pub generation: u32,
 }
 
-/// The stack's view of a socket: flags in the low half, an errno in the high half.
+/// State of a socket, written by the stack: flags in the low half, an errno in the high half.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SocketState(pub u32);
 
@@ -44,19 +45,19 @@ impl SocketState {
     pub const LISTENING: Self = Self(1 << 4);
     /// The stack has let go of the connection; the block is about to be used again.
     pub const CLOSED: Self = Self(1 << 5);
-    /// The peer has announced urgent data that has not been seen to be read;
-    /// [`SocketBlock::urgent_end`] says up to where.
+    /// The peer has announced urgent data, and the stack has not yet seen the application read past
+    /// it. [`SocketBlock::urgent_end`] says where it ends.
     pub const URGENT: Self = Self(1 << 6);
-    /// An ICMP error about the connection has come, once at least: the stack knows whether there is
-    /// one to tell.
+    /// At least one ICMP error about the connection has come, so the application asks the stack for
+    /// it.
     pub const SOFT_ERROR: Self = Self(1 << 7);
-    /// An ICMP error ended the attempt to connect. Linux keeps it in the socket's error queue as
-    /// well.
+    /// An ICMP error ended the attempt to connect. Linux keeps such an error in the socket's error
+    /// queue as well.
     pub const REFUSED_BY_ICMP: Self = Self(1 << 8);
-    /// An error waits that the next call is to fail with, though the connection goes on.
+    /// An error waits to be returned by the next call, although the connection goes on.
     pub const ERROR_WAITS: Self = Self(1 << 9);
-    /// While we were connecting, the peer was too (RFC 9293 3.5): it is half a connection since,
-    /// which `shutdown` ends in order.
+    /// The SYNs of both ends crossed (RFC 9293 section 3.5). `shutdown` closes such a half-open
+    /// connection with a FIN.
     pub const SYNS_CROSSED: Self = Self(1 << 10);
 
     /// True if all of `flags` are set.
@@ -71,7 +72,7 @@ impl SocketState {
         self.0 & flags.0 != 0
     }
 
-    /// Both sets of flags.
+    /// The union of both sets of flags.
     #[inline]
     pub const fn union(self, flags: Self) -> Self {
         Self(self.0 | flags.0)
@@ -91,8 +92,8 @@ impl core::ops::BitOr for SocketState {
     }
 }
 
-/// The application's requests to the stack; the socket stands in the job queue
-/// once, whatever has been asked.
+/// Requests of the application to the stack. The socket stands in the job queue at most once,
+/// however many requests are set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Requests(pub u32);
 
@@ -103,19 +104,19 @@ impl Requests {
     pub const READ: Self = Self(1 << 1);
     /// FIN after what has been written.
     pub const SHUTDOWN_WRITE: Self = Self(1 << 2);
-    /// The application end is gone.
+    /// The application end is closed.
     pub const CLOSE: Self = Self(1 << 3);
-    /// The application end is gone, and the peer gets a reset.
+    /// The application end is closed, and the peer gets a RST.
     pub const ABORT: Self = Self(1 << 4);
 
-    /// Bytes were written, and more is to follow at once.
+    /// Bytes were written, and more follows at once (MSG_MORE).
     pub const WROTE_MORE: Self = Self(1 << 5);
     /// The application will read no more than what has arrived.
     pub const SHUTDOWN_READ: Self = Self(1 << 6);
-    /// Open a connection to the peer of the names.
+    /// Open a connection to the remote name.
     pub const CONNECT: Self = Self(1 << 7);
-    /// A writer had room and no chunk: nothing was written, what it waits for is to be looked
-    /// after.
+    /// A writer had room in the send buffer but no chunk, and wrote nothing. The stack refills the
+    /// magazine.
     pub const LOOK: Self = Self(1 << 8);
 
     /// True if all of `flags` are set.
@@ -124,19 +125,19 @@ impl Requests {
         self.0 & flags.0 == flags.0
     }
 
-    /// Both sets of flags.
+    /// The union of both sets of requests.
     #[inline]
     pub const fn union(self, flags: Self) -> Self {
         Self(self.0 | flags.0)
     }
 
-    /// These without those of `flags`.
+    /// These requests without those of `flags`.
     #[inline]
     pub const fn without(self, flags: Self) -> Self {
         Self(self.0 & !flags.0)
     }
 
-    /// True if nothing is asked.
+    /// True if nothing is requested.
     #[inline]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
@@ -160,7 +161,7 @@ pub struct Name {
     pub port: u16,
 }
 
-/// Written by the stack.
+/// The line that the stack writes.
 #[repr(C, align(64))]
 pub(crate) struct StackLine {
     pub(crate) rx_restart: AtomicU64,
@@ -180,7 +181,8 @@ pub(crate) struct StackLine {
     spare: [AtomicU32; 2],
 }
 
-/// Written by the application, and by whoever swaps.
+/// The line that the application writes. The stack swaps `tx_open` and `requests`, and clears
+/// `want_writable`.
 #[repr(C, align(64))]
 pub(crate) struct AppLine {
     pub(crate) tx_restart: AtomicU64,
@@ -190,7 +192,8 @@ pub(crate) struct AppLine {
     requests: AtomicU32,
     want_writable: AtomicU32,
     owner: AtomicU32,
-    /// Local and remote address. By whoever opens the connection, before anybody else looks.
+    /// Local and remote address, two words each. Written by the side that opens the connection,
+    /// before the other side looks.
     addresses: [AtomicU64; 4],
 }
 
@@ -214,7 +217,7 @@ const _: () = {
 
 /// Operations of both ends.
 impl SocketBlock {
-    /// Asks for the lines that every use touches.
+    /// Prefetches both lines.
     #[inline(always)]
     pub fn prefetch(&self) {
         crate::prefetch::read(&self.stack);
@@ -224,9 +227,8 @@ impl SocketBlock {
 
 /// Operations of the stack.
 impl SocketBlock {
-    /// Starts a new use of the block: all cursors to zero, a new generation,
-    /// `tx_limit` bytes of send buffer. Nobody else may be using it.
-    /// Returns the new generation (never 0).
+    /// Starts a new use of the block: all cursors zero, a new generation, `tx_limit` bytes of send
+    /// buffer. Nobody else may use the block. Returns the new generation (never 0).
     pub fn open(&self, tx_limit: u32) -> u32 {
         let generation = self.generation().wrapping_add(1).max(1);
         self.stack.rx_restart.store(0, Ordering::Relaxed);
@@ -256,34 +258,34 @@ impl SocketBlock {
         generation
     }
 
-    /// Ends this use: ids handed out for it no longer match.
+    /// Ends this use of the block: its ids no longer resolve.
     pub fn retire(&self) {
         self.add_state(SocketState::CLOSED);
         let generation = self.generation().wrapping_add(1).max(1);
         self.stack.generation.store(generation, Ordering::Release);
     }
 
-    /// Sets more flags; what the stack wrote before is visible to who sees them.
+    /// Sets more flags. What the stack wrote before is visible to a reader that sees them.
     #[inline]
     pub fn add_state(&self, flags: SocketState) {
         let state = self.stack.state.load(Ordering::Relaxed);
         self.stack.state.store(state | flags.0, Ordering::Release);
     }
 
-    /// Takes flags back.
+    /// Clears flags.
     pub fn clear_state(&self, flags: SocketState) {
         let state = self.stack.state.load(Ordering::Relaxed);
         self.stack.state.store(state & !flags.0, Ordering::Release);
     }
 
-    /// The peer announces urgent data up to this position of what the application reads.
+    /// Publishes that the peer's urgent data ends at this position of the receive stream.
     pub fn set_urgent_end(&self, position: u32) {
         self.stack.urgent_end.store(position, Ordering::Release);
         self.add_state(SocketState::URGENT);
     }
 
-    /// The application has read: urgent data that it has read past is forgotten. 2^31 bytes later
-    /// its end would be ahead of the reader again.
+    /// Forgets urgent data that the application has read past. If it were kept, its end would seem
+    /// to lie ahead of the reader again 2^31 bytes later.
     #[inline]
     pub fn forget_urgent_read(&self) {
         if self.state().contains(SocketState::URGENT) {
@@ -299,7 +301,7 @@ impl SocketBlock {
         }
     }
 
-    /// Marks the socket failed with this error number; the first failure stays.
+    /// Marks the socket as failed with this error number. The first failure stays.
     pub fn fail(&self, errno: u16) {
         let state = SocketState(self.stack.state.load(Ordering::Relaxed));
         if state.contains(SocketState::FAILED) {
@@ -315,22 +317,21 @@ impl SocketBlock {
         self.stack.tx_limit.store(bytes, Ordering::Relaxed);
     }
 
-    /// Sets when a writer that waits for room is woken. By then no more than `waiting` bytes are in
-    /// the send buffer, and no more than `unsent` of them unsent (`u32::MAX`: any number).
+    /// Sets when a writer that waits for room is woken: when at most `waiting` bytes are in the
+    /// send buffer, and at most `unsent` of them are unsent (`u32::MAX`: any number).
     #[inline]
     pub fn set_tx_wake(&self, waiting: u32, unsent: u32) {
         self.stack.tx_wake.store(waiting, Ordering::Relaxed);
         self.stack.tx_unsent_wake.store(unsent, Ordering::Relaxed);
     }
 
-    /// [`set_tx_limit`](Self::set_tx_limit) and [`set_tx_wake`](Self::set_tx_wake). False: whatever
-    /// a writer found or finds in its buffer, it is as writable as before, so nobody who waits need
-    /// be told.
+    /// [`set_tx_limit`](Self::set_tx_limit) and [`set_tx_wake`](Self::set_tx_wake) in one. False:
+    /// the change makes no buffer more writable than before, so no waiting writer need be told.
     #[inline]
     pub fn set_room(&self, limit: u32, waiting: u32, unsent: u32) -> bool {
         let waiting_before = self.stack.tx_wake.load(Ordering::Relaxed);
         let unsent_before = self.stack.tx_unsent_wake.load(Ordering::Relaxed);
-        // The number of bytes that wait decides alone, and the bound is what it was.
+        // True if only `waiting` decides about waking, before and now, and it has not changed.
         let is_same = waiting_before == waiting
             && unsent & unsent_before == u32::MAX
             && self.tx_limit().min(limit) > waiting;
@@ -353,8 +354,8 @@ impl SocketBlock {
         self.stack.out_edges.store(edges, Ordering::Release);
     }
 
-    /// Writes both names; before CONNECTED or LISTENING is published. The application that connects
-    /// does so first, with what it knows.
+    /// Writes both names, before CONNECTED or LISTENING is published. An application that connects
+    /// writes them first, as far as it knows them.
     pub fn set_names(&self, local: Name, remote: Name) {
         let words = [halves(local.address), halves(remote.address)];
         for (place, word) in self.app.addresses.iter().zip(words.as_flattened()) {
@@ -364,26 +365,27 @@ impl SocketBlock {
         self.stack.ports.store(ports, Ordering::Release);
     }
 
-    /// Takes what was asked; what the application wrote before is visible. One
-    /// locked instruction per job.
+    /// Takes the requests. What the application wrote before is visible. One locked instruction per
+    /// job.
     #[inline]
     pub fn take_requests(&self) -> Requests {
         Requests(self.app.requests.swap(0, Ordering::AcqRel))
     }
 
-    /// True if the application waits for room to write. A hint: the wish may come a moment later.
+    /// True if the application waits for room to write. A hint: the application may set the flag a
+    /// moment later.
     #[inline]
     pub fn wants_writable(&self) -> bool {
         self.app.want_writable.load(Ordering::Relaxed) != 0
     }
 
-    /// True if the application waits for room to write; takes the wish. Look after publishing room
-    /// and a full fence ([`published::fence_full`](crate::published::fence_full), one per turn
+    /// True if the application waits for room to write; clears that wish. Call it after publishing
+    /// room and a full fence ([`published::fence_full`](crate::published::fence_full), one per turn
     /// serves all sockets).
     #[inline]
     pub fn take_want_writable(&self) -> bool {
-        // The application writes the flag as well, but clearing it twice or once too often is
-        // harmless: it sets it again before each wait.
+        // The application writes this flag too. An extra clearing is harmless, because the
+        // application sets the flag again before each wait.
         let wanted = self.wants_writable();
         if wanted {
             self.app.want_writable.store(0, Ordering::Relaxed);
@@ -400,24 +402,24 @@ impl SocketBlock {
         SocketState(self.stack.state.load(Ordering::Acquire))
     }
 
-    /// The position after the last urgent byte, as announced last; valid once URGENT has been seen.
+    /// Position after the last urgent byte, as last announced; valid once URGENT has been seen.
     pub fn urgent_end(&self) -> u32 {
         self.stack.urgent_end.load(Ordering::Acquire)
     }
 
-    /// Counts arrivals of something to read: has it moved since the last look?
+    /// Counter of arrivals of something to read, to compare with an earlier look.
     #[inline]
     pub fn in_edges(&self) -> u32 {
         self.stack.in_edges.load(Ordering::Acquire)
     }
 
-    /// Counts arrivals of room to write.
+    /// Counter of arrivals of room to write, to compare with an earlier look.
     #[inline]
     pub fn out_edges(&self) -> u32 {
         self.stack.out_edges.load(Ordering::Acquire)
     }
 
-    /// Which use of the block this is.
+    /// Number of the block's current use.
     #[inline]
     pub fn generation(&self) -> u32 {
         self.stack.generation.load(Ordering::Acquire)
@@ -429,7 +431,7 @@ impl SocketBlock {
         self.stack.tx_limit.load(Ordering::Relaxed)
     }
 
-    /// True if a writer who waits is to be woken while `waiting` bytes are in the send buffer.
+    /// True if a waiting writer is to be woken while `waiting` bytes are in the send buffer.
     #[inline]
     pub fn is_writable_at(&self, waiting: u32) -> bool {
         let unsent_max = self.stack.tx_unsent_wake.load(Ordering::Relaxed);
@@ -438,7 +440,7 @@ impl SocketBlock {
             && self.tx_limit() > 0
     }
 
-    /// Bytes never sent, of the `waiting` bytes in the send buffer.
+    /// Bytes in the send buffer that were never sent, of `waiting` bytes in all.
     #[inline]
     fn unsent_at(&self, waiting: u32) -> u32 {
         let sent = self
@@ -464,24 +466,24 @@ impl SocketBlock {
         (local, remote)
     }
 
-    /// Asks the stack for something. True: nothing was asked yet, so the
-    /// socket is to be put in the job queue; false: it stands there already.
+    /// Asks the stack for something. True: nothing was requested before, so the caller must put the
+    /// socket into the job queue. False: the socket stands there already.
     #[inline]
     #[must_use = "true means that the socket must be queued"]
     pub fn request(&self, wanted: Requests) -> bool {
         self.app.requests.fetch_or(wanted.0, Ordering::AcqRel) == 0
     }
 
-    /// Says that the application waits for room to write. After it, a full
-    /// fence (included) and one more try, or the wake-up may have been missed.
+    /// Says that the application waits for room to write, and executes a full fence. The caller
+    /// must try once more afterwards, or it may miss the wake-up.
     #[inline]
     pub fn set_want_writable(&self) {
         self.app.want_writable.store(1, Ordering::Relaxed);
         crate::fence::full();
     }
 
-    /// Looks for room. If there is none, asks the stack to tell of it and looks once more: room
-    /// that appeared before the stack knew the wish produces no event.
+    /// Looks for room. If there is none, registers the wish for it and looks once more: room that
+    /// appeared before the stack could see the wish produces no event.
     #[inline]
     pub fn look_or_want<T>(&self, mut look: impl FnMut() -> Option<T>) -> Option<T> {
         look().or_else(|| {
@@ -490,8 +492,8 @@ impl SocketBlock {
         })
     }
 
-    /// Takes the application end for a thread, by a nonzero token. True if
-    /// it was free or already this thread's.
+    /// Takes the application end for the thread with this nonzero token. True if the end was free
+    /// or already this thread's.
     pub fn try_own(&self, token: u32) -> bool {
         match self
             .app
@@ -503,13 +505,12 @@ impl SocketBlock {
         }
     }
 
-    /// Token of the thread that owns the application end; 0: no thread.
+    /// Token of the thread that owns the application end; 0: none.
     pub fn owner(&self) -> u32 {
         self.app.owner.load(Ordering::Relaxed)
     }
 
-    /// Lets go of the application end: what this thread did with it is visible
-    /// to the next owner.
+    /// Gives up the application end. What this thread did with it is visible to the next owner.
     pub fn disown(&self) {
         self.app.owner.store(0, Ordering::Release);
     }
@@ -532,7 +533,7 @@ fn joined(words: [u64; 2]) -> [u8; 16] {
 
 #[cfg(loom)]
 impl SocketBlock {
-    /// A block of zeros; a fresh memory file has them without this.
+    /// A block of zeros, as it is in a fresh memory file.
     pub(crate) fn new() -> Self {
         let word = || AtomicU32::new(0);
         let wide = || AtomicU64::new(0);

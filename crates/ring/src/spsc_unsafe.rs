@@ -5,9 +5,9 @@
 //!                 ^head   ^tail      head: Consumer writes, tail: Producer writes
 //! ```
 //!
-//! Each end keeps a copy of the other's cursor and looks again only when the copy says full (or
-//! empty). So in the steady state an end touches the other's line once per batch. [`queue`] makes
-//! the two ends; they may live on one thread (inline crank) or on two.
+//! Each end keeps a copy of the other end's cursor, and reads the cursor again only when the copy
+//! says full (or empty). So in the steady state an end touches the other's cache line once per
+//! batch. [`queue`] makes the two ends; they may live on one thread (inline crank) or on two.
 
 use core::mem::MaybeUninit;
 
@@ -27,14 +27,14 @@ unsafe impl<T: Send> Sync for Shared<T> {}
 // SAFETY: the queue owns the values in it, and they are `Send`.
 unsafe impl<T: Send> Send for Shared<T> {}
 
-/// The end that puts in.
+/// The end that puts items in.
 pub struct Producer<T> {
     shared: Arc<Shared<T>>,
     tail: u32,
     head_seen: u32,
 }
 
-/// The end that takes out.
+/// The end that takes items out.
 pub struct Consumer<T> {
     shared: Arc<Shared<T>>,
     head: u32,
@@ -75,7 +75,7 @@ impl<T> Shared<T> {
 }
 
 impl<T: Send> Producer<T> {
-    /// Puts `item` in and publishes it; gives it back when the queue is full.
+    /// Puts `item` in and publishes it; returns it when the queue is full.
     #[inline]
     pub fn push(&mut self, item: T) -> Result<(), T> {
         if self.room() == 0 {
@@ -86,9 +86,8 @@ impl<T: Send> Producer<T> {
         Ok(())
     }
 
-    /// Puts in as many of `items` as there is room for and publishes them at
-    /// once; returns how many. Takes nothing from the iterator that it cannot
-    /// place.
+    /// Puts in as many of `items` as there is room for and publishes them together; returns how
+    /// many. Items without room stay in the iterator.
     #[inline]
     pub fn push_batch(&mut self, items: &mut impl Iterator<Item = T>) -> usize {
         let begin = self.tail;
@@ -110,7 +109,7 @@ impl<T: Send> Producer<T> {
         self.tail.wrapping_sub(begin) as usize
     }
 
-    /// Free slots, after a look at the consumer's cursor.
+    /// Free slots, by the consumer's current cursor.
     #[inline]
     pub fn free(&mut self) -> usize {
         self.head_seen = self.shared.head.0.load(Ordering::Acquire);
@@ -130,21 +129,22 @@ impl<T: Send> Producer<T> {
         self.len() == 0
     }
 
-    /// Slots in all.
+    /// Number of slots.
     #[inline]
     pub fn capacity(&self) -> usize {
         self.shared.slots.len()
     }
 
-    /// The position that the next item will have; ask [`is_consumed`](Self::is_consumed) later.
+    /// The position of the next item pushed, for a later call of
+    /// [`is_consumed`](Self::is_consumed).
     #[inline]
     pub fn position(&self) -> u32 {
         self.tail
     }
 
-    /// True if the item that was pushed at `position` has been taken (and, the consumer having
-    /// released its cursor, whatever it did before that is visible). Right while fewer than 2^31
-    /// items have been pushed since.
+    /// True if the item that was pushed at `position` has been taken. What the consumer did before
+    /// it released its cursor is then visible. Valid while fewer than 2^31 items have been pushed
+    /// since.
     #[inline]
     pub fn is_consumed(&self, position: u32) -> bool {
         let head = self.shared.head.0.load(Ordering::Acquire);
@@ -156,7 +156,7 @@ impl<T: Send> Producer<T> {
         Arc::strong_count(&self.shared) == 1
     }
 
-    /// Free slots by the cursor seen last; looks again only when that says none.
+    /// Free slots by the cursor seen last. Reads the cursor again only when that says none.
     #[inline(always)]
     fn room(&mut self) -> u32 {
         let capacity = self.shared.slots.len() as u32;
@@ -196,7 +196,7 @@ impl<T: Send> Consumer<T> {
         Some(item)
     }
 
-    /// The oldest item, which stays where it is.
+    /// The oldest item, which stays in the queue.
     #[inline]
     pub fn peek(&mut self) -> Option<&T> {
         if self.ready() == 0 {
@@ -210,15 +210,15 @@ impl<T: Send> Consumer<T> {
         })
     }
 
-    /// The position of the item that is taken next, as [`Producer::position`] had it.
+    /// The position of the item that is taken next, as [`Producer::position`] returned it.
     #[inline]
     pub fn position(&self) -> u32 {
         self.head
     }
 
-    /// Takes up to `max` items, oldest first, hands each to `each`, and frees
-    /// their slots at once at the end; returns how many. If `each` panics, the
-    /// items already handed to it count as taken.
+    /// Takes up to `max` items, oldest first, hands each to `each`, and frees their slots together
+    /// at the end. Returns how many. If `each` panics, the items already handed to it count as
+    /// taken.
     #[inline]
     pub fn pop_batch(&mut self, max: usize, mut each: impl FnMut(T)) -> usize {
         let count = self.ready().min(max.min(u32::MAX as usize) as u32);
@@ -232,7 +232,7 @@ impl<T: Send> Consumer<T> {
         count as usize
     }
 
-    /// Items that can be taken, after a look at the producer's cursor.
+    /// Items that can be taken, by the producer's current cursor.
     #[inline]
     pub fn len(&mut self) -> usize {
         self.tail_seen = self.shared.tail.0.load(Ordering::Acquire);
@@ -245,25 +245,25 @@ impl<T: Send> Consumer<T> {
         self.ready() == 0
     }
 
-    /// Slots in all.
+    /// Number of slots.
     #[inline]
     pub fn capacity(&self) -> usize {
         self.shared.slots.len()
     }
 
-    /// True if the producer no longer exists; what is in the queue can still be taken, and whoever
-    /// looks from now on sees all of it.
+    /// True if the producer no longer exists. All items that it put in are visible from now on and
+    /// can still be taken.
     pub fn is_abandoned(&self) -> bool {
         let is_alone = Arc::strong_count(&self.shared) == 1;
         if is_alone {
-            // The count is read relaxed; what was put in before the producer let go must not look
-            // as if it came later.
+            // The count is read relaxed; the fence makes the items that the producer put in before
+            // it went visible to later looks.
             fence(Ordering::Acquire);
         }
         is_alone
     }
 
-    /// Items ready by the cursor seen last; looks again only when that says none.
+    /// Items ready by the cursor seen last. Reads the cursor again only when that says none.
     #[inline(always)]
     fn ready(&mut self) -> u32 {
         let seen = self.tail_seen.wrapping_sub(self.head);
@@ -291,7 +291,7 @@ impl<T: Send> Consumer<T> {
     }
 }
 
-/// Publishes the head when the batch ends, also by a panic in the middle.
+/// Publishes the head when the batch ends, also if `each` panics.
 struct Batch<'a, T: Send> {
     consumer: &'a mut Consumer<T>,
 }

@@ -1,4 +1,4 @@
-//! A sealed memory file of 64-bit words: one process writes, others map it to read.
+//! A sealed memory file of 64-bit words: one process writes it, other processes map it to read.
 //!
 //! The file cannot change its length, and no process but the one that made it can write it: a
 //! reader's copy of the descriptor refuses a writable mapping. Each word is an atomic, accessed
@@ -15,12 +15,12 @@ use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 const WORD_BYTES: usize = 8;
-/// `TMPFS_MAGIC`: pages of a memory file that is not made of reserved huge pages.
+/// `TMPFS_MAGIC`, the file system of memory files without reserved huge pages.
 const TMPFS: u64 = 0x0102_1994;
-/// Attempts at a group that its writer changes meanwhile.
+/// Attempts to read a group whose writer changes it meanwhile.
 const READS_MAX: u32 = 64;
 
-/// See the module's documentation.
+/// A mapping of the file, for its writer or for a reader.
 pub struct StatWords {
     base: NonNull<AtomicU64>,
     words: usize,
@@ -28,7 +28,7 @@ pub struct StatWords {
     file: OwnedFd,
 }
 
-// SAFETY: the mapping is atomics alone and belongs to this value; the thread does not matter.
+// SAFETY: the mapping is atomics alone and belongs to this value, whichever thread uses it.
 unsafe impl Send for StatWords {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for StatWords {}
@@ -37,7 +37,7 @@ impl StatWords {
     /// Makes a file of `words` words, all zero, for this process to write.
     ///
     /// # Errors
-    /// The kernel's; `INVAL` for no words at all.
+    /// The kernel's error; `INVAL` for zero words.
     pub fn create(words: usize) -> Result<Self, Errno> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let file = memfd_create("millstream-statistics", flags)?;
@@ -45,7 +45,8 @@ impl StatWords {
         ftruncate(&file, bytes as u64)?;
         let made = Self::map(file, words, ProtFlags::READ | ProtFlags::WRITE)?;
         let length = SealFlags::SHRINK | SealFlags::GROW;
-        // A kernel older than 5.1 has no such seal; its readers could write, and only misread.
+        // Kernels before 5.1 lack this seal. There a reader could write the file, and only other
+        // readers would be misled.
         if fcntl_add_seals(&made.file, length | SealFlags::FUTURE_WRITE).is_err() {
             fcntl_add_seals(&made.file, length)?;
         }
@@ -53,13 +54,13 @@ impl StatWords {
         Ok(made)
     }
 
-    /// Maps a file that another process made, to read. It may be hostile: the file must be memory
+    /// Maps a file that another process made, to read. The file may be hostile: it must be memory
     /// whose length is sealed, with at most `words_max` words.
     ///
     /// # Errors
-    /// `INVAL` for any other file; else the kernel's.
+    /// `INVAL` if the file is no such memory; else the kernel's error.
     pub fn open(file: OwnedFd, words_max: usize) -> Result<Self, Errno> {
-        // Seals are asked for first: another file system might keep the caller waiting.
+        // Seals come first: a call to another file system might block the caller.
         let seals = fcntl_get_seals(&file).map_err(|_| Errno::INVAL)?;
         let is_memory = fstatfs(&file).is_ok_and(|found| found.f_type as u64 == TMPFS);
         if !seals.contains(SealFlags::SHRINK | SealFlags::SEAL) || !is_memory {
@@ -85,19 +86,19 @@ impl StatWords {
         })
     }
 
-    /// Words of the file.
+    /// Number of words in the file.
     #[inline]
     pub fn len(&self) -> usize {
         self.words
     }
 
-    /// Never true: a file has a word at least.
+    /// Always false: a file has at least one word.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.words == 0
     }
 
-    /// The file, to hand to a reader.
+    /// The file, to pass to a reader.
     pub fn file(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
@@ -119,7 +120,7 @@ impl StatWords {
             .map_or(0, |word| word.load(Ordering::Relaxed))
     }
 
-    /// Sets the word at `index`. Nothing happens beyond the end, or if another process writes.
+    /// Sets the word at `index`. Does nothing beyond the end, or if another process is the writer.
     #[inline]
     pub fn store(&self, index: usize, value: u64) {
         if let (true, Some(word)) = (self.is_writer, self.word(index)) {
@@ -127,8 +128,8 @@ impl StatWords {
         }
     }
 
-    /// Sets the words from `index` on to bytes, little endian, zeros behind the last one. Nothing
-    /// happens if they end beyond the file, or if another process writes.
+    /// Sets the words from `index` on to bytes, little endian, padded with zeros. Does nothing if
+    /// they would end beyond the file, or if another process is the writer.
     #[inline]
     pub fn store_bytes(&self, index: usize, bytes: &[u8]) {
         let count = bytes.len().div_ceil(WORD_BYTES);
@@ -151,8 +152,8 @@ impl StatWords {
         }
     }
 
-    /// Changes a group of words by `write`, so that a reader sees all of it or nothing. The word at
-    /// `sequence` belongs to the group and has this one writer.
+    /// Changes a group of words by `write`, so that a reader sees all of the change or nothing. The
+    /// word at `sequence` belongs to the group and has this one writer.
     #[inline]
     pub fn write_group<T>(&self, sequence: usize, write: impl FnOnce(&Self) -> T) -> T {
         let begun = self.load(sequence) | 1;
@@ -165,8 +166,8 @@ impl StatWords {
         outcome
     }
 
-    /// Reads a group of words by `read`, again while its writer changes it. `None`: the writer
-    /// never let go, as if it had died or lied.
+    /// Reads a group of words by `read`, and again while the writer changes it. `None`: the writer
+    /// never ended its change, because it died or is hostile.
     pub fn read_group<T>(&self, sequence: usize, mut read: impl FnMut(&Self) -> T) -> Option<T> {
         let word = self.word(sequence)?;
         for attempt in 0..READS_MAX {
@@ -178,7 +179,7 @@ impl StatWords {
                     return Some(outcome);
                 }
             }
-            // The writer may need this very core.
+            // The writer may be waiting for this core.
             match attempt < READS_MAX / 2 {
                 true => core::hint::spin_loop(),
                 false => std::thread::yield_now(),

@@ -1,15 +1,15 @@
-//! The stock: how many items lie ready in a queue that one side fills and the other uses up. The
-//! stock is as large as recent use asks for.
+//! The stock: the items that lie ready in a queue that one side fills and the other uses up. Its
+//! size follows recent use.
 //!
-//! A queue gives its oldest item first, so all that lies ready passes through the caches before
-//! anything comes again. A stock of a thousand chunks, of which thirty are used between two looks,
-//! is a thousand cold lines in place of a few dozen warm ones. So the stock follows its use
+//! A queue returns its oldest item first, so all items that lie ready pass through the caches
+//! before one comes again. If thirty of a thousand chunks are used between two looks, the thirty
+//! come from a thousand cold lines instead of a few dozen warm ones. So the stock follows its use
 //! (decision 0047).
 
 use crate::limits::STOCK_LEVEL_MIN;
 use crate::spsc::Producer;
 
-/// Use lowers the level by this share of what it is too high.
+/// Each look lowers a level that is too high by one part in this many of the excess.
 const LOWERED_BY: usize = 64;
 
 /// The filling side of a stock: a queue, and the level to which it is filled.
@@ -26,12 +26,12 @@ const LOWERED_BY: usize = 64;
 pub struct Stock<T> {
     queue: Producer<T>,
     level: usize,
-    /// Items in the queue after it was last filled.
+    /// Items in the queue when it was last filled.
     filled: usize,
 }
 
 impl<T: Send> Stock<T> {
-    /// All of the queue until use says otherwise.
+    /// A stock whose level is the whole queue until use lowers it.
     pub fn new(queue: Producer<T>) -> Self {
         Self {
             level: queue.capacity(),
@@ -40,7 +40,7 @@ impl<T: Send> Stock<T> {
         }
     }
 
-    /// Fills it up to its level, while `more` gives any; how many went in.
+    /// Fills the queue up to its level, while `more` returns items; returns how many went in.
     #[inline]
     pub fn fill(&mut self, more: impl FnMut() -> Option<T>) -> usize {
         let left = self.queue.len();
@@ -55,7 +55,8 @@ impl<T: Send> Stock<T> {
         count
     }
 
-    /// Four times of what was `used` since the last look is enough, unless that was all.
+    /// Moves the level to four times the items `used` since the last look. If none was `left`, the
+    /// level at least doubles.
     #[inline]
     fn follow(&mut self, used: usize, left: usize) {
         let enough = (4 * used).max(STOCK_LEVEL_MIN);
@@ -69,12 +70,12 @@ impl<T: Send> Stock<T> {
         self.level = self.level.min(self.queue.capacity());
     }
 
-    /// Items in the queue now.
+    /// Number of items in the queue.
     pub fn len(&self) -> usize {
         self.queue.len()
     }
 
-    /// True if all is used up.
+    /// True if the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
@@ -92,7 +93,7 @@ mod tests {
         (stock, consumer)
     }
 
-    /// Uses so many, so often; what lies there in the end.
+    /// Uses `used` items in each of `times` rounds; returns the items in stock in the end.
     fn use_up(
         stock: &mut Stock<u32>,
         user: &mut Consumer<u32>,

@@ -1,8 +1,8 @@
-//! The one switch between the machine's atomics and loom's modelled ones.
+//! The one switch between the machine's atomics and loom's models of them.
 //!
-//! Every module whose protocol loom explores takes its atomics, cells and
-//! `Arc` from here. [`published`](crate::published) and
-//! [`driver`](crate::driver) do not: they carry no protocol of their own.
+//! Every module whose protocol loom explores takes its atomics, cells and `Arc` from here.
+//! [`published`](crate::published) and [`driver`](crate::driver) do not, because they carry no
+//! protocol of their own.
 
 #[cfg(not(loom))]
 pub(crate) use plain::*;
@@ -43,8 +43,8 @@ mod modelled {
     pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 }
 
-/// Keeps two words that different threads write off one another's lines.
+/// Keeps two words that different threads write in different cache lines.
 ///
-/// 128 rather than 64: x86 prefetches lines in pairs.
+/// 128 bytes rather than 64: x86 prefetches lines in pairs.
 #[repr(align(128))]
 pub(crate) struct CachePadded<T>(pub(crate) T);

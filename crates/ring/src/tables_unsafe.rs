@@ -1,11 +1,11 @@
 //! Large tables of fixed room: connections, the flow table, timers, transmit lists.
 //!
 //! A table of 2 MiB or more has a mapping of its own, on the pages that the
-//! [`huge_pages`](crate::huge_pages) rule gives it. Smaller tables lie on the heap, so that a
-//! process that holds little stays small. Under Miri and loom all do. Pages are taken when first
-//! touched, on the memory node of the CPU that touches them. Pages behind the end of a table that
-//! has shrunk go back to the system, transparent huge ones as a whole; reserved ones stay, since
-//! nobody else could use them.
+//! [`huge_pages`](crate::huge_pages) rule gives it. Smaller tables lie on the heap, so that a small
+//! process stays small. Under Miri and loom all tables do. Pages are taken when first touched, on
+//! the memory node of the CPU that touches them. When a table shrinks, the pages behind its end go
+//! back to the system, transparent huge pages as a whole. Reserved pages stay, since nobody else
+//! could use them.
 
 use core::mem::needs_drop;
 use core::ops::{Deref, DerefMut};
@@ -18,8 +18,8 @@ use crate::huge_pages::{PageSource, Pages};
 
 const PAGE_BYTES: usize = 4096;
 
-/// Room for a fixed number of entries, and the entries in it. It is a slice that entries can be
-/// added to.
+/// Room for a fixed number of entries, and the entries in it. The table is a slice to which entries
+/// can be added.
 ///
 /// ```
 /// use ring::huge_pages::{HugePages, PageSource};
@@ -41,7 +41,7 @@ unsafe impl<T: Send> Send for Table<T> {}
 unsafe impl<T: Sync> Sync for Table<T> {}
 
 impl<T> Table<T> {
-    /// An empty table with room for `capacity` entries, perhaps a few more.
+    /// An empty table with room for at least `capacity` entries.
     #[must_use]
     pub fn with_capacity(capacity: usize, source: &mut PageSource) -> Self {
         let bytes = capacity.saturating_mul(size_of::<T>());
@@ -54,7 +54,7 @@ impl<T> Table<T> {
         }
     }
 
-    /// A table of `count` times `entry`.
+    /// A table with `count` copies of `entry`.
     #[must_use]
     pub fn filled(entry: T, count: usize, source: &mut PageSource) -> Self
     where
@@ -65,8 +65,8 @@ impl<T> Table<T> {
         table
     }
 
-    /// Adds an entry. False: there is no room, and the entry is gone. Owners keep to a limit of
-    /// their own, for which they asked for room.
+    /// Adds an entry. False: there is no room, and the entry is dropped. Owners ask for as much
+    /// room as their own limit needs.
     #[inline]
     #[must_use]
     pub fn push(&mut self, entry: T) -> bool {
@@ -80,7 +80,7 @@ impl<T> Table<T> {
         true
     }
 
-    /// Adds copies of `entry` until there are `len`, or no room is left.
+    /// Adds copies of `entry` until the table has `len` entries or no room.
     pub fn extend_to(&mut self, len: usize, entry: &T)
     where
         T: Clone,
@@ -93,7 +93,7 @@ impl<T> Table<T> {
         let Some(count) = self.len.checked_sub(len) else {
             return;
         };
-        // The table is whole also if an entry's destructor panics.
+        // The length is set first, so that the table stays valid if an entry's destructor panics.
         self.len = len;
         if needs_drop::<T>() {
             // SAFETY: the entries from `len` on were written, are borrowed by nobody, and are out
@@ -104,9 +104,9 @@ impl<T> Table<T> {
         }
     }
 
-    /// Returns pages to the system that entries had touched and none touches now: behind the last
-    /// entry, and before the end of what `touched` entries were. Bytes returned; `touched` is as
-    /// many entries as may still have pages.
+    /// Returns to the system the pages between the last entry and the end of the first `touched`
+    /// entries, all that ever had pages. Sets `touched` to the number of entries that may still
+    /// have some. Gives the bytes returned.
     pub fn return_room(&mut self, touched: &mut usize) -> u64 {
         let entry_bytes = size_of::<T>();
         let first = self.room.next_page(self.len * entry_bytes);
@@ -154,9 +154,9 @@ struct Room {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Owner {
-    /// The heap, which gave it for this layout.
+    /// The heap, with the layout of the allocation.
     Heap(Layout),
-    /// A mapping: no allocator is between.
+    /// A mapping made without the allocator.
     #[cfg(not(any(miri, loom)))]
     Mapping(Pages),
 }
@@ -171,7 +171,7 @@ impl Room {
             return room;
         }
         source.note(Pages::Ordinary, bytes);
-        // A layout that exceeds the address space ends as one that the machine has no memory for.
+        // A layout that exceeds the address space is replaced by one whose allocation fails.
         let layout = Layout::from_size_align(bytes.min(isize::MAX as usize - align), align)
             .unwrap_or(Layout::new::<usize>());
         let start = match layout.size() {
@@ -192,7 +192,8 @@ impl Room {
     /// The offset of the first page that begins at `offset` or behind it.
     fn next_page(&self, offset: usize) -> usize {
         let page_bytes = match self.owner {
-            // A hole in a huge page would split it. The mapping begins on one's boundary.
+            // Only whole huge pages are returned, because a hole would split one. The mapping
+            // begins on a huge page's boundary.
             #[cfg(not(any(miri, loom)))]
             Owner::Mapping(Pages::Thp) => HUGE_PAGE_BYTES,
             _ => PAGE_BYTES,
@@ -204,7 +205,7 @@ impl Room {
 
 #[cfg(not(any(miri, loom)))]
 impl Room {
-    /// A mapping for `bytes`; `None`: the kernel gives none.
+    /// A mapping for `bytes` bytes; `None`: the kernel refused.
     fn mapped(bytes: usize, source: &mut PageSource) -> Option<Self> {
         let bytes = bytes.checked_next_multiple_of(HUGE_PAGE_BYTES)?;
         let with = |(start, pages)| Self {
@@ -226,7 +227,8 @@ impl Room {
         Some(with((start, pages)))
     }
 
-    /// Returns the pages from offset `first`, where one begins, to `end`. Bytes returned.
+    /// Returns the pages from offset `first`, the start of a page, to `end`. Gives the bytes
+    /// returned.
     fn return_pages(&mut self, first: usize, end: usize) -> u64 {
         use rustix::mm::{Advice, madvise};
         let start = self.start.addr().get();
@@ -247,7 +249,7 @@ impl Room {
 
 #[cfg(any(miri, loom))]
 impl Room {
-    /// The models have no pages.
+    /// Returns nothing: the models have no pages.
     fn return_pages(&mut self, _first: usize, _end: usize) -> u64 {
         0
     }
@@ -283,12 +285,13 @@ mod mapping {
         NonNull::new(start.cast())
     }
 
-    /// On reserved huge pages, all of which are promised to this mapping; `None`: too few are free.
+    /// A mapping on reserved huge pages, all of which are reserved for it; `None`: too few are
+    /// free.
     pub(super) fn hugetlb(bytes: usize) -> Option<NonNull<u8>> {
         map(bytes, MapFlags::HUGETLB | MapFlags::HUGE_2MB)
     }
 
-    /// On other pages, with transparent huge pages advised for or against.
+    /// A mapping on other pages, with transparent huge pages advised for or against.
     pub(super) fn aligned(bytes: usize, is_thp: bool) -> Option<NonNull<u8>> {
         let longer = bytes.checked_add(HUGE_PAGE_BYTES)?;
         let whole = map(longer, MapFlags::empty())?;
@@ -302,7 +305,7 @@ mod mapping {
             true => Advice::LinuxHugepage,
             false => Advice::LinuxNoHugepage,
         };
-        // Refused by kernels without transparent huge pages: slower, not wrong.
+        // Kernels without transparent huge pages refuse; the mapping is then slower, not wrong.
         // SAFETY: the range is the mapping just made; the advice changes no contents.
         let _ = unsafe { madvise(start.as_ptr().cast(), bytes, advice) };
         Some(start)
@@ -323,7 +326,8 @@ mod tests {
     use super::*;
     use crate::huge_pages::HugePages;
 
-    /// More than 2 MiB; Miri, which takes the plain way, needs a second for every hundred thousand.
+    /// Entries for more than 2 MiB. Miri, which takes the heap, needs a second for every hundred
+    /// thousand.
     const LARGE: usize = if cfg!(miri) { 10_000 } else { 1_500_000 };
 
     #[test]

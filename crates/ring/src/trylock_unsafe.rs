@@ -1,8 +1,8 @@
 //! The crank: a lock that is only ever tried, one compare-and-swap per turn.
 //!
-//! The thread that owns a context takes it to turn the stack; the watchdog
-//! takes it when the owner stays away. Whoever fails goes on with something
-//! else: the holder is doing the work.
+//! The thread that owns a context takes the lock to turn the stack; the watchdog takes it when the
+//! owner stays away. A thread that fails to take it goes on with other work: the holder is turning
+//! the stack.
 
 use core::ops::{Deref, DerefMut};
 
@@ -14,10 +14,10 @@ pub struct TryLock<T> {
     value: UnsafeCell<T>,
 }
 
-/// The value, held; lets go when dropped.
+/// Access to the locked value; dropping it releases the lock.
 pub struct Guard<'a, T> {
     lock: &'a TryLock<T>,
-    /// A guard stays with the thread that took it, and with `T`'s own `Sync`.
+    /// Makes the guard neither `Send` nor `Sync`: it stays with the thread that took the lock.
     held: core::marker::PhantomData<*mut T>,
 }
 
@@ -28,7 +28,7 @@ unsafe impl<T: Send> Sync for TryLock<T> {}
 unsafe impl<T: Send> Send for TryLock<T> {}
 
 impl<T> TryLock<T> {
-    /// A lock nobody holds.
+    /// A lock that nobody holds.
     pub fn new(value: T) -> Self {
         Self {
             taken: AtomicBool::new(false),
@@ -36,7 +36,7 @@ impl<T> TryLock<T> {
         }
     }
 
-    /// Takes the lock, or says at once that someone has it.
+    /// Takes the lock; `None` at once if another thread holds it.
     #[inline]
     pub fn try_lock(&self) -> Option<Guard<'_, T>> {
         self.taken
@@ -48,7 +48,7 @@ impl<T> TryLock<T> {
         })
     }
 
-    /// True if someone holds it at this moment; a hint.
+    /// True if a thread holds the lock at this moment; a hint.
     #[inline]
     pub fn is_taken(&self) -> bool {
         self.taken.load(Ordering::Relaxed)

@@ -1,8 +1,8 @@
-//! The processor's time-stamp counter: what a stage of a turn took, for who builds with the feature
-//! that asks.
+//! The processor's time-stamp counter. Builds with the profiling feature measure with it how long
+//! each stage of a turn takes.
 
-/// Cycles of the time-stamp counter; 0 where there is none. Not serialised: a few instructions
-/// around it may fall to the one side or the other.
+/// Cycles of the time-stamp counter; 0 where there is none. The read is not serialised: a few
+/// neighbouring instructions may fall on either side of it.
 #[inline(always)]
 #[must_use]
 #[allow(unused_unsafe)]

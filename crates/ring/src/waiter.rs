@@ -1,13 +1,13 @@
-//! A thread that sleeps until another one calls it, or a signal's handler does.
+//! A thread that sleeps until another thread or a signal handler calls it.
 //!
-//! The sleeper announces how it sleeps, in one step with the look whether it was called already.
-//! The caller leaves its reason, in one step with the look whether somebody sleeps. So either the
-//! sleeper sees the reason, or the caller sees the sleeper and wakes it. The caller wakes it by the
-//! futex of the word, or by an eventfd if the sleeper watches descriptors, too.
+//! The sleeper announces how it sleeps and learns in the same atomic step whether it was called
+//! already. The caller leaves its reason and learns in the same step whether the thread sleeps. So
+//! either the sleeper sees the reason, or the caller sees the sleeper and wakes it: by the futex of
+//! the word, or by an eventfd if the sleeper watches descriptors, too.
 
 use crate::sync::{AtomicU32, Ordering};
 
-/// How a waiter sleeps.
+/// Way in which a waiter sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sleep {
     /// On the futex of its word.
@@ -16,23 +16,23 @@ pub enum Sleep {
     Poll = 2,
 }
 
-/// The reason why a waiter is to wake up.
+/// Reason for which a waiter is to wake up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// Another thread has something for it.
+    /// Another thread calls it.
     Called = 4,
-    /// A signal's handler ran that does not let calls go on.
+    /// A signal handler ran, after which calls fail with EINTR.
     Signal = 8,
-    /// A signal's handler ran that lets calls go on (`SA_RESTART`).
+    /// A signal handler ran, after which calls go on (`SA_RESTART`).
     Restart = 16,
 }
 
-/// The reasons that a waiter was left.
+/// The reasons that were left for a waiter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reasons(u32);
 
 impl Reasons {
-    /// This one is among them.
+    /// True if this reason is among them.
     #[must_use]
     pub const fn has(self, reason: Reason) -> bool {
         self.0 & reason as u32 != 0
@@ -41,7 +41,7 @@ impl Reasons {
 
 const SLEEPS: u32 = Sleep::Futex as u32 | Sleep::Poll as u32;
 
-/// The protocol without the system calls.
+/// The word of a waiter: the protocol without the system calls.
 pub struct WaitWord(AtomicU32);
 
 impl Default for WaitWord {
@@ -51,35 +51,35 @@ impl Default for WaitWord {
 }
 
 impl WaitWord {
-    /// A thread that is awake and that nobody has called.
+    /// The word of a thread that is awake and that nobody has called.
     #[must_use]
     pub fn new() -> Self {
         Self(AtomicU32::new(0))
     }
 
-    /// The thread is about to sleep. False: it was called already, and must not.
+    /// The thread is about to sleep. False: it was called already, and must not sleep.
     /// [`retract`](Self::retract) follows in both cases.
     pub fn announce(&self, how: Sleep) -> bool {
         self.0.fetch_or(how as u32, Ordering::AcqRel) == 0
     }
 
-    /// The thread is awake; the reasons that it was left.
+    /// The thread is awake. Returns and clears the reasons that were left.
     pub fn retract(&self) -> Reasons {
         Reasons(self.0.swap(0, Ordering::AcqRel) & !SLEEPS)
     }
 
-    /// Leaves a reason. The sleep that the caller has to end, if there is one.
+    /// Leaves a reason. Returns the way in which the thread sleeps, if the caller has to wake it.
     pub fn leave(&self, reason: Reason) -> Option<Sleep> {
         let before = self.0.fetch_or(reason as u32, Ordering::AcqRel);
         match before {
             before if before == Sleep::Futex as u32 => Some(Sleep::Futex),
             before if before == Sleep::Poll as u32 => Some(Sleep::Poll),
-            // Awake, or an earlier caller wakes it.
+            // The thread is awake, or an earlier caller wakes it.
             _ => None,
         }
     }
 
-    /// The word, for a futex that waits while it says that its thread sleeps there.
+    /// The word, for a futex wait as long as its value says that the thread sleeps there.
     pub fn word(&self) -> &AtomicU32 {
         &self.0
     }
@@ -100,45 +100,46 @@ mod system {
 
     use super::{Reason, Reasons, Sleep, WaitWord};
 
-    /// A thread's place to sleep.
+    /// Place where one thread sleeps: its word and, if needed, its eventfd.
     #[derive(Default)]
     pub struct Waiter {
         word: WaitWord,
-        /// Made when the thread first sleeps on descriptors.
+        /// The eventfd, made when the thread first sleeps on descriptors.
         bell: OnceLock<OwnedFd>,
     }
 
     impl Waiter {
-        /// A thread that is awake.
+        /// The waiter of a thread that is awake.
         #[must_use]
         pub fn new() -> Self {
             Self::default()
         }
 
-        /// Wakes the thread if it sleeps; if not, its next sleep ends at once. Safe in a signal's
+        /// Wakes the thread if it sleeps; if not, its next sleep ends at once. Safe in a signal
         /// handler.
         pub fn leave(&self, reason: Reason) {
             match self.word.leave(reason) {
                 None => {}
                 Some(Sleep::Futex) => {
-                    // The call fails for bad addresses only.
+                    // The call can only fail for a bad address.
                     let _ = futex::wake(self.word.word(), futex::Flags::PRIVATE, 1);
                 }
                 Some(Sleep::Poll) => {
                     if let Some(bell) = self.bell.get() {
-                        // A full counter is readable already.
+                        // The call fails only if the counter is full, and then the eventfd is
+                        // readable already.
                         let _ = rustix::io::write(bell, &1_u64.to_ne_bytes());
                     }
                 }
             }
         }
 
-        /// Forgets the reasons that were left so far: those of an earlier call.
+        /// Forgets the reasons left so far, which belong to an earlier call.
         pub fn begin(&self) {
             self.word.retract();
         }
 
-        /// Sleeps for `timeout` at most. `Err(INTR)`: a handler ran meanwhile.
+        /// Sleeps for at most `timeout`. `Err(INTR)`: a signal handler ran meanwhile.
         pub fn sleep(&self, timeout: Duration) -> (Result<(), Errno>, Reasons) {
             let mut slept = Ok(());
             if self.word.announce(Sleep::Futex) {
@@ -151,24 +152,24 @@ mod system {
                 let waited = futex::wait(self.word.word(), flags, asleep, Some(&timeout));
                 slept = match waited {
                     Err(Errno::INTR) => Err(Errno::INTR),
-                    // Called in between, or the time is over.
+                    // Called before the sleep began, or timed out.
                     _ => Ok(()),
                 };
             }
             (slept, self.word.retract())
         }
 
-        /// Sleeps in `sleep`, which watches the descriptor that it is given.
+        /// Sleeps by calling `sleep`, which must watch the descriptor that it is given.
         ///
         /// # Errors
-        /// Errors of `eventfd`; nothing has slept then.
+        /// Errors of `eventfd`; `sleep` was not called then.
         pub fn sleep_in<R>(
             &self,
             sleep: impl FnOnce(BorrowedFd<'_>) -> R,
         ) -> Result<(Option<R>, Reasons), Errno> {
             if self.bell.get().is_none() {
                 let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-                // Only this thread makes it.
+                // Only this thread makes the eventfd, so it cannot be set already.
                 let _ = self.bell.set(bell);
             }
             let Some(bell) = self.bell.get() else {
@@ -177,7 +178,7 @@ mod system {
             let slept = self.word.announce(Sleep::Poll).then(|| sleep(bell.as_fd()));
             let reasons = self.word.retract();
             if slept.is_some() && reasons != Reasons::default() {
-                // A signal that comes later than this ends one more sleep early.
+                // A signal that comes after this read ends one more sleep early.
                 let _ = rustix::io::read(bell, &mut [0; 8]);
             }
             Ok((slept, reasons))

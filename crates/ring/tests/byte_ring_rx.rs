@@ -17,30 +17,30 @@ use ring::socket_block::SocketState;
 
 #[derive(Clone, Copy, Debug)]
 enum Op {
-    /// Store at this offset past the tail, this long; with or without the sum.
+    /// Stores this many bytes at this offset past the tail, with or without the sum.
     Store(u32, u32, bool),
-    /// Publish up to so much of what is in order.
+    /// Publishes up to this many of the stored bytes that are in order.
     Publish(u32),
     Discard,
-    /// Forget what is stored so far past the tail and further, chunks included.
+    /// Forgets the bytes stored this far past the tail and further, and their chunks.
     Truncate(u32),
     Reclaim,
     Read(u32),
     Peek(u32, u32),
     Skip(u32),
-    /// Borrow the bytes of the front while the stack stores this many more, and skip them then.
+    /// Borrows the bytes of the front while the stack stores this many more, then skips them.
     Lend(u32),
 }
 
-/// Both ends and, beside them, what they should hold.
+/// Both ends and, beside them, the bytes that they should hold.
 struct World {
     memory: Memory,
     pool: ChunkPool,
     writer: RxWriter,
     reader: RxReader,
-    /// Published, unread.
+    /// Bytes published and unread.
     unread: VecDeque<u8>,
-    /// Past the tail: which bytes have been stored.
+    /// For each byte past the tail, whether it has been stored.
     stored: VecDeque<bool>,
     tail: u32,
     head: u32,
@@ -137,7 +137,7 @@ impl World {
         assert_eq!(self.writer.held() as usize, self.stored.len());
     }
 
-    /// Neither what the stack stores meanwhile nor what it frees touches bytes that are lent.
+    /// Lent bytes stay unchanged by what the stack stores or frees meanwhile.
     fn lend(&mut self, n: u32) {
         let memory = self.memory.clone();
         let block = memory.block(0).unwrap();
@@ -294,7 +294,7 @@ fn reader_at_the_end_of_a_full_chunk_finds_the_next() {
     world.apply(Op::Publish(n));
     world.apply(Op::Store(0, 10, false));
     world.apply(Op::Read(n));
-    // Ten bytes are held, so the full chunk stays until the reader has left it.
+    // Ten bytes are held out of order, so the full chunk stays until the reader has left it.
     world.apply(Op::Reclaim);
     assert_eq!(world.pool.free(ChunkClass::Small), 2);
     world.apply(Op::Publish(10));
@@ -347,7 +347,7 @@ fn positions_wrap_at_four_gibibytes() {
         let stored = writer.write_at(&mut pool, block, 0, RawSlice::from(&bytes[..]));
         assert_eq!(stored, step);
         writer.publish(block, stored);
-        // One byte stays unread, so that the chain never restarts and goes on across the wrap.
+        // One byte stays unread, so that the chain never restarts and continues across the wrap.
         let unread = u32::from(total != 0);
         assert_eq!(
             reader.discard(&memory, block, step - 1 + unread),

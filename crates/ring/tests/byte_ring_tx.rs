@@ -20,9 +20,9 @@ enum Op {
     Write(u32),
     WriteVectored(u32, u32),
     Refill,
-    /// The next so many bytes in sequence.
+    /// Sends this many bytes in sequence.
     Send(u32),
-    /// Again, from this offset past una.
+    /// Sends again from this offset past una.
     Retransmit(u32, u32),
     Acknowledge(u32),
     Reclaim,
@@ -134,7 +134,7 @@ impl World {
         assert_eq!(sum, naive_sum(&expected));
     }
 
-    /// Everything is in the pool or in the magazine.
+    /// Asserts that every chunk is in the pool or in the magazine.
     fn assert_no_chunks(&self) {
         for class in [ChunkClass::Small, ChunkClass::Large] {
             let free = self.pool.free(class) + self.feed.len(class) as u32;

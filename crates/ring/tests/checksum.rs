@@ -1,4 +1,4 @@
-//! Every form of the checksum against RFC 1071 word by word, and against `wire`.
+//! Every form of the checksum, compared with RFC 1071 word by word and with `wire`.
 #![cfg(not(loom))]
 
 mod common;

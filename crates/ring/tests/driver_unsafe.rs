@@ -1,5 +1,5 @@
-//! The accessors for foreign rings: words and descriptors, and a ring across
-//! threads against what was put in.
+//! The accessors for foreign rings: words and descriptors, and a ring across two threads, compared
+//! with what was put in.
 #![cfg(not(loom))]
 
 use std::thread;
@@ -41,7 +41,7 @@ fn driver_words_and_descriptors() {
 fn driver_ring_across_threads_matches_the_oracle() {
     #[derive(Clone, Copy)]
     struct Shared(*mut u32);
-    // SAFETY: the test reaches the words by the accessors' rules alone.
+    // SAFETY: the test accesses the words by the accessors' rules alone.
     unsafe impl Send for Shared {}
     const SLOTS: u32 = 8;
     let total = if cfg!(miri) { 60 } else { 100_000 };

@@ -109,7 +109,8 @@ fn sleeper_is_never_left_asleep() {
         });
         flag.announce();
         while work.load(Ordering::Relaxed) == 0 {
-            // May return early, as any wait may; loom reports a deadlock if the signal never comes.
+            // The wait may return early, as any wait may. Loom reports a deadlock if the signal
+            // never comes.
             signal.wait();
         }
         flag.retract();
@@ -220,7 +221,7 @@ fn names_are_whole_once_connected_is_seen() {
     });
 }
 
-/// A sleeper that looks at `flag` and the ringers that raise it. It is modelled after an owner that
+/// A sleeper that looks at a flag, and the ringers that raise it. Modelled after an owner that
 /// leaves its stack to the watchdog, a program that interrupts a wait, and a stack thread that
 /// ends.
 #[test]
@@ -246,8 +247,8 @@ fn flag_that_is_raised_is_seen_or_wakes_the_sleeper() {
     });
 }
 
-/// The watchdog takes turns under the lock, and each may bring an event. The owner looks under the
-/// lock before it sleeps with the lock held, so an event comes before the look or not at all.
+/// The watchdog takes turns under the lock, and each may bring an event. The owner takes the lock,
+/// looks, and sleeps with the lock held, so an event comes before the look or not at all.
 #[test]
 fn event_of_the_watchdogs_turn_is_found_before_the_owner_sleeps() {
     loom::model(|| {
@@ -271,9 +272,9 @@ fn event_of_the_watchdogs_turn_is_found_before_the_owner_sleeps() {
     });
 }
 
-/// A context that goes takes its stack out of the watchdog's care and waits until the watchdog
-/// holds no copies of the port's descriptors. The watchdog lets go at its next look, so it must not
-/// sleep.
+/// A context that goes removes its stack from the watchdog's list and waits until the watchdog
+/// holds no copies of the port's descriptors. The watchdog drops them at its next look, so it must
+/// not sleep.
 #[test]
 fn watchdog_lets_go_of_a_stack_that_goes() {
     loom::model(|| {
@@ -299,7 +300,7 @@ fn watchdog_lets_go_of_a_stack_that_goes() {
     });
 }
 
-/// A futex as the kernel has it: the comparison and the beginning of the sleep are one step.
+/// A model of the kernel's futex: the comparison and the start of the sleep are one step.
 #[derive(Default)]
 struct Futex {
     queue: Mutex<()>,
@@ -320,7 +321,7 @@ impl Futex {
     }
 }
 
-/// A thread that waits for work under a lock, and another that brings it: the sleeper lets go of
+/// A thread that waits for work under a lock, and another that brings work. The sleeper releases
 /// the lock between its last look and its sleep.
 #[test]
 fn waiter_who_lets_go_of_the_lock_before_it_sleeps_is_woken() {
@@ -347,7 +348,7 @@ fn waiter_who_lets_go_of_the_lock_before_it_sleeps_is_woken() {
     });
 }
 
-/// Two callers of one sleeper: its sleep ends, and both reasons are there in the end.
+/// Two callers of one sleeper: its sleep ends, and it finds both reasons.
 #[test]
 fn waiter_called_by_a_thread_and_a_signal_hears_of_both() {
     loom::model(|| {

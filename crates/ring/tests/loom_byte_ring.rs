@@ -178,7 +178,8 @@ fn tx(
         let total = lengths.iter().sum();
         transmit(&mut pool, &mut feed, &mut reader, total, acknowledge_max);
         let magazine = application.join().unwrap();
-        // The job that the writer posts brings back the chunks that its last words leave behind.
+        // The writer's job makes the stack reclaim the chunks that the writer's last words leave
+        // behind.
         reader.reclaim(&mut pool, block);
         feed.reclaim(magazine, &mut pool);
         assert_full(&pool);

@@ -64,7 +64,7 @@ fn flow_that_stays_is_found_while_others_come_and_go() {
         assert!(owners.insert(flow(0), 0) && owners.insert(flow(1), 1));
         let theirs = owners.clone();
         let other = thread::spawn(move || {
-            // Its place is free for a moment, and then another flow's.
+            // The place is free for a moment, and then another flow takes it.
             assert!(theirs.remove(flow(1), 1));
             assert!(theirs.insert(flow(2), 1));
         });
@@ -97,11 +97,11 @@ fn same_flow_twice_ends_with_the_one_that_keeps_it() {
     });
 }
 
-/// An entry in TIME_WAIT gives way, and its SYN goes to a context that listens.
+/// A TIME_WAIT entry gives way to a new SYN, which goes to another context that listens.
 #[test]
 fn flow_handed_over_is_the_receivers_when_its_frame_arrives() {
     check(|| {
-        // The set is full: the receiver needs the very place that the sender has freed.
+        // The set is full: the receiver needs exactly the place that the sender has freed.
         let owners = table(PLACES - 1);
         assert!(owners.insert(flow(0), 0));
         let (mut frames, mut arrived) = queue::<u64>(2);

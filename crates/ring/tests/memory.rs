@@ -193,7 +193,7 @@ fn magazine_knows_whether_the_pool_had_more_for_it() {
         assert_eq!((free, magazine.is_pool_dry()), (left, is_dry));
         used.extend(std::iter::from_fn(|| magazine.take(ChunkClass::Small)));
     }
-    // All comes back, which is more than the stock has room for.
+    // All chunks come back, more than the magazine has room for.
     used.into_iter().for_each(|id| pool.give(id));
     assert!(magazine.is_pool_dry());
     feed.refill(&mut pool);

@@ -1,4 +1,4 @@
-//! The queue: against a `VecDeque`, across threads, and what it drops.
+//! The queue: compared with a `VecDeque`, across threads, and the items it drops.
 #![cfg(not(loom))]
 
 mod common;

@@ -1,5 +1,5 @@
-//! Both streams of one socket across two threads, hashed at both ends, while
-//! chunks run short and stock is refilled.
+//! Both streams of one socket across two threads, hashed at both ends, while chunks run
+//! short and the magazine is refilled.
 #![cfg(not(loom))]
 
 mod common;
@@ -26,7 +26,7 @@ fn size(random: &mut Random) -> u32 {
     }
 }
 
-/// The stack's end: an echo that stores what it sends, with a held gap now and then.
+/// The stack's end: it echoes what it receives, sometimes with a gap held out of order.
 struct Stack {
     pool: ChunkPool,
     feed: MagazineFeed,
@@ -50,7 +50,7 @@ impl Stack {
         moved
     }
 
-    /// Sends some, sends some of it again, acknowledges some.
+    /// Sends some bytes, sends some of them again, acknowledges some.
     fn take(&mut self, block: &SocketBlock) -> bool {
         let memory = self.pool.memory().clone();
         if self.pending.len() > 30_000 {
@@ -77,7 +77,7 @@ impl Stack {
         true
     }
 
-    /// Stores the second half before the first, then publishes.
+    /// Stores the second half before the first, then publishes both.
     fn deliver(&mut self, block: &SocketBlock) -> bool {
         let n = (size(&mut self.random) as usize).min(self.pending.len());
         if n == 0 || self.rx.unread(block) > 30_000 {
@@ -108,7 +108,7 @@ impl Stack {
     }
 }
 
-/// The application's end: writes the pattern, reads it back.
+/// The application's end: writes the pattern and reads it back.
 struct Application {
     magazine: Magazine,
     rx: RxReader,

@@ -13,13 +13,13 @@ use crate::limits::WINDOW_SHIFT_MAX;
 pub struct Buffers {
     /// Receive buffer in bytes of memory.
     pub recv_bytes: u32,
-    /// The user chose it (SO_RCVBUF): it does not grow.
+    /// SO_RCVBUF was set, so the receive buffer does not grow by itself.
     pub recv_locked: bool,
     /// Send buffer in bytes of memory.
     pub send_bytes: u32,
-    /// The user chose it (SO_SNDBUF): it does not grow.
+    /// SO_SNDBUF was set, so the send buffer does not grow by itself.
     pub send_locked: bool,
-    /// The most that the window begins with (TCP_WINDOW_CLAMP); 0: not set.
+    /// Upper limit of the window at first, in bytes (TCP_WINDOW_CLAMP); 0: not set.
     pub window_clamp: u32,
 }
 
@@ -36,7 +36,7 @@ impl Buffers {
         }
     }
 
-    /// TCP_WINDOW_CLAMP, no less than half of the least buffer; 0: none.
+    /// TCP_WINDOW_CLAMP in bytes, at least half of the smallest buffer; 0: none.
     #[must_use]
     pub fn with_window_clamp(mut self, asked: u32) -> Buffers {
         self.window_clamp = match asked {
@@ -65,11 +65,11 @@ impl Buffers {
     }
 }
 
-/// The least receive buffer that SO_RCVBUF sets (Linux).
+/// Smallest receive buffer that SO_RCVBUF can set (Linux).
 const RECV_BYTES_MIN: u32 = 2304;
-/// The least clamp of the window that TCP_WINDOW_CLAMP, or a change of the ratio, leaves (Linux).
+/// Smallest window clamp that TCP_WINDOW_CLAMP, or a change of the ratio, can set (Linux).
 pub(crate) const WINDOW_CLAMP_MIN: u32 = RECV_BYTES_MIN / 2;
-/// The least send buffer that SO_SNDBUF sets (Linux).
+/// Smallest send buffer that SO_SNDBUF can set (Linux).
 const SEND_BYTES_MIN: u32 = 4608;
 /// The largest buffer: keeps windows and their sums within 31 bits.
 const BYTES_MAX: u32 = 1 << 30;
@@ -78,24 +78,24 @@ fn doubled(asked: u32, min: u32) -> u32 {
     asked.saturating_mul(2).clamp(min, BYTES_MAX)
 }
 
-/// The memory that a stack has left for socket buffers. The stack judges it once per turn.
+/// Level of the memory that a stack has left for socket buffers. The stack sets it once per turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Memory {
-    /// Enough.
+    /// Enough memory is free.
     #[default]
     Ample,
-    /// Less than half is free: buffers do not grow any more.
+    /// Less than half of the memory is free: buffers no longer grow.
     Low,
-    /// Little memory is free: windows shrink to what is promised, and data out of order is given up
+    /// Little memory is free: windows shrink to what is promised, and out-of-order data is dropped
     /// first.
     Pressure,
-    /// Next to nothing is free: nothing out of order is taken.
+    /// Almost no memory is free: no out-of-order data is stored.
     Exhausted,
 }
 
-/// Denominator of the ratio of payload to memory.
+/// Denominator of the ratio of payload to memory: a ratio of 256 is payload alone.
 pub(crate) const RATIO_ONE: u64 = 256;
-/// The ratio before anything has arrived: half.
+/// Ratio before anything has arrived: half of the memory is payload.
 pub(crate) const RATIO_DEFAULT: u8 = 128;
 
 /// Payload bytes that `space` bytes of memory hold.
@@ -108,32 +108,32 @@ pub(crate) fn space_for(window: u64, ratio: u8) -> u64 {
     window * RATIO_ONE / u64::from(ratio.max(1))
 }
 
-/// The ratio of `payload` in `memory` bytes.
+/// The ratio of `payload` bytes to the `memory` bytes that hold them.
 pub(crate) fn ratio_of(payload: u32, memory: u32) -> u8 {
     let ratio = u64::from(payload) * RATIO_ONE / u64::from(memory.max(1));
     ratio.clamp(1, u64::from(u8::MAX)) as u8
 }
 
-/// The memory cost of a segment: a power-of-two buffer with room for headers and book-keeping, and
-/// pages for the excess.
+/// Memory that a segment costs in Linux: a power-of-two buffer with room for headers and
+/// book-keeping, and pages for the part that exceeds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cost {
     /// Bytes of memory.
     pub memory: u32,
-    /// Payload bytes that would still fit beside it.
+    /// Payload bytes that still fit into the segment's memory.
     pub room: u32,
 }
 
-/// Bytes that stay free before a segment's headers.
+/// Bytes that Linux leaves free before a segment's headers.
 const HEADROOM: u32 = 64;
-/// Book-keeping within the buffer.
+/// Bytes of book-keeping within the buffer (Linux's `skb_shared_info`).
 const BOOKS: u32 = 320;
-/// Book-keeping beside it.
+/// Bytes of book-keeping outside the buffer (Linux's `sk_buff`).
 const DESCRIPTOR: u32 = 256;
-/// The smallest buffer.
+/// Bytes of the smallest buffer.
 const BUFFER_MIN: u32 = 704;
 const PAGE: u32 = 4096;
-/// Bytes that a buffer of one page carries.
+/// Payload bytes that a buffer of one page carries.
 const LINEAR_MAX: u32 = PAGE - HEADROOM - BOOKS;
 /// Pages are taken in runs of at most this many bytes.
 const RUN_MAX: u32 = 8 * PAGE;
@@ -168,21 +168,21 @@ pub(crate) fn cost_of(len: u32, headers: u32) -> Cost {
     }
 }
 
-/// The window that a connection advertises at first (Linux's initial window; RFC 7323 2.2 for the
+/// The first window that a connection advertises (Linux's initial window; RFC 7323 2.2 for the
 /// shift).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InitialWindow {
-    /// The window in bytes; the field of a SYN holds no more than 65,535 of it.
+    /// The window in bytes. The field of a SYN expresses at most 65,535 of them.
     pub window: u32,
     /// The window's shift.
     pub shift: u8,
-    /// The most that may ever be advertised.
+    /// Upper limit of every later window, in bytes.
     pub clamp: u32,
 }
 
 impl InitialWindow {
-    /// The first window for a buffer of this size. `mss`: our MSS without options; `scaling`: both
-    /// sides may scale.
+    /// The first window for buffers of this size. `mss`: our MSS without options; `scaling`: both
+    /// sides scale windows.
     #[must_use]
     pub fn new(config: &Config, buffers: &Buffers, mss: u16, scaling: bool) -> InitialWindow {
         let full = window_of(i64::from(buffers.recv_bytes), RATIO_DEFAULT) as u32;

@@ -1,12 +1,12 @@
-//! Limits on the ACKs that invalid segments earn (RFC 5961 sections 5 and 10).
+//! Limits on the ACKs that answer invalid segments (RFC 5961 sections 5 and 10).
 //!
-//! Two limits apply in turn. [`AckGate`], one per connection, stops ACK loops and is the one that
-//! works in practice. [`ChallengeLimiter`], one per stack and lent to every call through `Cx`,
-//! bounds the cost of all connections together.
+//! Two limits apply in turn. [`AckGate`], one per connection, stops ACK loops; in practice it is
+//! the limit that takes effect. [`ChallengeLimiter`], one per stack and lent to every call through
+//! `Cx`, bounds the ACKs of all connections together.
 //!
-//! A shared limit leaks. An attacker may use up a known quota on a connection of his own. The last
-//! ACK, if it is missing, then tells him whether a guess about another connection was right
-//! (CVE-2016-5696). Neither the quota nor the length of the period is therefore known outside. A
+//! A shared limit leaks information. An attacker may use up a known quota on a connection of his
+//! own. Whether the last ACK is missing then tells him if a guess about another connection was
+//! right (CVE-2016-5696). So neither the quota nor the length of the period is known outside: a
 //! keyed hash draws both anew for each period, between one half and one and a half of their mean.
 
 use wire::siphash::siphash24_words;
@@ -63,17 +63,17 @@ impl ChallengeLimiter {
     }
 }
 
-/// When a connection last answered an invalid segment: lets one answer pass per interval. Four
-/// bytes, for compact entries.
+/// Time at which a connection last answered an invalid segment, which lets one answer pass per
+/// interval. Four bytes, so that it fits into compact entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AckGate {
-    /// Milliseconds of the last answer, never 0; 0 is "never". Wraps after 49 days, where one
-    /// answer may be withheld.
+    /// Time of the last answer in milliseconds, never 0; 0 means "never". After 49 days the clock
+    /// wraps, and one answer may be withheld.
     last_ms: u32,
 }
 
 impl AckGate {
-    /// True if `interval_ns` has passed since the last answer. The interval starts again.
+    /// True if `interval_ns` has passed since the last answer; the interval then starts again.
     pub fn allow(&mut self, now_ns: u64, interval_ns: u64) -> bool {
         let now_ms = (now_ns / crate::MILLISECOND_NS) as u32;
         let since_ns = u64::from(now_ms.wrapping_sub(self.last_ms)) * crate::MILLISECOND_NS;

@@ -1,7 +1,7 @@
 //! The settings of TCP, one value per stack, shared by all its connections.
 //!
-//! Owned by the stack, lent to every call through `Cx`. The defaults are Linux's; where they differ
-//! from an RFC's SHOULD the field says so. Times are nanoseconds.
+//! Owned by the stack, lent to every call through `Cx`. The defaults are Linux's. Where a default
+//! differs from an RFC's SHOULD, the field says so. Times are nanoseconds.
 
 use crate::congestion_control::OutsideAlgorithms;
 use crate::fast_open::FastOpenSettings;
@@ -15,9 +15,9 @@ pub use algorithm::CongestionAlgorithm;
 /// The rule that ends slow start before the first loss.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SlowStart {
-    /// Nothing: it lasts until a loss or the threshold.
+    /// No rule: slow start lasts until a loss or until the threshold.
     Standard,
-    /// HyStart as Linux has it: a long train of ACKs, or a longer round trip.
+    /// HyStart as in Linux: a long train of ACKs, or a longer round trip.
     #[default]
     HyStart,
     /// HyStart++ (RFC 9406).
@@ -32,16 +32,16 @@ pub enum SlowStart {
 pub enum EcnUse {
     /// ECN is neither requested nor granted.
     Never = 0,
-    /// Classic ECN is asked for, and granted to who asks for either kind.
+    /// Classic ECN is requested, and granted to a peer that requests either kind.
     Always = 1,
-    /// Classic ECN is granted to who asks for either kind; Linux's default.
+    /// Classic ECN is granted to a peer that requests either kind; Linux's default.
     #[default]
     WhenAsked = 2,
-    /// Accurate ECN is asked for, and granted.
+    /// Accurate ECN is requested and granted.
     Accurate = 3,
-    /// Accurate ECN is granted, classic ECN is asked for.
+    /// Accurate ECN is granted; classic ECN is requested.
     AccurateWhenAsked = 4,
-    /// Accurate ECN is granted, none is asked for.
+    /// Accurate ECN is granted; no ECN is requested.
     AccurateOnlyWhenAsked = 5,
 }
 
@@ -91,7 +91,7 @@ impl EcnUse {
 /// Settings of CUBIC, by the names and in the units of Linux's `/sys/module/tcp_cubic/parameters`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CubicSettings {
-    /// A window that shrank twice in a row makes more room (RFC 9438 4.7).
+    /// Fast convergence: a window that shrank twice in a row leaves room for others (RFC 9438 4.7).
     pub fast_convergence: bool,
     /// The window after a loss, in 1/1024 of the one before (RFC 9438 4.6: 0.7), below 1024.
     pub beta: u32,
@@ -109,7 +109,7 @@ pub struct CubicSettings {
     pub hystart_delay: bool,
     /// HyStart does nothing below this window in segments.
     pub hystart_low_window: u32,
-    /// ACKs at most so far apart belong to one train.
+    /// Largest gap between two ACKs of one train, in microseconds.
     pub hystart_ack_delta_us: u32,
 }
 
@@ -130,8 +130,8 @@ impl Default for CubicSettings {
     }
 }
 
-/// The three sizes of a socket buffer, in bytes of memory as Linux counts it (`tcp_rmem`,
-/// `tcp_wmem`): payload and what holding it costs.
+/// The three sizes of a socket buffer, in bytes of memory as Linux counts them (`tcp_rmem`,
+/// `tcp_wmem`): payload and the overhead of storing it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferSizes {
     /// Size that a socket keeps even when memory is short.
@@ -145,37 +145,36 @@ pub struct BufferSizes {
 /// Settings of TCP, per stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// First retransmission timeout, before any round trip was measured (RFC 6298 2.1).
+    /// First retransmission timeout, before any round trip is measured (RFC 6298 2.1).
     pub rto_initial_ns: u64,
-    /// First retransmission timeout of data after the SYN or SYN-ACK itself was lost (RFC 6298
-    /// 5.7).
+    /// First retransmission timeout of data if the SYN or SYN-ACK itself was lost (RFC 6298 5.7).
     pub rto_after_syn_loss_ns: u64,
-    /// Floor of the timeout's variance term: RTO >= SRTT + this. RFC 6298 2.4 says 1 s; Linux 200
-    /// ms.
+    /// Lower bound of the timeout's variance term: RTO >= SRTT + this. RFC 6298 2.4 says 1 s for
+    /// the whole timeout; Linux uses 200 ms.
     pub rto_ns_min: u64,
-    /// Ceiling of the timeout (RFC 6298 2.5 asks for at least 60 s).
+    /// Upper bound of the timeout (RFC 6298 2.5: at least 60 s).
     pub rto_ns_max: u64,
     /// The first timeouts of a stream with little in flight do not double (Linux's
     /// `tcp_thin_linear_timeouts`).
     pub thin_linear_timeouts: bool,
-    /// Shortest delay of an acknowledgment, and the adaptive delay's start.
+    /// Shortest delay of an acknowledgment, with which the adaptive delay starts.
     pub delayed_ack_ns_min: u64,
     /// Longest delay of an acknowledgment (RFC 9293 MUST-40: below 500 ms).
     pub delayed_ack_ns_max: u64,
-    /// Segments acknowledged at once when a connection is young or wakes up; 0 turns quick ACKs
-    /// off.
+    /// Segments acknowledged at once when a connection is young or becomes active again; 0 turns
+    /// quick ACKs off.
     pub quick_acks_max: u8,
     /// Retransmissions of a SYN before the open fails, beyond the linear ones.
     pub syn_retries_max: u8,
-    /// The first SYN retransmissions that wait the initial timeout each, without doubling (Linux
-    /// 6.5).
+    /// Number of first SYN retransmissions that each wait the initial timeout, without doubling
+    /// (Linux 6.5).
     pub syn_linear_timeouts_max: u8,
     /// Retransmissions of a SYN-ACK before the half-open connection is dropped.
     pub syn_ack_retries_max: u8,
     /// Timeouts in a row without any acknowledgment before the connection fails (R2 of RFC 9293
     /// 3.8.3).
     pub retries_max: u8,
-    /// The same once the application has closed.
+    /// Limit on such timeouts once the application has closed the connection.
     pub orphan_retries_max: u8,
     /// Idle time before the first keep-alive probe (RFC 9293 MUST-28: at least 2 h by default).
     pub keepalive_idle_ns: u64,
@@ -185,55 +184,57 @@ pub struct Config {
     pub keepalive_probes_max: u8,
     /// Length of TIME_WAIT. RFC 9293 MUST-13 says 2 MSL = 4 min; Linux 60 s.
     pub time_wait_ns: u64,
-    /// No RST ends TIME_WAIT (RFC 1337 3, Linux's `tcp_rfc1337`); else one at RCV.NXT does (RFC
-    /// 9293 3.10.7.4).
+    /// True: no RST ends TIME_WAIT (RFC 1337 3, Linux's `tcp_rfc1337`). False: a RST at RCV.NXT
+    /// does (RFC 9293 3.10.7.4).
     pub time_wait_outlives_resets: bool,
-    /// Time that a closed connection waits in FIN_WAIT_2 for the peer's FIN.
+    /// Time that a connection without an application waits in FIN_WAIT_2 for the peer's FIN.
     pub fin_wait_2_ns: u64,
-    /// Least time between two answers to invalid, empty segments of one connection (stops ACK
-    /// loops).
+    /// Shortest time between two answers to invalid, empty segments of one connection. It stops ACK
+    /// loops.
     pub invalid_ack_interval_ns: u64,
     /// Initial congestion window in segments (RFC 6928).
     pub initial_window_segments: u16,
     /// The kinds of ECN that are negotiated (RFC 3168, RFC 9768).
     pub ecn: EcnUse,
-    /// A SYN that is sent again no longer asks for classic ECN (RFC 3168 6.1.1.1), and from the
-    /// second time on not for accurate ECN either. Feedback on a SYN that no path can have caused
-    /// turns ECN off (RFC 9768 3.1.4, 3.2.2.3).
+    /// Retransmitted SYNs fall back: from the first retransmission on they do not request classic
+    /// ECN (RFC 3168 6.1.1.1), from the second on not accurate ECN either. Feedback on a SYN that
+    /// no path can have caused turns ECN off (RFC 9768 3.1.4, 3.2.2.3).
     pub ecn_fallback: bool,
     /// When AccECN options are sent (Linux's `tcp_ecn_option`): 0 never, 1 when there is news, 2
-    /// with every segment that has room. 3 sends them even when ACKs with one seem to be lost.
+    /// with every segment that has room. 3 is like 2, also when ACKs with an option seem to be
+    /// lost.
     pub accecn_option: u8,
-    /// The least number of AccECN options that are sent in a round trip, also when there is no
-    /// news. 0 sets no minimum (`tcp_ecn_option_beacon`).
+    /// Number of AccECN options sent at least in each round trip, even without news; 0: no minimum
+    /// (`tcp_ecn_option_beacon`).
     pub accecn_option_beacon: u8,
     /// Congestion control of new connections.
     pub congestion: CongestionAlgorithm,
-    /// Algorithms from outside ([`register_congestion`](Self::register_congestion)).
+    /// Algorithms from outside the crate ([`register_congestion`](Self::register_congestion)).
     pub outside: OutsideAlgorithms,
     /// Settings of CUBIC.
     pub cubic: CubicSettings,
-    /// Every connection paces its segments; else only those with SO_MAX_PACING_RATE, or whose
-    /// algorithm needs it.
+    /// True: every connection paces its segments. False: only connections with SO_MAX_PACING_RATE,
+    /// or whose algorithm needs pacing.
     pub pacing: bool,
-    /// Pacing rate in early slow start, in percent of a window per round trip.
+    /// Pacing rate in slow start below half of the threshold, in percent of a window per round
+    /// trip.
     pub pacing_ss_percent: u32,
-    /// Pacing rate later.
+    /// Pacing rate afterwards, in percent of a window per round trip.
     pub pacing_ca_percent: u32,
     /// Shrink the congestion window of a connection that was idle (RFC 5681 4.1).
     pub slow_start_after_idle: bool,
     /// Duplicate ACKs that start a fast retransmit (RFC 5681 3.2).
     pub dup_acks_max: u8,
-    /// Reordering that duplicate ACKs may show before it is no longer believed, in segments.
+    /// Upper limit of the measured reordering, in segments.
     pub reordering_max: u16,
     /// Detect spurious timeouts (RFC 5682).
     pub frto: bool,
     /// Send tail loss probes (RFC 8985 7).
     pub tail_loss_probe: bool,
-    /// Segments that leave back to back, at least, whatever the rate (Linux's `tcp_min_tso_segs`).
+    /// Segments that leave back to back at least, whatever the rate (Linux's `tcp_min_tso_segs`).
     pub burst_segments_min: u8,
-    /// The part of the window, one in so many, that leaves at once although an ACK is about to make
-    /// room for more; 0: none, but three segments (Linux's `tcp_tso_win_divisor`).
+    /// Burst size that is not deferred, although an ACK may soon make room for more: the window
+    /// divided by this number. 0: more than three segments (Linux's `tcp_tso_win_divisor`).
     pub burst_window_divisor: u32,
     /// Time for which the least round trip is remembered.
     pub min_rtt_window_ns: u64,
@@ -241,8 +242,8 @@ pub struct Config {
     pub timestamps: bool,
     /// Offer and accept window scaling (RFC 7323 2).
     pub window_scaling: bool,
-    /// A window that scales may be taken back when memory is short (Linux's `tcp_shrink_window`;
-    /// RFC 9293 SHLD-14 says no).
+    /// True: a scaled window may shrink when memory is short (Linux's `tcp_shrink_window`; RFC 9293
+    /// SHLD-14 says no).
     pub shrink_window: bool,
     /// Offer and accept selective acknowledgments (RFC 2018).
     pub sack: bool,
@@ -255,15 +256,15 @@ pub struct Config {
     pub mss_default_v6: u16,
     /// Report segments that arrived twice (RFC 2883).
     pub dsack: bool,
-    /// Longest delay of SACKs behind a gap, once three duplicate ACKs have left; 0 = none is
-    /// delayed.
+    /// Longest time for which a SACK behind a gap is held back, once three duplicate ACKs have
+    /// left; 0: none is held back.
     pub comp_sack_ns_max: u64,
-    /// The same limit in hundredths of the round trip; the smaller of the two holds. Linux: 5 up to
-    /// 6.18, 33 since. A peer that lost a retransmission learns of it that much later.
+    /// The same limit in percent of the round trip; the smaller one applies. Linux: 5 up to 6.18,
+    /// 33 since. A peer that lost a retransmission learns of the loss that much later.
     pub comp_sack_rtt_percent: u8,
-    /// Additional delay that lets several delayed SACKs become one (the slack of Linux's timer).
+    /// Additional time that lets several held-back SACKs become one (the slack of Linux's timer).
     pub comp_sack_slack_ns: u64,
-    /// Number of SACKs that one delayed SACK may stand for; 0 = SACKs are not delayed.
+    /// Number of SACKs that one may stand for; 0: no SACK is held back.
     pub comp_sacks_max: u8,
     /// Receive buffer of a socket.
     pub recv_buffer: BufferSizes,
@@ -286,17 +287,17 @@ pub struct Config {
     pub path_mtu: PathMtuSettings,
     /// When a SYN is answered with a cookie (RFC 4987).
     pub syn_cookies: SynCookieUse,
-    /// A handshake that completes while the accept queue is full is answered with a RST, and not
-    /// left to be tried again.
+    /// True: a handshake that completes while the accept queue is full is answered with a RST.
+    /// False: the entry stays, and the peer tries again.
     pub abort_on_overflow: bool,
 }
 
 /// When a SYN is answered with a cookie: Linux's `tcp_syncookies`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SynCookieUse {
-    /// Never: SYNs that find the queue full are dropped.
+    /// Never: a SYN that finds the queue full is dropped.
     Never,
-    /// When the queue of half-open connections is full.
+    /// Only when the queue of half-open connections is full.
     #[default]
     WhenFull,
     /// Always.

@@ -1,4 +1,4 @@
-//! Congestion control: how much may be in flight, counted in segments as Linux counts.
+//! Congestion control: the number of segments that may be in flight, counted as in Linux.
 //!
 //! ```text
 //!   loss recovery (Open, Disorder, CWR, Recovery, Loss) ──► ssthresh, on_state, on_event, undo_cwnd
@@ -7,10 +7,10 @@
 //!
 //! [`WindowControl`] is the interface of an algorithm, in the shape of Linux's
 //! `tcp_congestion_ops`; each algorithm has a file under `congestion/`. [`Algorithm`] holds the one
-//! that a connection has chosen. [`Window`] holds the variables that they move. BBR moves the
-//! window by a model of the path (`by_model`). `outside` calls an algorithm that implements the
-//! public trait of `congestion_control`. The callers track the state and whether the window was
-//! used; an algorithm computes only its size.
+//! that a connection has chosen. [`Window`] holds the variables that algorithms change. BBR sets
+//! the window by a model of the path (`by_model`). `outside` calls an algorithm that implements the
+//! public trait of `congestion_control`. The callers track the state of loss recovery and whether
+//! the window was used; an algorithm computes only the window's size.
 
 use core::ops::Deref;
 
@@ -42,8 +42,8 @@ pub use bbr::BbrInfo;
 pub(crate) use control::Congestion;
 pub use dctcp::DctcpInfo;
 
-/// Initial window in segments (RFC 6928), or one when the handshake lost more than one SYN (its
-/// section 2).
+/// Initial window in segments (RFC 6928); one segment if the handshake lost more than one SYN (RFC
+/// 6928 section 2).
 pub(crate) fn initial_window(config: &Config, handshake_lost: bool) -> u32 {
     if handshake_lost {
         1
@@ -52,17 +52,18 @@ pub(crate) fn initial_window(config: &Config, handshake_lost: bool) -> u32 {
     }
 }
 
-/// The sender at the time of a call, as algorithms within the crate see it: with the settings.
+/// The sender at the time of a call, for algorithms within the crate, which also see the settings.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment<'a> {
     /// Settings of the stack.
     pub config: &'a Config,
-    /// The sender as every algorithm sees it.
+    /// The sender, as algorithms from outside see it too.
     pub sender: SenderView,
 }
 
 impl<'a> Moment<'a> {
-    /// Nothing was sent yet. `delivered`: the count with which the connection begins.
+    /// The sender before anything was sent. `delivered`: the count with which the connection
+    /// begins.
     pub fn at_start(config: &'a Config, now_ns: u64, iss: SeqNumber, delivered: u32) -> Self {
         let sender = SenderView {
             una: iss,
@@ -97,35 +98,35 @@ pub(crate) trait WindowControl {
         window.cwnd.max(window.prior_cwnd)
     }
 
-    /// Every ACK with news, before loss recovery acts on it.
+    /// Takes every ACK with news, before loss recovery acts on it.
     fn on_acked(&mut self, _at: &Moment<'_>, _window: &mut Window, _ack: &AckSample) {}
 
     /// Loss recovery enters `state`.
     fn on_state(&mut self, _at: &Moment<'_>, _window: &mut Window, _state: CaState) {}
 
-    /// Something else happened.
+    /// Takes another event of the sender.
     fn on_event(&mut self, _at: &Moment<'_>, _window: &mut Window, _event: Event) {}
 }
 
 /// The algorithm that a connection has chosen, and its state.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Algorithm {
-    /// RFC 5681 and 6582.
+    /// RFC 5681 and RFC 6582.
     NewReno(newreno::NewReno),
     /// RFC 9438.
     Cubic(cubic::Cubic),
     /// RFC 8257.
     Dctcp(dctcp::Dctcp),
-    /// BBR.
+    /// BBR, which follows a model of the path.
     Bbr(bbr::Bbr),
-    /// One from outside the crate.
+    /// An algorithm from outside the crate.
     Outside(outside::Outside),
 }
 
-// BBR's model is the largest. An algorithm from outside has the words that the model leaves.
+// BBR's model is the largest. `outside::Outside` uses as many words as fit into its size.
 const _: () = assert!(size_of::<Algorithm>() == size_of::<bbr::Bbr>());
 
-/// The arms of [`Algorithm`].
+/// The variants of [`Algorithm`], without their state.
 #[derive(Clone, Copy, PartialEq)]
 enum Kind {
     Cubic,
@@ -136,8 +137,8 @@ enum Kind {
 }
 
 impl Algorithm {
-    /// Starts the algorithm of this name, or the default one if the settings do not have it. It may
-    /// set the first threshold of `window`.
+    /// Starts the chosen algorithm, or the default one if the settings do not know the choice. The
+    /// algorithm may set the first threshold of `window`.
     pub fn new(choice: CongestionAlgorithm, at: &Moment<'_>, window: &mut Window) -> Self {
         match choice {
             CongestionAlgorithm::NewReno => Algorithm::NewReno(newreno::NewReno),
@@ -154,8 +155,8 @@ impl Algorithm {
 }
 
 impl Algorithm {
-    /// A connection whose algorithm models the path is not packed: the model is as large as
-    /// everything else together.
+    /// Packs the state. A connection whose algorithm models the path is not packed, because the
+    /// model is as large as all other state together.
     pub fn pack(&mut self, p: &mut impl Packing, usual: &Usual) {
         let mut kind = self.kind();
         p.one_of(
@@ -193,7 +194,7 @@ impl Algorithm {
     }
 }
 
-/// Calls the same method of whichever algorithm it is.
+/// Calls the same method on whichever variant is in use.
 macro_rules! each {
     ($algorithm:expr, $state:ident => $call:expr) => {
         match $algorithm {
@@ -207,7 +208,7 @@ macro_rules! each {
 }
 
 impl Algorithm {
-    /// The algorithm, if it models the path.
+    /// The model, if the algorithm models the path.
     #[inline]
     pub fn model(&mut self) -> Option<&mut bbr::Bbr> {
         match self {
@@ -216,7 +217,7 @@ impl Algorithm {
         }
     }
 
-    /// The algorithm, if it is from outside.
+    /// The state of an algorithm from outside, if one is in use.
     pub fn outside(&mut self) -> Option<&mut outside::Outside> {
         match self {
             Algorithm::Outside(outside) => Some(outside),

@@ -1,5 +1,5 @@
-//! Congestion control from outside the crate: the trait that an algorithm implements, what it is
-//! told, and what it moves.
+//! Congestion control from outside the crate: the trait that an algorithm implements, the news that
+//! it gets, and the variables that it sets.
 //!
 //! ```text
 //!   loss recovery ──► ssthresh, on_state, on_event, undo_cwnd ┐               ┌─► Window
@@ -10,7 +10,7 @@
 //! An algorithm sizes the congestion window, as a module of Linux's `tcp_congestion_ops` does. Loss
 //! recovery (RFC 6675, 8985, 6937) and timers stay with the engine. An algorithm has a name, is
 //! registered in the settings ([`Config::register_congestion`](crate::Config::register_congestion))
-//! before the stack starts, and is then chosen as a built-in one is.
+//! before the stack starts, and is then chosen like a built-in one.
 //!
 //! ```
 //! use tcp::congestion_control::{
@@ -45,9 +45,9 @@
 //! # Ok::<(), tcp::congestion_control::RegisterError>(())
 //! ```
 //!
-//! Values are contained, whatever the algorithm says: see [`Window`] and each method. A method runs
-//! in the turn of a stack, so it must neither wait nor panic. A panic unwinds through the call that
-//! turned the stack, and that stack is not usable any more.
+//! Results are brought within bounds, whatever the algorithm returns: see [`Window`] and each
+//! method. A method runs in the turn of a stack, so it must neither wait nor panic. A panic unwinds
+//! through the call that turned the stack, which is unusable afterwards.
 
 mod outside;
 mod sender;
@@ -57,16 +57,16 @@ pub use outside::{OutsideAlgorithm, OutsideAlgorithms, RegisterError};
 pub use sender::{AckSample, CaState, Event, PathReport, SenderView};
 pub use window::{SSTHRESH_INFINITE, Window};
 
-/// 32-bit words that an algorithm keeps of each connection.
+/// Number of 32-bit words that an algorithm keeps for each connection.
 pub const STATE_WORDS: usize = 18;
 
-/// The words that an algorithm keeps of one connection, in the connection itself; all 0 before
-/// [`begin`](CongestionControl::begin). An idle connection is stored in less space, the less the
-/// more words are 0.
+/// The words that an algorithm keeps for one connection, stored in the connection; all 0 before
+/// [`begin`](CongestionControl::begin). The more words are 0, the less space an idle connection
+/// takes.
 pub type State = [u32; STATE_WORDS];
 
 /// A congestion control algorithm. The value holds its parameters and serves all connections of all
-/// stacks; [`State`] holds what it knows of one connection.
+/// stacks; [`State`] holds its knowledge of one connection.
 ///
 /// The engine calls the methods in this order for an ACK with news: `on_acked`, then loss recovery
 /// acts (`ssthresh`, `on_state`, `on_event`), then `on_path`, then `grow` or a step of PRR
@@ -74,45 +74,45 @@ pub type State = [u32; STATE_WORDS];
 ///
 /// The [module](self) has an example.
 pub trait CongestionControl: Send + Sync + 'static {
-    /// A connection begins with this algorithm, or changes to it. The handshake may not be over: it
-    /// begins again when it is.
+    /// A connection begins with this algorithm, or changes to it. If the handshake is not complete
+    /// yet, `begin` is called again when it is.
     fn begin(&self, _state: &mut State, _at: &SenderView, _window: &mut Window) {}
 
-    /// Congestion was detected, by loss or ECN: the new slow-start threshold, in segments (RFC 5681
-    /// section 3.1, equation 4). The window goes there.
+    /// Congestion was detected, by loss or ECN. Returns the new slow-start threshold in segments
+    /// (RFC 5681 section 3.1, equation 4), to which the window then shrinks.
     ///
-    /// The result counts as at least 2, and at most the window or 2.
+    /// A result below 2 counts as 2, and one above the window as the window (but at least 2).
     fn ssthresh(&self, state: &mut State, at: &SenderView, window: &Window) -> u32;
 
     /// Grows the window: `ack.acked` segments were acknowledged and the window was the limit (RFC
     /// 7661). Not called while the window is being reduced.
     fn grow(&self, state: &mut State, at: &SenderView, window: &mut Window, ack: &AckSample);
 
-    /// The window to go back to when a reduction proves unnecessary, in segments. It counts as 1 at
-    /// least.
+    /// The window to go back to when a reduction proves unnecessary, in segments. 0 counts as 1.
     fn undo_cwnd(&self, _state: &mut State, window: &Window) -> u32 {
         window.cwnd().max(window.prior_cwnd())
     }
 
-    /// Every ACK with news, before loss recovery acts on it.
+    /// Takes every ACK with news, before loss recovery acts on it.
     fn on_acked(&self, _: &mut State, _at: &SenderView, _window: &mut Window, _ack: &AckSample) {}
 
-    /// Every ACK, after loss recovery has acted on it: rate, round trip and losses of the path.
+    /// Takes every ACK after loss recovery has acted on it: rate, round trip and losses of the
+    /// path.
     fn on_path(&self, _: &mut State, _at: &SenderView, _window: &mut Window, _path: &PathReport) {}
 
     /// Loss recovery enters `next`.
     fn on_state(&self, _: &mut State, _at: &SenderView, _window: &mut Window, _next: CaState) {}
 
-    /// Something else happened.
+    /// Takes another event of the sender.
     fn on_event(&self, _: &mut State, _at: &SenderView, _window: &mut Window, _event: Event) {}
 
-    /// The pacing rate in bytes per second; `None`: as for a built-in algorithm, 2 or 1.2 windows
-    /// a round trip. `srtt_us` is the smoothed round trip, 0 before there is one.
+    /// The pacing rate in bytes per second. `None`: 2 or 1.2 windows a round trip, as for a
+    /// built-in algorithm. `srtt_us` is the smoothed round trip, 0 before there is one.
     ///
-    /// Connections keep to the rate if [`paces`](Self::paces), the settings or
-    /// `SO_MAX_PACING_RATE` say so. 0 counts as `None`, and a rate below
-    /// [`OUTSIDE_PACING_RATE_MIN`](crate::limits::OUTSIDE_PACING_RATE_MIN), 64 KiB per second, as
-    /// that much. The engine asks after each ACK.
+    /// Connections keep to the rate if [`paces`](Self::paces), the settings or `SO_MAX_PACING_RATE`
+    /// say so. 0 counts as `None`. A rate below
+    /// [`OUTSIDE_PACING_RATE_MIN`](crate::limits::OUTSIDE_PACING_RATE_MIN) (64 KiB per second)
+    /// counts as that rate. The engine asks after each ACK.
     fn pacing_rate(
         &self,
         _state: &mut State,
@@ -123,13 +123,13 @@ pub trait CongestionControl: Send + Sync + 'static {
         None
     }
 
-    /// Connections keep to the pacing rate whatever the settings say, from the choice of this
-    /// algorithm on.
+    /// True if connections keep to the pacing rate whatever the settings say, from the choice of
+    /// this algorithm on.
     fn paces(&self) -> bool {
         false
     }
 
-    /// Connections negotiate ECN whatever the settings say (RFC 3168), as for DCTCP.
+    /// True if connections negotiate ECN whatever the settings say (RFC 3168), as for DCTCP.
     fn wants_ecn(&self) -> bool {
         false
     }

@@ -1,8 +1,8 @@
 //! The yes/no facts of a connection, packed in one word of the hot line.
 //!
-//! `Connection` owns them; every step reads and sets them. One table declares the flags and says,
+//! `Connection` owns the flags; every step reads and sets them. One table declares them and says,
 //! for each shortcut, whether a flag sends the segment the general way. Each guard is a column of
-//! the table, so a new flag does not compile until its row answers for every shortcut.
+//! the table, so a new flag compiles only once its row answers for every shortcut.
 
 use core::ops::BitOr;
 
@@ -15,8 +15,8 @@ use crate::state::State;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ConnFlags(u32);
 
-/// A row: the flag, its bit, and for each shortcut in the order of [`Stops`] whether the flag stops
-/// it.
+/// Declares one row: the flag, its bit, and, for each shortcut in the order of [`Stops`], whether
+/// the flag stops it.
 macro_rules! conn_flags {
     ($($(#[$doc:meta])* $name:ident = $bit:literal: $prediction:ident $whole_flight:ident
         $short_plan:ident $lone:ident $burst_tail:ident $plain_ack:ident;)*) => {
@@ -40,22 +40,23 @@ macro_rules! conn_flags {
 struct Stops {
     /// `segment_arrives::prediction`: one segment, or a sequel of a run.
     prediction: bool,
-    /// `recovery::whole_flight`: the ACK of all that is in flight.
+    /// `recovery::whole_flight`: the ACK of everything in flight.
     whole_flight: bool,
-    /// `output::next`: with nothing to send the plan follows from these flags alone.
+    /// `output::next`: the plan when nothing waits to be sent, which follows from these flags
+    /// alone.
     short_plan: bool,
-    /// `output::lone`: a segment that carries all waiting data.
+    /// `output::lone`: one segment that carries all waiting data.
     lone: bool,
     /// `output::burst_tail`: full segments behind the first of a burst.
     burst_tail: bool,
-    /// `output::plain_ack`: an ACK of a run that says only how far the text has come.
+    /// `output::plain_ack`: an ACK that reports only how far the text has arrived.
     plain_ack: bool,
 }
 
-/// The flag sends the segment the general way.
+/// Entry of a flag that sends the segment the general way.
 #[allow(non_upper_case_globals, reason = "a word in the table")]
 const stops: bool = true;
-/// The flag has no effect on the shortcut.
+/// Entry of a flag that has no effect on the shortcut.
 #[allow(non_upper_case_globals, reason = "a word in the table")]
 const passes: bool = false;
 
@@ -67,19 +68,19 @@ conn_flags! {
     WINDOW_SCALING = 1: passes passes passes passes passes passes;
     /// Selective acknowledgments are in use.
     SACK = 2: passes passes passes passes passes passes;
-    /// TCP_NODELAY
+    /// TCP_NODELAY is set.
     NODELAY = 3: passes passes passes passes passes passes;
-    /// TCP_CORK
+    /// TCP_CORK is set.
     CORK = 4: passes passes passes stops passes passes;
-    /// SO_KEEPALIVE
+    /// SO_KEEPALIVE is set.
     KEEPALIVE = 5: passes passes passes passes passes passes;
     /// The application has no more to send: a FIN follows the buffered bytes.
     FIN_QUEUED = 6: passes passes passes passes passes passes;
-    /// The FIN was sent; snd.nxt() counts it.
+    /// The FIN was sent; `snd.nxt()` counts it.
     FIN_SENT = 7: passes passes passes stops passes passes;
     /// The application is gone.
     ORPHAN = 8: passes passes passes passes passes passes;
-    /// Something arrived that no ACK of ours covers yet.
+    /// Text arrived that no ACK of ours covers yet.
     ACK_PENDING = 9: passes passes passes passes passes passes;
     /// An ACK must leave now.
     ACK_NOW = 10: passes passes stops passes stops passes;
@@ -88,11 +89,11 @@ conn_flags! {
     /// A RST must leave now; the connection is closed.
     RESET_DUE = 12: passes passes stops stops stops passes;
     /// A RST must answer one segment (its sequence number is `Sender::reply_seq`); the connection
-    /// lives on.
+    /// goes on.
     REPLY_RESET = 13: passes passes stops stops stops passes;
     /// A probe at snd.una() - 1 must leave now.
     PROBE_DUE = 14: passes passes stops stops stops passes;
-    /// The next data segment may be smaller than sender's silly-window avoidance would let pass.
+    /// The next data segment may be smaller than the sender's silly-window avoidance would allow.
     PUSH_DUE = 15: passes passes passes stops passes passes;
     /// A FIN arrived ahead of data; `Receiver::fin_seq` is its sequence number.
     FIN_HELD = 16: passes passes passes passes passes passes;
@@ -104,27 +105,27 @@ conn_flags! {
     TIMING = 19: passes passes passes passes passes passes;
     /// `Receiver::duplicate` is to be reported by the next ACK (RFC 2883).
     DSACK = 20: passes passes passes stops stops stops;
-    /// Data in order found no memory: the next ACK shuts the window.
+    /// Data in order found no memory, so the next ACK shuts the window.
     NO_MEMORY = 22: passes passes passes stops stops passes;
-    /// The retransmission deadline is the persist timer.
+    /// The retransmission deadline belongs to the persist timer.
     PERSIST = 23: passes passes passes stops stops passes;
     /// Urgent data was announced; `Receiver::urgent_end` says where it ends.
     URGENT = 24: stops passes passes passes passes passes;
-    /// The connection was made of a SYN with a good cookie (RFC 7413), and our SYN-ACK is not
-    /// acknowledged yet.
+    /// A SYN with a good cookie made the connection (RFC 7413), and our SYN-ACK is not acknowledged
+    /// yet.
     FAST_OPENED = 25: stops stops passes stops passes passes;
-    /// Payload of a SYN was acknowledged in the SYN-ACK: ours by the peer, or the peer's by us.
+    /// The SYN-ACK acknowledged payload of the SYN, on either side.
     SYN_DATA_ACKED = 26: passes passes passes passes passes passes;
     /// The last write said that more follows (MSG_MORE).
     MORE = 27: passes passes passes stops passes passes;
-    /// The end of the send buffer is the end of a message: PSH goes with it.
+    /// The end of the send buffer is the end of a message, so its segment carries PSH.
     PUSH_AT_END = 28: passes passes passes passes passes passes;
     /// The application marked places in the send stream: `Sender::record_ends`, where segments must
     /// end (MSG_EOR), or `Sender::urgent_out` (MSG_OOB).
     RECORDS = 29: passes passes passes stops stops stops;
-    /// The path is searched for its MTU (RFC 4821).
+    /// The path is being searched for its MTU (RFC 4821).
     PATH_PROBING = 30: passes passes passes stops stops passes;
-    /// A router said that the path takes less than the link; its word ages.
+    /// A router reported an MTU below the link's, and the report is not outdated yet.
     PATH_NARROWED = 31: passes passes passes stops stops passes;
 }
 
@@ -145,19 +146,19 @@ macro_rules! column {
 impl ConnFlags {
     /// The empty set.
     pub const NONE: ConnFlags = ConnFlags(0);
-    /// Sends every segment the general way: the twin that tests compare with. Without the feature
-    /// no connection has such a flag.
+    /// Flag of the twin, with which tests compare: it sends every segment the general way. Without
+    /// the feature no connection has such a flag.
     #[cfg(feature = "twin")]
     pub const NO_SHORTCUTS: ConnFlags = ConnFlags(1 << 21);
-    /// The empty set: only a twin has the flag.
+    /// The empty set; only builds with the feature `twin` have the flag.
     #[cfg(not(feature = "twin"))]
     pub const NO_SHORTCUTS: ConnFlags = ConnFlags::NONE;
 
-    /// Any of these sends a segment down the numbered steps.
+    /// Flags with which a segment goes through the numbered steps.
     pub const STOPS_PREDICTION: ConnFlags = column!(prediction).with(Self::NO_SHORTCUTS);
     /// Flags with which loss recovery examines an ACK of the whole flight.
     pub const STOPS_WHOLE_FLIGHT: ConnFlags = column!(whole_flight).with(Self::NO_SHORTCUTS);
-    /// Any of these needs the full plan for what to send.
+    /// Flags that need the full plan for the next segment.
     pub const SEND_NOW: ConnFlags = column!(short_plan);
     /// Flags that hold the next segment back or change its form.
     pub const STOPS_LONE: ConnFlags = column!(lone).with(Self::NO_SHORTCUTS);
@@ -204,7 +205,7 @@ impl ConnFlags {
         self.0 &= !flags.0;
     }
 
-    /// Timestamps, window scaling and SACK are what most peers agree on.
+    /// Packs the flags. Timestamps, window scaling and SACK are usual, because most peers use them.
     pub fn pack(&mut self, p: &mut impl Packing) {
         let usual = Self::TIMESTAMPS | Self::WINDOW_SCALING | Self::SACK;
         p.u32(&mut self.0, usual.0);
@@ -240,19 +241,20 @@ const _: () = {
 };
 
 impl ConnFlags {
-    /// Data may leave: the state says so, or a good cookie.
+    /// True if data may leave, by the state or because a good cookie made the connection.
     #[inline]
     pub(crate) fn may_send_data(self, state: State) -> bool {
         state.sends_data() || (state == State::SynReceived && self.has(ConnFlags::FAST_OPENED))
     }
 
-    /// A FIN is queued and was never sent.
+    /// True if a FIN is queued and was never sent.
     #[inline]
     pub(crate) fn fin_unsent(self) -> bool {
         self.has(ConnFlags::FIN_QUEUED) && !self.has(ConnFlags::FIN_SENT)
     }
 
-    /// Data that the persist timer sends into a nearly shut window is pushed (Linux).
+    /// True for data that the persist timer sends into a nearly shut window, which carries PSH
+    /// (Linux).
     #[inline]
     pub(crate) fn is_pushed_probe(self) -> bool {
         self.has(ConnFlags::PERSIST | ConnFlags::PUSH_DUE)
@@ -274,13 +276,13 @@ impl ConnFlags {
         timestamp_bytes(self.has(ConnFlags::TIMESTAMPS))
     }
 
-    /// The peer does not SACK: duplicate ACKs are counted instead.
+    /// True if the peer does not SACK, so that duplicate ACKs are counted instead.
     #[inline]
     pub(crate) fn is_reno(self) -> bool {
         !self.has(ConnFlags::SACK)
     }
 
-    /// The slow timer belongs to keep-alive.
+    /// True if the slow timer belongs to keep-alive.
     pub(crate) fn keeps_alive(self, state: State) -> bool {
         self.has(ConnFlags::KEEPALIVE)
             && match state {

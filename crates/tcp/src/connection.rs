@@ -1,18 +1,18 @@
-//! The connection: its variables, its construction, and the questions that it answers.
+//! The connection: its variables, its construction, and read access to it.
 //!
-//! Call order in a turn: (1) `on_segment` for what arrived; (2) `on_write`, `close`, `abort`, or a
-//! run of `note_read` and its like, for what the application did. Then (3) `on_timer` for what is
-//! due, and (4) `poll_transmit` until it returns false, then `deadline_ns()` to arm the timer.
-//! Calls (1) to (3) return [`Effects`].
+//! Order of the calls in a turn: (1) `on_segment` for each segment that arrived; (2) `on_write`,
+//! `close`, `abort`, or a run of `note_read` and similar calls, for the application's actions; (3)
+//! `on_timer` if the deadline has passed; (4) `poll_transmit` until it returns false, then
+//! `deadline_ns()` to arm the timer. Calls (1) to (3) return [`Effects`].
 //!
-//! * After `Effects::WRITABLE`, first let `take_acked()` bytes leave the send buffer; `on_write`
-//!   counts from SND.UNA.
+//! * After `Effects::WRITABLE`, first remove `take_acked()` bytes from the send buffer, because
+//!   `on_write` counts from SND.UNA.
 //! * `Effects::TIMER` reports a deadline that came nearer. A deadline that moved away is not
-//!   reported: a timer that fires early does no harm, since `on_timer` answers with `TIMER` again.
+//!   reported: a timer may fire early, and `on_timer` then returns `TIMER` again.
 //! * `Effects::CLOSED` together with `TRANSMIT`: poll the last segment, then remove the connection.
 //! * `Effects::TIME_WAIT`: the compact entry may replace the connection at once, after the caller
 //!   has taken the `EOF` that came with it and polled the due ACK. In FIN_WAIT_2 the entry must
-//!   replace it: the connection would only reset the peer's segments.
+//!   replace the connection, which would only reset the peer's segments.
 //!
 //! A run of segments in order may be taken in one visit ([`run`]).
 //! The steps, the timers and the output are methods of [`Connection`] in files of their own.
@@ -73,11 +73,12 @@ pub struct ActiveOpen {
     pub iss: SeqNumber,
     /// Added to our clock in milliseconds to give our timestamp values.
     pub ts_offset: u32,
-    /// Our MSS: link MTU less IP and TCP headers.
+    /// Our MSS, bytes: link MTU less IP and TCP headers.
     pub mss: u16,
-    /// The peer's MSS if its SYN names none: 536 over IPv4, 1220 over IPv6 (RFC 9293 MUST-15).
+    /// The peer's MSS if its SYN names none, bytes: 536 over IPv4, 1220 over IPv6 (RFC 9293
+    /// MUST-15).
     pub mss_default: u16,
-    /// Open fast; `None`: a plain SYN.
+    /// Fast Open of the SYN; `None`: a plain SYN.
     pub fast_open: Option<FastOpenSyn>,
     /// The buffers to begin with.
     pub buffers: Buffers,
@@ -94,14 +95,14 @@ pub struct Keepalive {
     pub probes_max: u8,
 }
 
-/// The numbers that a connection begins with.
+/// Values with which a connection begins.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct First {
-    /// SYN_SENT, SYN_RECEIVED (a Fast Open) or ESTABLISHED (a half-open entry became a connection).
+    /// SYN_SENT; SYN_RECEIVED after a Fast Open; ESTABLISHED after a half-open entry completed.
     pub state: State,
-    /// Our MSS.
+    /// Our MSS, bytes.
     pub mss: u16,
-    /// ISS
+    /// ISS.
     pub iss: SeqNumber,
     /// SND.UNA and SND.NXT.
     pub una: SeqNumber,
@@ -120,21 +121,22 @@ pub struct Connection {
     conn_flags: ConnFlags,
     state: CurrentState,
     error: Option<ConnectionError>,
-    /// The class of the segment that the last call found to be sent first.
+    /// Class of the next segment, as the last call found it; [`TransmitClass::None`]: nothing is
+    /// due.
     due: TransmitClass,
     timers: Timers,
-    /// The plan of that segment.
+    /// The plan of that next segment.
     planned: Planned,
     tx: Sender,
     rx: Receiver,
     flight: Flight,
-    /// ECN, both halves.
+    /// Both halves of ECN.
     ecn: EcnState,
     path: Path,
     opening: Opening,
 }
 
-/// Size of the hot line: the fields before the colder halves.
+/// Size of the hot line: the fields before the colder ones.
 const HOT_BYTES: usize = core::mem::offset_of!(Connection, timers);
 const _: () = assert!(HOT_BYTES == 64);
 const _: () = assert!(size_of::<Snd>() <= 32 && size_of::<Rcv>() <= 24);
@@ -232,8 +234,8 @@ impl Connection {
         }
         match h.rtt_ns {
             Some(rtt_ns) => self.timers.note_round_trip(cx, rtt_ns, &self.snd),
-            // RFC 6298 5.7: there is no round trip to measure, since the SYN-ACK was sent again, or
-            // a SYN cookie did not keep the time of it.
+            // RFC 6298 5.7: there is no round trip to measure, because the SYN-ACK was sent twice,
+            // or because a SYN cookie does not record its time.
             None => self
                 .timers
                 .forget_round_trip(cx.config.rto_after_syn_loss_ns),
@@ -247,7 +249,7 @@ impl Connection {
         self.timers.begin_tally(again.timeouts, again.took_ms);
     }
 
-    /// An empty slot: its value before the first connection is made there.
+    /// An empty slot, before the first connection is made there.
     #[must_use]
     pub fn unused() -> Self {
         let config = Config::default();
@@ -289,7 +291,7 @@ impl Connection {
         }
     }
 
-    /// The variables that all opens begin with: each is written once, where it stays.
+    /// Sets the variables that all opens share. Each is written once, in its final place.
     pub(crate) fn begin(
         &mut self,
         cx: &Cx<'_>,
@@ -334,9 +336,9 @@ impl Connection {
         *opening = Opening::NEW;
     }
 
-    /// Data may flow from here on, since our SYN was answered: loss recovery and congestion control
-    /// begin anew. `answers_first`: a timestamp shows that it was the first SYN that was answered,
-    /// however often it was repeated.
+    /// Begins the transfer of data after our SYN was answered: loss recovery and congestion control
+    /// start anew. `answers_first`: a timestamp shows that the answer is to the first SYN, however
+    /// often it was repeated.
     pub(crate) fn begin_established(&mut self, cx: &Cx<'_>, answers_first: bool) {
         let handshake_lost = self.timers.retransmits() > 1 && !answers_first;
         let cwnd = Congestion::initial_window(cx.config, handshake_lost);
@@ -344,7 +346,7 @@ impl Connection {
         self.enter_established(cx);
     }
 
-    /// Data may flow from here on: segment size, buffers, timers.
+    /// Begins the transfer of data: segment size, buffers, timers.
     pub(crate) fn enter_established(&mut self, cx: &Cx<'_>) {
         self.path.find_mss(self.conn_flags, &mut self.snd);
         self.timers.begin(cx.now_ns);
@@ -379,7 +381,7 @@ impl Connection {
     }
 
     /// True if the segment is the next in order and can be predicted. The caller may then copy its
-    /// payload to the unpublished tail of the receive buffer while it verifies the checksum.
+    /// payload to the unpublished tail of the receive buffer while it computes the checksum.
     #[inline]
     #[must_use]
     pub fn expects(&self, seg: &Segment) -> bool {
@@ -394,27 +396,27 @@ impl Connection {
             && !seg.flags.intersects(Flags::SYN | Flags::RST)
     }
 
-    /// When `on_timer` wants to be called; `u64::MAX` = never.
+    /// Time at which `on_timer` is to be called; `u64::MAX`: never.
     #[inline]
     #[must_use]
     pub fn deadline_ns(&self) -> u64 {
         self.timers.deadline_ns()
     }
 
-    /// Time has come. Calling early is harmless.
+    /// Runs the timers that are due. Calling early is harmless.
     pub fn on_timer(&mut self, cx: &mut Cx<'_>) -> Effects {
         let effects = if self.timers.deadline_ns() <= cx.now_ns {
             self.fire_timers(cx)
         } else {
             Effects::NONE
         };
-        // The caller's timer is consumed: whatever deadline there is must be armed.
+        // The caller's timer is used up, so any deadline must be armed again.
         self.finish(cx, effects, NEVER_NS)
     }
 
     /// Like [`on_timer`](Self::on_timer), for a caller that has not yet taken all of its input:
-    /// paced data and delayed SACKs leave. Timers that conclude something from silence keep their
-    /// deadlines.
+    /// paced data and delayed SACKs leave. Timers that draw conclusions from the peer's silence
+    /// keep their deadlines.
     pub fn on_departure(&mut self, cx: &mut Cx<'_>) -> Effects {
         let sacks_are_due =
             self.rx.waits_for_sacks(&self.timers) && self.timers.deadline_ns() <= cx.now_ns;
@@ -426,7 +428,7 @@ impl Connection {
         self.finish(cx, Effects::NONE, NEVER_NS)
     }
 
-    /// The end of every call: finds whether something is to be sent and whether the deadline came
+    /// Ends every call: finds out whether something is to be sent, and whether the deadline came
     /// nearer.
     #[inline]
     pub(crate) fn finish(
@@ -451,7 +453,7 @@ impl Connection {
         effects
     }
 
-    /// True if nothing is buffered, in flight, due or paced. Such a connection has nothing to do.
+    /// True if nothing is buffered, in flight, due or paced, so that no plan is needed.
     #[inline]
     fn has_nothing_to_send(&self) -> bool {
         const BUSY: ConnFlags = ConnFlags::SEND_NOW
@@ -463,7 +465,7 @@ impl Connection {
             && self.flight.pacing().is_off()
     }
 
-    /// Finds the class of the next segment. Without one, says whether bytes are held back.
+    /// Finds the class of the next segment. If there is none, returns whether bytes are held back.
     #[inline(never)]
     fn find_due(&mut self, cx: &mut Cx<'_>) -> Effects {
         if self.snd.buffered() > 0 || self.conn_flags.has(ConnFlags::FIN_QUEUED) {
@@ -476,7 +478,7 @@ impl Connection {
                 return Effects::TRANSMIT;
             }
         }
-        // The usual plans are stored as constants.
+        // The usual plans are stored as constants, which costs less than storing a computed plan.
         match self.plan_from_marks() {
             Some(Plan::PlainAck) => self.store_plan(cx, Plan::PlainAck),
             Some(Plan::Nothing) => self.store_nothing(),
@@ -494,7 +496,8 @@ impl Connection {
         self.store_plan(cx, self.plan_in_full(cx));
     }
 
-    /// Nothing is to be sent now: arms the timers that go on. Says whether bytes are held back.
+    /// Arms the timers that continue when nothing can be sent now. Returns whether bytes are held
+    /// back.
     #[inline(never)]
     fn hold(&mut self, cx: &mut Cx<'_>) -> Effects {
         let held = match self.snd.unsent(self.state(), self.conn_flags) {
@@ -517,7 +520,7 @@ impl Connection {
         held
     }
 
-    /// Frees the pooled memory of a connection that is over. Data that its RST needs stays.
+    /// Frees the pooled memory of a connection that is over, except for what its RST needs.
     #[inline(never)]
     fn let_go(&mut self, cx: &mut Cx<'_>) {
         if self.state() == State::Closed {
@@ -528,14 +531,14 @@ impl Connection {
         }
     }
 
-    /// The connection failed: closed, with an error for the application.
+    /// Closes the connection because it failed, with an error for the application.
     #[cold]
     pub(crate) fn fail(&mut self, error: ConnectionError) -> Effects {
         self.error = Some(error);
         self.finish_closed() | Effects::FAILED
     }
 
-    /// The connection is over. A RST that is due stays due.
+    /// Closes the connection. A RST that is due stays due.
     pub(crate) fn finish_closed(&mut self) -> Effects {
         self.state.transition_to(State::Closed);
         self.timers.end_backoff();
@@ -557,7 +560,8 @@ impl Connection {
         self.finish_closed()
     }
 
-    /// Payload bytes acknowledged since the last call: they leave the send buffer.
+    /// Payload bytes acknowledged since the last call, which the caller removes from the send
+    /// buffer.
     #[inline]
     #[must_use]
     pub fn take_acked(&mut self) -> u32 {
@@ -571,13 +575,13 @@ impl Connection {
         self.state.get()
     }
 
-    /// The reason of the failure, once the connection has failed.
+    /// The reason of the failure; `None` if the connection has not failed.
     #[must_use]
     pub fn error(&self) -> Option<ConnectionError> {
         self.error
     }
 
-    /// SND.UNA
+    /// SND.UNA.
     #[must_use]
     pub fn una(&self) -> SeqNumber {
         self.snd.una()
@@ -589,19 +593,19 @@ impl Connection {
         self.snd.nxt()
     }
 
-    /// RCV.NXT
+    /// RCV.NXT.
     #[must_use]
     pub fn rcv_nxt(&self) -> SeqNumber {
         self.rcv.nxt()
     }
 
-    /// Largest payload of a segment sent now.
+    /// Largest payload of a segment sent now, bytes.
     #[must_use]
     pub fn send_mss(&self) -> u16 {
         self.snd.mss()
     }
 
-    /// The application closed it.
+    /// True if the application has closed the connection.
     #[inline]
     #[must_use]
     pub fn is_orphan(&self) -> bool {

@@ -1,4 +1,4 @@
-//! The surroundings of a connection: what of the stack every call may use.
+//! The surroundings of a connection: the parts of the stack that every call may use.
 
 use crate::buffers::Memory;
 use crate::challenge::ChallengeLimiter;
@@ -7,12 +7,12 @@ use crate::counters::Counters;
 use crate::reassembly::RangePool;
 use crate::records::RecordPool;
 
-/// The surroundings that every call needs.
+/// The parts of the stack that every call borrows.
 #[derive(Debug)]
 pub struct Cx<'a> {
-    /// The time of this turn.
+    /// Time of this turn.
     pub now_ns: u64,
-    /// Settings of the stack.
+    /// The stack's settings.
     pub config: &'a Config,
     /// The stack's limit on challenge ACKs.
     pub challenge: &'a mut ChallengeLimiter,

@@ -1,5 +1,5 @@
 //! Explicit congestion notification: routers mark segments instead of dropping them. One interface
-//! covers both kinds.
+//! covers classic and accurate ECN.
 //!
 //! ```text
 //!   handshake   which kind is asked for, granted, given up            RFC 3168 6.1.1, RFC 9768 3.1
@@ -10,10 +10,10 @@
 //! ```
 //!
 //! [`EcnLine`](crate::ecn_mode::EcnLine) lies in the hot line and names the kind in one byte.
-//! [`EcnState`] holds the rest, touched only if ECN is in use. Output asks [`EcnState::dress`] for
-//! each segment. The steps show each arrival to `Flight::note_arrival` and each accepted text to
-//! [`EcnState::note_codepoint`]. Loss recovery asks `Snd::sees_ece` or `Connection::take_feedback`
-//! of each ACK.
+//! [`EcnState`] holds all other state, which is touched only if ECN is in use. Output calls
+//! [`EcnState::dress`] for each segment. The steps pass each arrival to `Flight::note_arrival` and
+//! each accepted text to [`EcnState::note_codepoint`]. Loss recovery calls `Snd::sees_ece` or
+//! `Connection::take_feedback` for each ACK.
 
 use wire::{Ecn, SeqNumber};
 
@@ -44,9 +44,9 @@ pub use received::AccurateEcnInfo;
 pub(crate) mod bit {
     /// A codepoint other than Not-ECT arrived: the peer really uses ECN.
     pub const SEEN: u8 = 1;
-    /// Every segment is sent as ECN-capable, since the algorithm relies on it (DCTCP).
+    /// Every segment is sent as ECN-capable, because the algorithm (DCTCP) relies on it.
     pub const ECT_ALWAYS: u8 = 1 << 1;
-    /// Accurate: the next ACK without text repeats the codepoint of the SYN or SYN-ACK that it
+    /// Accurate: the next ACK without text reports the codepoint of the SYN or SYN-ACK that it
     /// answers.
     pub const REFLECT: u8 = 1 << 2;
     /// Accurate: the next text is acknowledged at once.
@@ -57,19 +57,20 @@ pub(crate) mod bit {
     pub const DSACK_OUT: u8 = 1 << 5;
 }
 
-/// Ways in which accurate ECN was found not to work (the bits of Linux's `tcpi_accecn_fail_mode`).
+/// Parts of accurate ECN that do not work (the bits of Linux's `tcpi_accecn_fail_mode`).
 pub(crate) mod fail {
-    /// Our SYN-ACK with an ACE field had to be sent thrice: what we send may be dropped for it.
+    /// Our SYN-ACK with an ACE field had to be sent three times, so the path may drop segments with
+    /// that field.
     pub const ACE_SEND: u8 = 1;
-    /// The ACE field that arrives was altered.
+    /// The path altered the ACE field of the peer.
     pub const ACE_RECV: u8 = 1 << 1;
     /// ACKs with an AccECN option do not seem to arrive.
     pub const OPTION_SEND: u8 = 1 << 2;
-    /// The option that arrives was altered, or never came.
+    /// The path altered the peer's option, or the option never came.
     pub const OPTION_RECV: u8 = 1 << 3;
 }
 
-/// A connection's part in ECN, beside its [`EcnLine`].
+/// A connection's ECN state, except for its [`EcnLine`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct EcnState {
     /// Bits of [`bit`].
@@ -83,11 +84,11 @@ pub(crate) struct EcnState {
 pub(crate) struct ClassicEcn {
     flags: u8,
     owed_len: u8,
-    /// The owed ACKs that carry ECE: the first one's is the lowest bit.
+    /// The owed ACKs that carry ECE, a bit for each; the lowest bit is the first ACK's.
     owed_echo: u8,
-    /// DCTCP: RCV.NXT after the latest data segment (`SEEN_NXT`).
+    /// DCTCP: RCV.NXT after the latest data segment; valid if `SEEN_NXT` is set.
     seen_nxt: SeqNumber,
-    /// DCTCP: ACK numbers of the text that arrived before the mark changed.
+    /// DCTCP: ACK numbers of the text that arrived before each change of the mark.
     owed: [u32; OWED_MAX],
 }
 
@@ -106,36 +107,37 @@ impl Default for ClassicEcn {
 /// State of accurate ECN.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct AccurateEcn {
-    /// When an AccECN option was last sent, in microseconds (wraps after an hour, when one more
-    /// does no harm).
+    /// Time at which an AccECN option was last sent, in microseconds. It wraps after an hour, when
+    /// one additional option does no harm.
     option_sent_us: u32,
     /// Segments that arrived marked: r.cep without its initial value.
     received_ce: u32,
     /// Payload that arrived, by codepoint.
     received: ByteCounters,
-    /// Payload of ours that the peer's options told of, by codepoint.
+    /// Payload of ours that the peer's options reported, by codepoint.
     delivered: ByteCounters,
-    /// TS.Recent before the segment that is being taken.
+    /// TS.Recent before the segment that is being processed.
     ts_before: u32,
-    /// Segments that an ACK covers, in 1/64, averaged over 64 ACKs; 0 = none seen.
+    /// Segments that an ACK covers, in 1/64, averaged over 64 ACKs; 0: no ACK was seen.
     acked_average: u16,
-    /// Marked segments that no ACK of ours has told of.
+    /// Marked segments that no ACK of ours has reported.
     ce_untold: u8,
     /// The codepoint that our SYN or SYN-ACK was sent with.
     syn_sent: Ecn,
     /// The codepoint that the peer's SYN or SYN-ACK arrived with.
     syn_received: Ecn,
-    /// The codepoint that last arrived.
+    /// The codepoint of the latest segment.
     latest: Ecn,
-    /// The codepoint to which bytes without an option are added; Not-ECT = none.
+    /// The codepoint that newly delivered bytes are added to if an ACK has no option; Not-ECT:
+    /// none.
     estimate: Ecn,
     /// Kinds of options seen from the peer.
     option_seen: OptionSeen,
     /// Bits of [`fail`].
     failed: u8,
-    /// Options that are to be sent whatever the settings save.
+    /// Options that must still be sent, whatever the settings.
     demand: u8,
-    /// Fields that the next option needs to report every change.
+    /// Counters that the next option needs to report every change.
     fields_min: u8,
     /// The last segment carried both an option and a D-SACK.
     option_with_dsack: bool,
@@ -165,7 +167,8 @@ impl Default for AccurateEcn {
 }
 
 impl EcnState {
-    /// A connection with accurate ECN is not packed: its counters are many.
+    /// Packs the state. A connection with accurate ECN is not packed, because it has too many
+    /// counters.
     pub fn pack(&mut self, p: &mut impl Packing) {
         if !p.is_there(self, EcnState::default()) {
             return;
@@ -204,15 +207,15 @@ impl EcnState {
 }
 
 impl EcnState {
-    /// The peer has sent a segment as ECN-capable.
+    /// True if the peer has sent an ECN-capable segment.
     pub(crate) fn has_seen_ect(&self) -> bool {
         self.has(bit::SEEN)
     }
 }
 
 impl EcnState {
-    /// Flags, codepoint and option of any segment without SYN. `fresh` = it carries data never sent
-    /// before.
+    /// Sets flags, codepoint and option of a segment without SYN. `fresh`: it carries data that was
+    /// never sent before.
     #[inline]
     pub(crate) fn dress(
         &mut self,
@@ -229,7 +232,7 @@ impl EcnState {
         }
     }
 
-    /// The codepoint of a segment whose text was taken, RCV.NXT having moved.
+    /// Notes the codepoint of a segment whose text was taken. RCV.NXT has moved.
     #[inline]
     pub(crate) fn note_codepoint(
         &mut self,

@@ -11,20 +11,20 @@ pub enum EcnMode {
     /// No ECN.
     #[default]
     Off = 0,
-    /// RFC 3168.
+    /// Classic ECN, RFC 3168.
     Classic = 1,
-    /// RFC 9768.
+    /// Accurate ECN, RFC 9768.
     Accurate = 2,
-    /// Accurate ECN was asked for, and not answered yet.
+    /// Accurate ECN was requested, and the peer has not answered yet.
     Pending = 3,
 }
 
-/// The ECN state that every segment needs, in one byte: the kind, and the ACE field of a segment
-/// without news.
+/// The ECN state that every segment needs, in one byte: the kind, and the ACE field expected of a
+/// segment without news.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EcnLine(u8);
 
-/// The expected ACE field; its fourth bit stands for "none".
+/// The expected ACE field; the value with its fourth bit set means "none".
 const ACE_BITS: u8 = 0x0f;
 const ACE_NONE: u8 = 0x08;
 const MODE_SHIFT: u32 = 6;
@@ -33,7 +33,8 @@ impl EcnLine {
     /// No ECN.
     pub const OFF: EcnLine = EcnLine(0);
 
-    /// The kind. Accurate ECN expects no ACE field before the handshake's was seen.
+    /// The line for this kind. With accurate ECN no ACE field is expected before the handshake's
+    /// was seen.
     pub(crate) fn of(mode: EcnMode) -> EcnLine {
         let ace = match mode {
             EcnMode::Accurate => ACE_NONE,
@@ -52,7 +53,7 @@ impl EcnLine {
         }
     }
 
-    /// No ECN: nothing is to be done for any segment.
+    /// True without ECN: segments need no work.
     #[inline]
     pub fn is_off(self) -> bool {
         self.0 == 0
@@ -68,7 +69,7 @@ impl EcnLine {
         self.mode() == EcnMode::Accurate
     }
 
-    /// The flags of a plain ACK that has no news of congestion.
+    /// Flags of a pure ACK that reports nothing new about congestion.
     #[inline]
     pub fn plain_ack(self) -> Flags {
         Flags(Flags::ACK.0 | u16::from(self.0 & ACE_BITS) << 6)

@@ -1,5 +1,4 @@
-//! The results of a call into a connection, for its caller: a small set of flags that the caller
-//! acts on.
+//! Results of a call into a connection: a small set of flags that the caller acts on.
 
 use core::fmt;
 use core::ops::{BitOr, BitOrAssign};
@@ -35,17 +34,17 @@ impl Effects {
     /// The peer announced urgent data: `urgent()` says where it ends.
     pub const URGENT: Effects = Effects(1 << 9);
 
-    /// A SYN, or what followed it, was lost so often that Fast Open is suspected: the stack pauses
-    /// it (RFC 7413 7.3 and Linux).
+    /// A SYN, or what followed it, was lost so often that Fast Open is suspected. The stack then
+    /// pauses Fast Open (RFC 7413 7.3, Linux).
     pub const FAST_OPEN_LOST: Effects = Effects(1 << 10);
 
     /// Bytes wait that may not leave now. The caller calls `poll_transmit` once at the end of its
-    /// turn, even if nothing can leave, so that the engine notes the limit (Linux does this in
+    /// turn, even if nothing can leave, so that the engine notes the limit (Linux does so in
     /// `tcp_write_xmit`).
     pub const HELD: Effects = Effects(1 << 11);
 
-    /// Our FIN is acknowledged and the peer's is still to come: a change of state, which Linux
-    /// tells those who wait for edges.
+    /// Our FIN is acknowledged, and the peer's FIN has not come. Linux reports this change of state
+    /// to edge-triggered waiters.
     pub const FIN_WAIT_2: Effects = Effects(1 << 12);
 
     /// The peer's SYN crossed ours: SYN_RECEIVED was entered (RFC 9293 3.5).
@@ -68,35 +67,35 @@ impl Effects {
         "SYNS_CROSSED",
     ];
 
-    /// All of `other` is set.
+    /// True if all flags of `other` are set.
     #[must_use]
     pub const fn contains(self, other: Effects) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Any of `other` is set.
+    /// True if any flag of `other` is set.
     #[must_use]
     pub const fn intersects(self, other: Effects) -> bool {
         self.0 & other.0 != 0
     }
 
-    /// Nothing is set.
+    /// True if no flag is set.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// These flags except those of `other`.
+    /// The flags that are not in `other`.
     pub const fn without(self, other: Effects) -> Effects {
         Effects(self.0 & !other.0)
     }
 
-    /// These flags and those of `other`.
+    /// The flags of both sets.
     pub const fn union(self, other: Effects) -> Effects {
         Effects(self.0 | other.0)
     }
 
-    /// Sets `other` too.
+    /// Sets the flags of `other`.
     pub fn insert(&mut self, other: Effects) {
         self.0 |= other.0;
     }

@@ -1,11 +1,11 @@
-//! TCP Fast Open (RFC 7413), what both sides share: settings, keys, and the cookies that a server
-//! makes.
+//! Parts of TCP Fast Open (RFC 7413) that both sides use: settings, keys, and the cookies that a
+//! server makes.
 //!
 //! A cookie is SipHash-2-4 over the client's address and ours under the server's key, as in Linux,
 //! so servers that share a key and an address accept each other's cookies. Two keys may be valid.
-//! The first makes cookies; both check a returned one; a good cookie of the second key is answered
-//! with a new one. `client` and `server` use them for a connection. The stack owns the client's
-//! cache of cookies.
+//! The first makes cookies, and both check them; a good cookie of the second key is answered with a
+//! new one. The client's part is in `client`, the server's in `connection::fast_open`. The stack
+//! owns the client's cache of cookies.
 
 use wire::FlowKey;
 use wire::siphash::siphash24;
@@ -19,31 +19,31 @@ mod tests;
 
 pub use client::{FastOpenReply, FastOpenSyn};
 
-/// Bytes of the cookies that we make.
+/// Bytes of a cookie that we make.
 const COOKIE_BYTES: usize = 8;
 
-/// Settings of Fast Open; the bits of Linux's `tcp_fastopen`, each by its name.
+/// Settings of Fast Open: the bits of Linux's `tcp_fastopen` by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FastOpenSettings {
-    /// Open fast where the application asks for it (bit 0).
+    /// Clients may use Fast Open where the application asks for it (bit 0).
     pub client: bool,
-    /// Take data in SYNs where a listener asks for it (bit 1).
+    /// Servers take data in SYNs where a listener asks for it (bit 1).
     pub server: bool,
-    /// Send data in a SYN without a cookie (bit 2).
+    /// Clients send data in a SYN without a cookie (bit 2).
     pub client_without_cookie: bool,
-    /// Take data in a SYN without a cookie (bit 9).
+    /// Servers take data in a SYN without a cookie (bit 9).
     pub server_without_cookie: bool,
-    /// Every listener opens fast, asked or not (bit 10).
+    /// Every listener uses Fast Open, asked or not (bit 10).
     pub every_listener: bool,
-    /// Time for which Fast Open is not tried after it fell into a black hole. It doubles each time;
-    /// 0: Fast Open is always tried.
+    /// Time for which Fast Open is not tried after it met a black hole. It doubles each time; 0:
+    /// Fast Open is always tried.
     pub blackhole_timeout_ns: u64,
-    /// The keys of the listeners that have none of their own; `None`: a secret of the stack.
+    /// Keys of the listeners that have none of their own; `None`: the stack draws a secret key.
     pub keys: Option<FastOpenKeys>,
 }
 
 impl FastOpenSettings {
-    /// The settings that Linux's `tcp_fastopen` has as a number.
+    /// These settings with the switches of a value of Linux's `tcp_fastopen`.
     #[must_use]
     pub fn with_bits(self, bits: u32) -> FastOpenSettings {
         FastOpenSettings {
@@ -56,7 +56,7 @@ impl FastOpenSettings {
         }
     }
 
-    /// The number that stands for these settings in Linux's `tcp_fastopen`.
+    /// The value of Linux's `tcp_fastopen` for these switches.
     #[must_use]
     pub fn bits(&self) -> u32 {
         u32::from(self.client)
@@ -81,15 +81,16 @@ impl Default for FastOpenSettings {
     }
 }
 
-/// The longest that Fast Open stays off after black holes: Linux's sixth doubling of an hour.
+/// Longest time for which black holes keep Fast Open off: Linux's sixth doubling of an hour.
 pub const BLACKHOLE_NS_MAX: u64 = 64 * 3600 * SECOND_NS;
 
-/// A listener's keys: what makes cookies, and what made them until lately.
+/// A listener's keys: the present one and the previous one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FastOpenKeys {
-    /// Makes cookies and checks them. Sixteen bytes, as `setsockopt(TCP_FASTOPEN_KEY)` takes them.
+    /// Key that makes cookies and checks them: 16 bytes, as `setsockopt(TCP_FASTOPEN_KEY)` takes
+    /// them.
     pub primary: [u8; 16],
-    /// Checks them too.
+    /// Key that only checks cookies.
     pub backup: Option<[u8; 16]>,
 }
 
@@ -100,7 +101,7 @@ pub enum FastOpenFailure {
     /// The attempt succeeded, or was not requested.
     #[default]
     None = 0,
-    /// No cookie was at hand: the SYN asked for one.
+    /// No cookie was known, so the SYN requested one.
     NoCookie = 1,
     /// The SYN-ACK did not acknowledge the SYN's data.
     DataNotAcked = 2,
@@ -108,14 +109,14 @@ pub enum FastOpenFailure {
     SynRetransmitted = 3,
 }
 
-/// The keys' judgement of a cookie in a SYN.
+/// Judgement of a cookie in a SYN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Good, and made with the present key.
+    /// The cookie was made with the present key.
     Good,
-    /// Good, but made with the backup key: the SYN-ACK brings the new one.
+    /// The cookie was made with the backup key: the SYN-ACK brings a new one.
     Outdated,
-    /// The cookie is not ours.
+    /// The cookie is not from this server.
     Bad,
 }
 

@@ -1,5 +1,5 @@
-//! Data in flight: loss recovery, congestion control, delivery rate and pacing, which decide
-//! together what may leave.
+//! Data in flight: loss recovery, congestion control, delivery rate and pacing, which together
+//! decide what may leave.
 //!
 //! Owned by `Connection`.
 
@@ -41,19 +41,19 @@ mod tlp;
 mod undo;
 mod whole_flight;
 
-/// A connection's control of its flight.
+/// A connection's control of the data in flight.
 #[derive(Clone, Debug, PartialEq)]
 #[repr(C)]
 pub(crate) struct Flight {
     recovery: Recovery,
     congestion: Congestion,
-    /// When data may leave.
+    /// Pacing, which decides when data may leave.
     pacing: Pacing,
     delivery: Delivery,
 }
 
 impl Flight {
-    /// Nothing is in flight. `una`: SND.UNA; `cwnd`: the congestion window in segments.
+    /// The state without data in flight. `una`: SND.UNA; `cwnd`: the congestion window in segments.
     pub fn new(cx: &Cx<'_>, una: SeqNumber, cwnd: u32) -> Self {
         let recovery = Recovery::new(una, cx.config.dup_acks_max);
         let moment = Moment::at_start(cx.config, cx.now_ns, una, recovery.delivered());
@@ -65,8 +65,8 @@ impl Flight {
         }
     }
 
-    /// A new connection overwrites the last one's control where it stands: each part is written
-    /// once, and nothing is copied. The values are those of [`new`](Self::new).
+    /// Sets the values of [`new`](Self::new) in place, over those of an earlier connection. Each
+    /// part is written once, and nothing is copied.
     #[inline(never)]
     pub fn begin(&mut self, cx: &Cx<'_>, una: SeqNumber, cwnd: u32) {
         let Flight {
@@ -82,7 +82,7 @@ impl Flight {
         *delivery = Delivery::new();
     }
 
-    /// Our SYN was answered: loss recovery and congestion control begin anew.
+    /// Starts loss recovery and congestion control anew, after our SYN was answered.
     pub(crate) fn begin_established(&mut self, cx: &Cx<'_>, cwnd: u32, snd: &Snd) {
         self.recovery = Recovery::new(snd.una(), cx.config.dup_acks_max);
         let choice = self.congestion.choice(cx.config);
@@ -102,10 +102,10 @@ impl Flight {
         delivery.pack(p, usual);
     }
 
-    /// The sender now, for congestion control.
+    /// The sender at this moment, for congestion control.
     #[inline]
     pub(crate) fn moment<'a>(&self, cx: &Cx<'a>, snd: &Snd) -> Moment<'a> {
-        // Written where it is to lie: a value of its own would be copied on every ACK.
+        // Built as the result itself: a separate value would be copied on every ACK.
         Moment {
             config: cx.config,
             sender: SenderView {
@@ -126,14 +126,15 @@ impl Flight {
         }
     }
 
-    /// Recovery may have begun or ended: header prediction and the plan for output depend on it.
+    /// Updates `RECOVERING` when recovery may have begun or ended. Header prediction and the plan
+    /// depend on that flag.
     #[inline]
     pub(crate) fn after_recovery_event(&self, conn_flags: &mut ConnFlags) {
         let disturbed = self.recovery.is_disturbed();
         conn_flags.put(ConnFlags::RECOVERING, disturbed);
     }
 
-    /// Takes in the SACK blocks of an ACK. SND.UNA has been advanced.
+    /// Takes the SACK blocks of an ACK. SND.UNA has been advanced.
     pub(crate) fn take_sack(
         &mut self,
         cx: &mut Cx<'_>,
@@ -152,7 +153,7 @@ impl Flight {
         );
     }
 
-    /// One segment up to `end` leaves, nothing is in flight and the state is Open.
+    /// Notes that one segment up to `end` leaves while nothing is in flight and the state is Open.
     #[inline(always)]
     pub(crate) fn note_first_sent(
         &mut self,
@@ -165,7 +166,7 @@ impl Flight {
             .note_first_sent(cx.records, snd, &mut self.delivery, end, tags);
     }
 
-    /// Removes the records that SEG.ACK covers. Returns the first that stays.
+    /// Removes the records that SEG.ACK covers. Returns the first remaining record.
     #[inline(always)]
     pub(crate) fn take_acked(
         &mut self,
@@ -181,7 +182,7 @@ impl Flight {
             .take_acked(cx, view, &mut self.delivery, ack, leaving)
     }
 
-    /// The loss probe that left from `seq` on was a retransmission.
+    /// Notes that the loss probe, sent from `seq` on, was a retransmission.
     pub(crate) fn note_probe_repeated(
         &mut self,
         cx: &mut Cx<'_>,
@@ -195,7 +196,8 @@ impl Flight {
             .note_probe_repeated(cx, view, &mut self.delivery, seq);
     }
 
-    /// Lost data has left again from `seq` to `end`. True when it was the first segment in flight.
+    /// Notes that lost data has left again from `seq` to `end`. True if it was the first segment in
+    /// flight.
     pub(crate) fn note_repeated(
         &mut self,
         cx: &mut Cx<'_>,
@@ -210,7 +212,7 @@ impl Flight {
             .note_repeated(cx, view, &mut self.delivery, seq, end)
     }
 
-    /// Reordering: something beyond `low`, which was sent once only, arrived before it.
+    /// Notes reordering: data beyond `low`, which was sent only once, arrived before it.
     pub(crate) fn check_reordering(
         &mut self,
         cx: &mut Cx<'_>,
@@ -223,7 +225,7 @@ impl Flight {
             .check_reordering(cx, View::of(snd, timers, conn_flags), low);
     }
 
-    /// The end of the highest SACKed segment, SND.UNA if there is none (FACK).
+    /// The end of the highest SACKed segment; SND.UNA if there is none (FACK).
     #[inline]
     pub(crate) fn highest_sacked(
         &self,
@@ -250,7 +252,7 @@ impl Flight {
         &mut self.congestion
     }
 
-    /// When data may leave.
+    /// Pacing, which decides when data may leave.
     #[inline(always)]
     pub fn pacing_mut(&mut self) -> &mut Pacing {
         &mut self.pacing
@@ -275,7 +277,7 @@ impl Flight {
         &self.congestion
     }
 
-    /// When data may leave.
+    /// Pacing, which decides when data may leave.
     #[inline(always)]
     pub fn pacing(&self) -> &Pacing {
         &self.pacing

@@ -1,11 +1,11 @@
 //! SYN_RECEIVED of the passive path, as a compact entry (RFC 9293 section 3.10.7.4 for a connection
 //! that came from LISTEN).
 //!
-//! The stack owns the entries, keyed by flow. It makes one from a [`SynRequest`], sends
-//! [`HalfOpen::syn_ack`], and feeds it the flow's segments and its timer. On
-//! [`HalfOpenOutcome::Complete`] it makes a connection, to which it gives the same segment again,
-//! because the segment may carry data, a FIN or a window. An entry stays valid while the accept
-//! queue is full, and the peer's next segment completes it again.
+//! The stack owns the entries, keyed by flow. It makes an entry from a [`SynRequest`], sends
+//! [`HalfOpen::syn_ack`], and gives the entry the flow's segments and its timer. On
+//! [`HalfOpenOutcome::Complete`] it makes a connection and gives it the same segment again, because
+//! the segment may carry data, a FIN or a window. If the accept queue is full, the entry stays, and
+//! the peer's next segment completes it again.
 //!
 //! ```text
 //!   SYN ──► new ──► syn_ack ──┐◄── repeated SYN, timer (1 s, doubling)
@@ -34,7 +34,7 @@ mod tests;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum HalfOpenOutcome {
-    /// Nothing.
+    /// Take no action.
     Drop,
     /// Send [`HalfOpen::syn_ack`] again.
     SendSynAck,
@@ -51,10 +51,10 @@ pub enum HalfOpenOutcome {
 /// The reason why a half-open connection ended without a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GoneReason {
-    /// The peer reset it.
+    /// The peer sent a RST.
     Reset,
-    /// The peer began anew with a SYN inside the window: answer that SYN with [`reset::reply`], and
-    /// it will begin once more.
+    /// The peer began anew with a SYN inside the window. Answer that SYN with [`reset::reply`]; the
+    /// peer then sends it again.
     NewSyn,
     /// No answer to any SYN-ACK.
     TimedOut,
@@ -64,19 +64,19 @@ pub enum GoneReason {
 #[derive(Clone, Debug)]
 pub struct HalfOpen {
     deadline_ns: u64,
-    /// When the SYN-ACK was first sent; 0 before.
+    /// Time at which the SYN-ACK was first sent, ns; 0: not yet.
     sent_ns: u64,
     iss: SeqNumber,
     irs: SeqNumber,
     ts_recent: u32,
     ts_offset: u32,
-    /// The timestamp values of the first and the last SYN-ACK, between which an honest echo lies.
+    /// The timestamp values of the first and the last SYN-ACK; an honest echo lies between them.
     ts_first: u32,
     ts_last: u32,
     gate: AckGate,
     mss: u16,
     peer_mss: u16,
-    /// The window field of our SYN-ACK.
+    /// The window field of our SYN-ACK, not scaled.
     window: u16,
     /// SYN-ACKs sent, saturating.
     sent: u8,
@@ -84,9 +84,10 @@ pub struct HalfOpen {
     retries: u8,
     our_shift: u8,
     peer_shift: u8,
-    /// Timeouts for which a bare final ACK does not count (TCP_DEFER_ACCEPT); 0: it does.
+    /// Number of timeouts during which a bare final ACK does not complete the handshake
+    /// (TCP_DEFER_ACCEPT); 0: off.
     defer_accept: u8,
-    /// The listener's own number of retransmissions; 0: the stack's.
+    /// The listener's limit of retransmissions; 0: the stack's setting.
     retries_max: u8,
     flags: u8,
     ecn: HalfOpenEcn,
@@ -97,11 +98,11 @@ const _: () = assert!(size_of::<HalfOpen>() <= 64);
 const TIMESTAMPS: u8 = 1;
 const SACK: u8 = 2;
 const WINDOW_SCALING: u8 = 4;
-/// A bare final ACK came and was put off (TCP_DEFER_ACCEPT).
+/// A bare final ACK came and did not complete the handshake (TCP_DEFER_ACCEPT).
 const ACKED: u8 = 1 << 7;
 
 impl HalfOpen {
-    /// Grants the SYN's requests as far as the settings allow, and arms the timer. Send
+    /// Grants the options that the SYN asks for and the settings allow, and arms the timer. Send
     /// [`HalfOpen::syn_ack`] next.
     #[must_use]
     pub fn new(cx: &mut Cx<'_>, syn: &SynRequest, open: &PassiveOpen) -> HalfOpen {
@@ -161,15 +162,15 @@ impl HalfOpen {
         out
     }
 
-    /// A segment of this flow arrived.
+    /// Takes a segment of this flow.
     pub fn on_segment(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> HalfOpenOutcome {
         let is_old = self.is_old(seg);
         if self.is_repeated_syn(seg) && !is_old {
             return self.on_repeated_syn(cx, seg);
         }
         if seg.has(Flags::ACK) && !seg.has(Flags::RST) && seg.ack != self.iss + 1 {
-            // This check precedes the sequence number's, as in Linux: the ACK belongs to another
-            // connection, whose owner should know.
+            // As in Linux this check precedes that of the sequence number: the ACK belongs to
+            // another connection, whose owner should learn of it.
             cx.counters.half_open_bad_ack += 1;
             return HalfOpenOutcome::Reset(reset::refuse(seg.ack));
         }
@@ -199,7 +200,7 @@ impl HalfOpen {
             return HalfOpenOutcome::Drop;
         }
         if self.retries < self.defer_accept && seg.end() == self.irs + 1 {
-            // The application is not to be woken before there is something to read.
+            // The application is woken only when there is something to read.
             cx.counters.half_open_deferred += 1;
             self.flags |= ACKED;
             return HalfOpenOutcome::Drop;
@@ -207,8 +208,8 @@ impl HalfOpen {
         HalfOpenOutcome::Complete(self.handshake(cx, seg))
     }
 
-    /// An ICMP error quotes our SYN-ACK with `quoted_seq`. Returns whether the entry ends. No
-    /// application is involved yet. As in Linux each address family has its own list of such
+    /// True if the entry ends because of an ICMP error that quotes our SYN-ACK with `quoted_seq`.
+    /// No application is involved yet. As in Linux each address family has its own list of such
     /// errors.
     #[must_use]
     pub fn ends_by_icmp(&self, kind: IcmpError, quoted_seq: SeqNumber, is_v4: bool) -> bool {
@@ -223,7 +224,7 @@ impl HalfOpen {
         counts && quoted_seq == self.iss
     }
 
-    /// When [`HalfOpen::on_timer`] is due.
+    /// Time at which [`HalfOpen::on_timer`] is due, ns.
     #[must_use]
     pub fn deadline_ns(&self) -> u64 {
         self.deadline_ns
@@ -248,8 +249,7 @@ impl HalfOpen {
         if self.retries >= retries_max && !deferred {
             return HalfOpenOutcome::Gone(GoneReason::TimedOut);
         }
-        // While a deferred handshake waits for data the peer need not hear of us, but for the last
-        // time.
+        // While a deferred handshake waits for data, no SYN-ACK is sent except the last one.
         let silent = self.has(ACKED) && self.retries + 1 < self.defer_accept;
         self.ecn.repeat(self.retries);
         self.retries += 1;
@@ -272,19 +272,20 @@ impl HalfOpen {
         doubled_ns.min(config.rto_ns_max)
     }
 
-    /// When the SYN-ACK was first sent, ns; 0 before.
+    /// Time at which the SYN-ACK was first sent, ns; 0: not yet.
     #[must_use]
     pub fn sent_ns(&self) -> u64 {
         self.sent_ns
     }
 
-    /// When the timer was last set, ns: when the SYN-ACK was sent, or due to be sent again.
+    /// Time at which the timer was last set, ns: the SYN-ACK was sent then, or was due to be sent
+    /// again.
     #[must_use]
     pub fn armed_ns(&self, config: &Config) -> u64 {
         self.deadline_ns.saturating_sub(self.timeout_ns(config))
     }
 
-    /// True for the same SYN again: our SYN-ACK was lost, or is on its way.
+    /// True for a repetition of the SYN: our SYN-ACK was lost, or is on its way.
     fn is_repeated_syn(&self, seg: &Segment) -> bool {
         seg.has(Flags::SYN) && !seg.flags.intersects(Flags::RST | Flags::ACK) && seg.seq == self.irs
     }
@@ -304,7 +305,7 @@ impl HalfOpen {
         HalfOpenOutcome::Drop
     }
 
-    /// PAWS (RFC 7323 5.3 R1), never for a RST.
+    /// True if the timestamp is too old (PAWS, RFC 7323 5.3 R1); never for a RST.
     fn is_old(&self, seg: &Segment) -> bool {
         let Some(timestamp) = seg.options.timestamp else {
             return false;
@@ -315,7 +316,8 @@ impl HalfOpen {
     }
 
     /// First step: RFC 9293 section 3.4 with RCV.NXT = IRS + 1 and the window of our SYN-ACK. In
-    /// Linux's reading some of the segment lies within, or it is empty and at an edge.
+    /// Linux's reading a segment is acceptable if a part of it lies in the window, or if it is
+    /// empty and at an edge.
     fn is_acceptable(&self, seg: &Segment) -> bool {
         let left = self.irs + 1;
         let right = left + u32::from(self.window);
@@ -333,7 +335,7 @@ impl HalfOpen {
         self.challenge(cx, seg)
     }
 
-    /// Second step with RFC 5961 section 3.2: only the exact number resets.
+    /// Second step, with RFC 5961 section 3.2: only the exact sequence number resets.
     fn on_reset(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> HalfOpenOutcome {
         if seg.seq == self.irs + 1 {
             cx.counters.resets_in += 1;
@@ -343,7 +345,8 @@ impl HalfOpen {
         self.challenge(cx, seg)
     }
 
-    /// An honest echo names one of our SYN-ACKs; 0 is what some peers put when they echo nothing.
+    /// True if the echo names none of our SYN-ACKs. An echo of 0 is accepted, because some peers
+    /// send it when they have nothing to echo.
     fn echo_is_forged(&self, seg: &Segment) -> bool {
         let Some(Timestamp { echo, .. }) = seg.options.timestamp else {
             return false;
@@ -352,8 +355,8 @@ impl HalfOpen {
         self.has(TIMESTAMPS) && echo != 0 && echo.wrapping_sub(self.ts_first) > span
     }
 
-    /// `<SEQ=SND.NXT><ACK=RCV.NXT><CTL=ACK>`, within the limits. Text always earns one: no two
-    /// hosts send it to each other for ever.
+    /// Sends `<SEQ=SND.NXT><ACK=RCV.NXT><CTL=ACK>`, if the limits allow. The limit per connection
+    /// does not apply to text, since two hosts never exchange text for ever.
     fn challenge(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> HalfOpenOutcome {
         let is_text = seg.seq_len() > 0 && !seg.has(Flags::SYN);
         if !(is_text
@@ -414,15 +417,15 @@ impl HalfOpen {
             ts_recent,
             ts_offset: self.ts_offset,
             rtt_ns: self.rtt_ns(cx, seg),
-            // One retransmission proves nothing where the first timeout is 1 s (RFC 6928 section 2,
+            // One retransmission proves no loss where the first timeout is 1 s (RFC 6928 section 2,
             // RFC 6298).
             syn_ack_lost: self.retries > 1 && !self.answers_first(seg),
             repetitions: self.repetitions(cx),
         }
     }
 
-    /// True if the echo is the timestamp of the first SYN-ACK: the retransmission was needless
-    /// (Eifel, RFC 3522).
+    /// True if the echo is the timestamp of the first SYN-ACK, so that the retransmission was
+    /// needless (Eifel, RFC 3522).
     fn answers_first(&self, seg: &Segment) -> bool {
         let echo = seg.options.timestamp.map(|timestamp| timestamp.echo);
         self.has(TIMESTAMPS) && echo == Some(self.ts_first)
@@ -440,8 +443,8 @@ impl HalfOpen {
         }
     }
 
-    /// The round trip of the handshake. An ACK of a SYN-ACK that was sent twice is ambiguous
-    /// (Karn), unless its timestamp says which one it answers.
+    /// The round trip of the handshake. If the SYN-ACK was sent more than once, its ACK is
+    /// ambiguous (Karn), unless the timestamp tells which one it answers.
     fn rtt_ns(&self, cx: &Cx<'_>, seg: &Segment) -> Option<u64> {
         if self.sent == 1 {
             return Some(cx.now_ns.saturating_sub(self.sent_ns));
@@ -459,7 +462,7 @@ impl HalfOpen {
     }
 }
 
-/// The options of a SYN that the settings let us grant.
+/// The options of a SYN that the settings allow.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Granted {
     pub(crate) timestamps: bool,
@@ -490,7 +493,7 @@ pub(crate) struct SynAck {
     pub(crate) timestamp: Option<Timestamp>,
 }
 
-/// `<SEQ=ISS><ACK=RCV.NXT><CTL=SYN,ACK>` with its options, ECN's not.
+/// The segment `<SEQ=ISS><ACK=RCV.NXT><CTL=SYN,ACK>` with its options, except for ECN's.
 pub(crate) fn syn_ack_segment(say: SynAck) -> SegmentOut {
     SegmentOut {
         seq: say.iss,

@@ -1,12 +1,12 @@
-//! Values that pass between the connection and its compact entries. A completed passive handshake
-//! comes in; the remains of a connection in TIME_WAIT, or in FIN_WAIT_2 without an application, go
-//! out.
+//! Values that pass between the connection and its compact entries: a completed passive handshake
+//! goes into a connection; the remains of a connection in TIME_WAIT, or in FIN_WAIT_2 without an
+//! application, come out of it.
 
 use wire::SeqNumber;
 
 use crate::ecn::EcnGrant;
 
-/// Both sides' window shifts; present only when both offered one (RFC 7323 2.2).
+/// The window shifts of both sides, if both offered one (RFC 7323 2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowScales {
     /// Shift of the windows that we advertise, at most 14.
@@ -15,9 +15,9 @@ pub struct WindowScales {
     pub peers: u8,
 }
 
-/// Everything that an ESTABLISHED connection needs from a completed passive handshake. `half_open`
-/// or `syn_cookie` makes it, `Connection::accept` uses it. The segment that completed the handshake
-/// is then given to `on_segment` as well, since it may carry data or a FIN.
+/// All values that an ESTABLISHED connection needs from a completed passive handshake. `half_open`
+/// or `syn_cookie` makes them, `Connection::accept` uses them. The caller then gives the segment
+/// that completed the handshake to `on_segment` too, since it may carry data or a FIN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handshake {
     /// Our initial sequence number.
@@ -28,15 +28,15 @@ pub struct Handshake {
     pub una: SeqNumber,
     /// The peer's window in bytes, scaled, from the segment that completed the handshake.
     pub snd_wnd: u32,
-    /// Our MSS: link MTU less IP and TCP headers, as our SYN-ACK said.
+    /// Our MSS in bytes: link MTU less IP and TCP headers, as our SYN-ACK announced it.
     pub mss: u16,
     /// The peer's MSS option, or the default of the address family (RFC 9293 MUST-15).
     pub peer_mss: u16,
-    /// Window shifts, when both sides offered one.
+    /// Window shifts, if both sides offered one.
     pub window_scales: Option<WindowScales>,
     /// True if both sides offered selective acknowledgments.
     pub sack: bool,
-    /// The ECN that both sides use.
+    /// The kind of ECN that both sides use.
     pub ecn: EcnGrant,
     /// True if both sides offered timestamps.
     pub timestamps: bool,
@@ -44,33 +44,33 @@ pub struct Handshake {
     pub ts_recent: u32,
     /// Added to our clock in milliseconds to give our timestamp values.
     pub ts_offset: u32,
-    /// Round trip measured by the handshake; none when the SYN-ACK was sent twice (Karn) or by
-    /// cookie.
+    /// Round trip that the handshake measured; `None` if the SYN-ACK was sent twice (Karn) or
+    /// carried a cookie.
     pub rtt_ns: Option<u64>,
     /// The SYN-ACK was retransmitted: the initial congestion window is one segment (RFC 5681 3.1).
     pub syn_ack_lost: bool,
-    /// Number of transmissions.
+    /// Transmissions of the SYN-ACK.
     pub repetitions: SynAckRepetitions,
 }
 
-/// `TCP_INFO`'s report of a SYN-ACK that was sent more than once.
+/// Report of a SYN-ACK that was sent more than once, for `TCP_INFO`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SynAckRepetitions {
-    /// Times that it was sent again.
+    /// Number of times that it was sent again.
     pub sent: u8,
-    /// Times that its timer fired.
+    /// Number of times that its timer expired.
     pub timeouts: u8,
-    /// Milliseconds from the first one to the end of the handshake.
+    /// Milliseconds from the first transmission to the end of the handshake.
     pub took_ms: u32,
 }
 
 /// The remains of a connection in TIME_WAIT, or of one in FIN_WAIT_2 whose application has closed
-/// it. `Connection::time_wait` makes it, `time_wait` uses it.
+/// it. `Connection::time_wait` makes them, `time_wait` uses them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeWaitEntry {
-    /// The peer's FIN is still to come.
+    /// True in FIN_WAIT_2: the peer's FIN has not come.
     pub fin_wait_2: bool,
-    /// The ACK of that FIN is ECN-capable, as all that left before it (RFC 9768 3.1.5).
+    /// The ACK of the peer's FIN is ECN-capable, like all segments before it (RFC 9768 3.1.5).
     pub ecn_capable: bool,
     /// SND.NXT, after our FIN.
     pub snd_nxt: SeqNumber,
@@ -82,12 +82,12 @@ pub struct TimeWaitEntry {
     pub window: u16,
     /// Timestamps are in use.
     pub timestamps: bool,
-    /// TS.Recent
+    /// TS.Recent.
     pub ts_recent: u32,
-    /// When TS.Recent was last updated, in `limits::coarse` units.
+    /// Time at which TS.Recent was last updated, in `limits::coarse` units.
     pub ts_recent_at: u32,
     /// Added to our clock in milliseconds to give our timestamp values.
     pub ts_offset: u32,
-    /// When the wait ends.
+    /// Time at which the entry ends, ns.
     pub deadline_ns: u64,
 }

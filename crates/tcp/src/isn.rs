@@ -1,8 +1,9 @@
-//! Initial sequence numbers (RFC 6528), timestamp offsets (RFC 7323 section 7.1) and where local
-//! ports begin (RFC 6056).
+//! Initial sequence numbers (RFC 6528), timestamp offsets (RFC 7323 section 7.1) and the start of
+//! the search for a local port (RFC 6056).
 //!
-//! A process has one generator, because its key must be the same wherever a flow of this host may
-//! be opened. The stack asks it for every open: active, passive, or by reuse of a TIME_WAIT entry.
+//! A process has one generator, because any stack of the process may open a flow, and the key must
+//! be the same for all. The stack calls it for every open: active, passive, or by reuse of a
+//! TIME_WAIT entry.
 
 use wire::siphash::{siphash24_tail, siphash24_words};
 use wire::{Addr, FlowKey, SeqNumber};
@@ -12,21 +13,21 @@ mod tests;
 
 /// One tick of the clock M of RFC 9293 section 3.4.1, in nanoseconds.
 const TICK_NS: u64 = 4_000;
-/// Distance that a new incarnation keeps from the last one's numbers when its clock is behind them,
-/// as in Linux.
+/// Distance that a new incarnation keeps from the last one's numbers when the clock lies behind
+/// them, as in Linux.
 const REUSE_GAP: u32 = u16::MAX as u32 + 2;
 
-/// Gives out initial sequence numbers: ISN = M + F(flow, secret).
+/// Generator of initial sequence numbers: ISN = M + F(flow, secret).
 #[derive(Clone, Debug)]
 pub struct IsnGenerator {
     key: [u64; 2],
-    /// The latest pair of addresses, and its offset. Clients often open many connections to one
-    /// peer.
+    /// Cache of the latest address pair and its timestamp offset, because clients often open many
+    /// connections to one peer.
     last_offset: Option<(Addr, Addr, u32)>,
 }
 
 impl IsnGenerator {
-    /// A generator with its secret, from the system's random source.
+    /// A generator with its secret key, from the system's random source.
     #[must_use]
     pub fn new(key: [u64; 2]) -> Self {
         Self {
@@ -52,9 +53,9 @@ impl IsnGenerator {
         if isn.ge(least) { isn } else { least }
     }
 
-    /// The offset between our millisecond clock and the timestamps that this pair of addresses
-    /// sees. It is the same for all ports, so timestamps grow from one connection to the next, and
-    /// RFC 6191 and PAWS keep working.
+    /// The offset between our millisecond clock and the timestamps for this pair of addresses. It
+    /// is the same for all ports, so timestamps grow from one connection to the next, as RFC 6191
+    /// and PAWS require.
     #[must_use]
     pub fn timestamp_offset(&mut self, flow: &FlowKey) -> u32 {
         if let Some((local, remote, offset)) = self.last_offset
@@ -73,9 +74,9 @@ impl IsnGenerator {
         offset
     }
 
-    /// The start of the search for the local port of a flow's active open (RFC 6056 section 3.3.3,
-    /// algorithm 3). It is the same for all opens between two addresses to one port. The peer sees
-    /// the resulting order.
+    /// The start of the search for the local port of an active open (RFC 6056 section 3.3.3,
+    /// algorithm 3). It is the same for all opens between two addresses to one port, and the peer
+    /// can see the order.
     #[must_use]
     pub fn port_start(&self, flow: &FlowKey) -> u32 {
         let portless = FlowKey {
@@ -104,12 +105,12 @@ pub fn timestamp_value(now_ns: u64, ts_offset: u32) -> u32 {
     ((now_ns / crate::MILLISECOND_NS) as u32).wrapping_add(ts_offset)
 }
 
-/// Separates the uses of one key.
+/// Separates the uses of the key.
 const PURPOSE_ISN: u8 = 1;
 const PURPOSE_TIMESTAMP: u8 = 2;
 const PURPOSE_PORT: u8 = 3;
 
-/// Both addresses of an IPv4 flow.
+/// Both addresses of an IPv4 flow in one word.
 fn pair_v4(flow: &FlowKey) -> u64 {
     u64::from(flow.local.bits() as u32) << 32 | u64::from(flow.remote.bits() as u32)
 }
@@ -119,7 +120,7 @@ fn pair_v4(flow: &FlowKey) -> u64 {
 pub(crate) fn hash_flow(key: [u64; 2], flow: &FlowKey, more: [u64; 2]) -> u64 {
     let ports = u64::from(flow.local_port) << 16 | u64::from(flow.remote_port);
     if flow.local.is_v4() && flow.remote.is_v4() {
-        // Shorter than the other form, so that the two never have one input.
+        // This input is shorter than the other form's, so the two never coincide.
         return siphash24_words(key, &[pair_v4(flow), ports | more[0] << 32, more[1]]);
     }
     let halves = |addr: Addr| [(addr.bits() >> 64) as u64, addr.bits() as u64];

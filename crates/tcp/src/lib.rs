@@ -1,10 +1,11 @@
 //! One TCP connection, sans-IO.
 //!
-//! The crate knows no clock, no socket, no thread and allocates nothing. The caller (`stack`) hands
-//! in verified segments, the application's actions, and the time; it asks for segments to send.
-//! [`Connection`] is RFC 9293's connection from the active open, or from a completed passive
-//! handshake, to its end. The passive side has small entries of its own ([`listen`], [`half_open`],
-//! [`time_wait`]) and stateless answers ([`reset`], [`syn_cookie`], [`isn`], [`challenge`]).
+//! The crate knows no clock, no socket and no thread, and allocates nothing on the data path. The
+//! caller (`stack`) hands in verified segments, the application's actions, and the time; it asks
+//! for segments to send. [`Connection`] is RFC 9293's connection from the active open, or from a
+//! completed passive handshake, to its end. The passive side has small entries of its own
+//! ([`listen`], [`half_open`], [`time_wait`]) and stateless answers ([`reset`], [`syn_cookie`],
+//! [`isn`], [`challenge`]).
 //!
 //! ```text
 //!   segment ──► on_segment ─┐                     ┌─► Effects: what the caller must do
@@ -14,7 +15,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
-/// Used only for the pools that a stack builds at its start; nothing is allocated afterwards.
+/// `alloc` is used only for the pools that a stack builds at its start.
 extern crate alloc;
 
 #[cfg(test)]

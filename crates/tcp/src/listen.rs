@@ -1,9 +1,10 @@
-//! LISTEN (RFC 9293 section 3.10.7.2): what a segment to a listening port is, and what a SYN asks
-//! for.
+//! LISTEN (RFC 9293 section 3.10.7.2): the decision about a segment to a listening port, and the
+//! contents of a SYN.
 //!
 //! Stateless. The stack calls [`on_segment`] for a segment that matches a listener and neither a
 //! connection nor a compact entry. It then makes a `HalfOpen` of the request, or answers it with a
-//! SYN cookie. While cookies are out, ask them first about an ACK, since here every ACK is refused.
+//! SYN cookie. While cookies are out, the stack checks an ACK against them first, since
+//! `on_segment` refuses every ACK.
 
 use wire::SeqNumber;
 use wire::tcp::{FastOpenCookie, Flags};
@@ -22,11 +23,11 @@ mod tests;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum ListenOutcome {
-    /// Nothing: a RST, a segment without SYN and ACK, or SYN with FIN.
+    /// Take no action: a RST, a segment without SYN and ACK, or a SYN with FIN.
     Drop,
     /// An ACK of something that was never sent: answer with this RST.
     Reset(SegmentOut),
-    /// A connection is asked for.
+    /// The segment is a SYN: a connection is requested.
     Syn(SynRequest),
 }
 
@@ -39,22 +40,22 @@ pub struct SynRequest {
     pub irs: SeqNumber,
     /// The peer's window, never scaled in a SYN (RFC 7323 2.2).
     pub window: u16,
-    /// The MSS option; see [`SynRequest::send_mss`].
+    /// The MSS option in bytes; see [`SynRequest::send_mss`].
     pub mss: Option<u16>,
     /// The peer's window shift, 14 at most.
     pub window_scale: Option<u8>,
-    /// Selective acknowledgments are offered.
+    /// The peer offers selective acknowledgments.
     pub sack_permitted: bool,
     /// The peer's timestamp value, if it offers timestamps.
     pub timestamp: Option<u32>,
-    /// The ECN that is asked for (RFC 3168 6.1.1, RFC 9768 3.1).
+    /// The kind of ECN that is requested (RFC 3168 6.1.1, RFC 9768 3.1).
     pub ecn: SynEcn,
     /// A Fast Open cookie, or the request for one.
     pub fast_open: Option<FastOpenCookie>,
 }
 
 impl SynRequest {
-    /// Reads a SYN.
+    /// The contents of this SYN.
     #[must_use]
     pub fn of(seg: &Segment) -> SynRequest {
         let options = &seg.options;
@@ -71,7 +72,7 @@ impl SynRequest {
         }
     }
 
-    /// The largest segment that the peer takes: its option, or the default of the address family
+    /// The largest segment that the peer accepts: its option, or the default of the address family
     /// (RFC 9293 MUST-15).
     #[must_use]
     pub fn send_mss(&self, config: &Config, is_v4: bool) -> u16 {
@@ -87,20 +88,20 @@ impl SynRequest {
     }
 }
 
-/// Our values for a handshake on the passive side.
+/// Local values for a passive handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PassiveOpen {
-    /// Our initial sequence number; ignored where a cookie replaces it.
+    /// Our initial sequence number; a cookie replaces it.
     pub iss: SeqNumber,
     /// Added to our clock in milliseconds to give our timestamp values.
     pub ts_offset: u32,
-    /// Our MSS: link MTU less IP and TCP headers.
+    /// Our MSS in bytes: link MTU less IP and TCP headers.
     pub mss: u16,
     /// The buffers that the connection will begin with.
     pub buffers: Buffers,
-    /// IPv4, which decides the peer's default MSS.
+    /// True for IPv4; decides the peer's default MSS.
     pub is_v4: bool,
-    /// The listener's congestion control: one that needs ECN grants it whatever the settings say.
+    /// The listener's congestion control. One that needs ECN grants it, whatever the settings say.
     pub congestion: CongestionAlgorithm,
     /// TCP_DEFER_ACCEPT: timeouts for which the handshake waits for data, from [`defer_timeouts`];
     /// 0: off.
@@ -139,7 +140,7 @@ impl PassiveOpen {
     }
 }
 
-/// RFC 9293 section 3.10.7.2, first to fourth.
+/// Decides about a segment by RFC 9293 section 3.10.7.2, first to fourth.
 pub fn on_segment(seg: &Segment) -> ListenOutcome {
     if seg.has(Flags::RST) {
         return ListenOutcome::Drop;
@@ -147,7 +148,7 @@ pub fn on_segment(seg: &Segment) -> ListenOutcome {
     if seg.has(Flags::ACK) {
         return ListenOutcome::Reset(reset::refuse(seg.ack));
     }
-    // SYN with FIN opens nothing that could live; scanners send it, Linux drops it.
+    // A SYN with FIN could not become a connection; scanners send it, and Linux drops it.
     if !seg.has(Flags::SYN) || seg.has(Flags::FIN) {
         return ListenOutcome::Drop;
     }

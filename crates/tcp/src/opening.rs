@@ -1,8 +1,8 @@
-//! The handshake of a connection: the SYNs that left, and the part of Fast Open that the connection
+//! The opening of a connection: the SYNs that left, and the part of Fast Open that the connection
 //! remembers (RFC 7413).
 //!
-//! Owned by `Connection`. The application's open fills it in, SYNs and SYN-ACKs change it, and few
-//! parts of an established connection ask it.
+//! Owned by `Connection`. The application's open fills it in, and SYNs and SYN-ACKs change it. An
+//! established connection rarely reads it.
 
 use wire::tcp::FastOpenCookie;
 
@@ -13,14 +13,14 @@ use crate::segment::Segment;
 use crate::timers::Timers;
 use crate::variables::Snd;
 
-/// A connection's handshake.
+/// The opening of one connection.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Opening {
     /// The Fast Open option of the first SYN, or of the first SYN-ACK.
     fast_open: Option<FastOpenCookie>,
     /// Payload bytes that the first SYN may take along.
     syn_bytes_max: u16,
-    /// Payload bytes that it took.
+    /// Payload bytes that the first SYN took along.
     syn_bytes: u16,
     /// The reason why the client's Fast Open failed (Linux's `tcpi_fastopen_client_fail`).
     fast_open_failure: FastOpenFailure,
@@ -30,16 +30,17 @@ pub(crate) struct Opening {
 
 /// Bits of [`Opening::events`].
 mod event {
-    /// The application has the connection (asked for only while it is opened fast).
+    /// The application has accepted the connection (read only for a connection that was opened
+    /// fast).
     pub const ACCEPTED: u8 = 1;
-    /// The SYN or SYN-ACK left once.
+    /// The SYN or SYN-ACK has left at least once.
     pub const SYN_SENT: u8 = 1 << 1;
     /// A SYN with a good cookie made the connection (Linux's `TCPI_OPT_TFO_CHILD`).
     pub const FAST_CHILD: u8 = 1 << 2;
 }
 
 impl Opening {
-    /// No SYN has left.
+    /// The state before any SYN has left.
     pub const NEW: Opening = Opening {
         fast_open: None,
         syn_bytes_max: 0,
@@ -76,7 +77,7 @@ impl Opening {
 }
 
 impl Opening {
-    /// The SYN that is due opens fast.
+    /// Prepares Fast Open for the SYN that is due.
     pub(crate) fn open_fast(&mut self, syn: &FastOpenSyn) {
         self.fast_open = syn.option;
         self.syn_bytes_max = syn.bytes;
@@ -85,7 +86,7 @@ impl Opening {
         }
     }
 
-    /// No SYN, or SYN-ACK of a Fast Open, has left yet.
+    /// True if no SYN, or SYN-ACK of a Fast Open, has left yet.
     pub(crate) fn is_first_syn(&self) -> bool {
         !self.is_syn_sent()
     }
@@ -102,8 +103,8 @@ impl Opening {
         opens_fast && seg.ack == snd.nxt()
     }
 
-    /// True for timeouts that suggest a black hole for Fast Open: the SYN itself, or the segment
-    /// after it, is lost repeatedly. `expired`: the connection gives up.
+    /// True if repeated timeouts suggest that a black hole swallows Fast Open: the SYN itself, or
+    /// the segment after it, is lost. `expired`: the connection gives up.
     pub(crate) fn suspects_fast_open(&self, expired: bool, timers: &Timers) -> bool {
         let opened_fast = self.fast_open.is_some() || self.syn_bytes > 0;
         let timeouts = timers.retransmits();
@@ -113,34 +114,34 @@ impl Opening {
 
 /// Changes, each for one event.
 impl Opening {
-    /// The application took the connection out of the accept queue.
+    /// Notes that the application accepted the connection.
     pub(crate) fn note_accepted(&mut self) {
         self.events |= event::ACCEPTED;
     }
 
-    /// The SYN or SYN-ACK left for the first time.
+    /// Notes that the SYN or SYN-ACK left for the first time.
     pub(crate) fn note_syn_sent(&mut self) {
         self.events |= event::SYN_SENT;
     }
 
-    /// The first SYN took `bytes` of payload along.
+    /// Notes that the first SYN took `bytes` of payload along.
     pub(crate) fn note_syn_bytes(&mut self, bytes: u32) {
         self.syn_bytes = bytes as u16;
     }
 
-    /// The SYNs crossed, which loses the result of a Fast Open: the SYN-ACK is plain.
+    /// Forgets the Fast Open because the SYNs crossed; the SYN-ACK is then plain.
     pub(crate) fn forget_fast_open(&mut self) {
         self.fast_open = None;
         self.syn_bytes_max = 0;
     }
 
-    /// A SYN with a good cookie made the connection; `cookie` goes with the SYN-ACK.
+    /// Notes that a SYN with a good cookie made the connection; `cookie` goes with the SYN-ACK.
     pub(crate) fn begin_fast(&mut self, cookie: Option<FastOpenCookie>) {
         self.fast_open = cookie;
         self.events |= event::FAST_CHILD;
     }
 
-    /// The Fast Open failed.
+    /// Notes why the Fast Open failed.
     pub(crate) fn fail_fast_open(&mut self, failure: FastOpenFailure) {
         self.fast_open_failure = failure;
     }
@@ -160,7 +161,7 @@ impl Opening {
         self.syn_bytes_max
     }
 
-    /// Payload bytes that it took.
+    /// Payload bytes that the first SYN took along.
     #[inline(always)]
     pub fn syn_bytes(&self) -> u16 {
         self.syn_bytes
@@ -172,19 +173,20 @@ impl Opening {
         self.fast_open_failure
     }
 
-    /// The application has the connection (asked for only while it is opened fast).
+    /// True if the application has accepted the connection (read only for a connection that was
+    /// opened fast).
     #[inline(always)]
     pub fn is_accepted(&self) -> bool {
         self.events & event::ACCEPTED != 0
     }
 
-    /// The SYN or SYN-ACK left once.
+    /// True if the SYN or SYN-ACK has left at least once.
     #[inline(always)]
     pub fn is_syn_sent(&self) -> bool {
         self.events & event::SYN_SENT != 0
     }
 
-    /// The connection was made by a SYN with a good cookie (Linux's `TCPI_OPT_TFO_CHILD`).
+    /// True if a SYN with a good cookie made the connection (Linux's `TCPI_OPT_TFO_CHILD`).
     #[inline(always)]
     pub fn is_fast_child(&self) -> bool {
         self.events & event::FAST_CHILD != 0

@@ -1,4 +1,4 @@
-//! Pacing: segments leave one after another at a rate, not in bursts of a window.
+//! Pacing: segments leave at a rate, not in bursts of a whole window.
 //!
 //! ```text
 //!   rate = ratio × cwnd × MSS / SRTT       ratio: 200 % in early slow start, 120 % after; or the algorithm's own
@@ -6,9 +6,9 @@
 //!   burst (`burst`) ──► next departure = now + bytes / rate ──► data waits, ACKs do not
 //! ```
 //!
-//! The rate is computed with every ACK (HyStart and `tcp_info` want it); segments keep to it only
+//! The rate is computed with every ACK (HyStart and `tcp_info` use it). Segments keep to it only
 //! when the settings, the algorithm or SO_MAX_PACING_RATE ask for that, as in Linux. Data that
-//! waits shows as a deadline, `Timers::departure_ns`; control segments and pure ACKs never wait.
+//! waits sets the deadline `Timers::departure_ns`; control segments and pure ACKs never wait.
 
 use crate::config::Config;
 use crate::congestion::Window;
@@ -16,15 +16,15 @@ use crate::pack::Packing;
 use crate::timers::NEVER_NS;
 use crate::{MILLISECOND_NS, SECOND_NS};
 
-/// Rate without a limit.
+/// Value of a rate without a limit.
 pub(crate) const RATE_INFINITE: u64 = u64::MAX;
 /// Microseconds in a second.
 const MICROSECONDS: u64 = 1_000_000;
-/// Longest delay of a caller that pacing makes up for. A longer one is given up, because a burst
-/// must not outgrow the queues on its way.
+/// Longest delay of a caller that pacing makes up for. A longer one is not made up for, because a
+/// burst must not outgrow the queues on its way.
 const LATE_NS_MAX: u64 = 5 * MILLISECOND_NS;
-/// The first segments of a connection leave as one burst, for the sake of short exchanges: with the
-/// burst of the one that makes them so many pacing begins.
+/// The first segments of a connection leave without pacing, for the sake of short exchanges. Pacing
+/// begins with the burst that brings their number to this one.
 const FREE_SEGMENTS: u32 = 10;
 
 /// A connection's pacing.
@@ -34,31 +34,32 @@ pub(crate) struct Pacing {
     rate: u64,
     /// SO_MAX_PACING_RATE in bytes per second; [`RATE_INFINITE`] = none.
     rate_max: u64,
-    /// When the next burst may leave.
+    /// Time at which the next burst may leave.
     next_ns: u64,
-    /// The start of the current burst, and the segments that it may still send.
+    /// Start of the current burst, and the number of segments that it may still send.
     burst_ns: u64,
     burst_left: u16,
-    /// Delay of the current burst after a pause, as far as its segments have not made up for it.
+    /// Time by which the current burst came after `next_ns`, as far as its segments have not made
+    /// up for it.
     late_ns: u32,
-    /// Segments keep to the rate.
+    /// True if segments keep to the rate.
     on: bool,
-    /// Data has waited for its departure all the time up to now: if it is late, the caller's clock
-    /// is to blame.
+    /// True if data has waited for its departure without interruption. If that data leaves late,
+    /// the caller's timer was late.
     waited: bool,
 }
 
-/// The position of a leaving segment in its burst.
+/// Position of a leaving segment in its burst.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Burst {
-    /// The segment is the first.
+    /// True for the first segment of the burst.
     pub begins: bool,
     /// Number of segments that follow at once.
     pub left: u16,
 }
 
 impl Pacing {
-    /// No rate yet.
+    /// The state without a rate.
     pub fn new(config: &Config) -> Self {
         Pacing {
             rate: RATE_INFINITE,
@@ -93,8 +94,8 @@ impl Pacing {
         p.bool(waited);
     }
 
-    /// Sets the rate for a window of which `packets_out` segments are in flight; `srtt_us` 0 = no
-    /// round trip known. Each ACK costs one division of 64 bits.
+    /// Sets the rate by the window, of which `packets_out` segments are in flight. `srtt_us`: 0 if
+    /// no round trip is known. Costs one 64-bit division per ACK.
     #[inline]
     pub fn refresh(
         &mut self,
@@ -111,7 +112,8 @@ impl Pacing {
         };
         let segments = window.cwnd().max(packets_out);
         let bytes = u64::from(segments) * u64::from(mss);
-        // Linux, without a round trip, takes it for an eighth of a microsecond: no limit in effect.
+        // Without a round trip Linux assumes an eighth of a microsecond, which is no limit in
+        // effect.
         let rate = match srtt_us {
             0 => RATE_INFINITE,
             _ => bytes
@@ -131,8 +133,8 @@ impl Pacing {
         self.rate = rate.min(self.rate_max);
     }
 
-    /// A segment without payload left. It does not obey the rate, but the pause that the next burst
-    /// makes up for counts from it (Linux).
+    /// Notes that a segment without payload left. The rate does not apply to it, but the pause that
+    /// the next burst makes up for counts from it (Linux).
     #[inline]
     pub fn on_control_sent(&mut self, now_ns: u64) {
         if self.on {
@@ -140,7 +142,7 @@ impl Pacing {
         }
     }
 
-    /// Segments keep to the rate from now on; the last one left at `last_out_ns`.
+    /// Turns pacing on. The last segment left at `last_out_ns`.
     pub fn turn_on(&mut self, last_out_ns: u64) {
         if !self.on {
             self.on = true;
@@ -148,20 +150,20 @@ impl Pacing {
         }
     }
 
-    /// Nothing waits for its departure, and nothing will.
+    /// True if no data waits for its departure, or will.
     #[inline]
     pub fn is_off(&self) -> bool {
         !self.on && !self.waited
     }
 
-    /// Data must wait at `now_ns`.
+    /// True if data must wait at `now_ns`.
     #[inline]
     pub fn holds(&self, now_ns: u64) -> bool {
         self.on && self.next_ns > now_ns && !(self.burst_left > 0 && self.burst_ns == now_ns)
     }
 
-    /// A segment with `bytes` of payload left; the connection has sent `sent` with payload, this
-    /// one included.
+    /// Notes that a segment with `bytes` of payload left. `sent`: segments with payload sent on
+    /// this connection, this one included.
     #[inline]
     pub fn on_sent(&mut self, now_ns: u64, bytes: u32, sent: u32, burst: Burst) {
         let is_free = sent.saturating_add(u32::from(burst.left)) < FREE_SEGMENTS;
@@ -178,19 +180,20 @@ impl Pacing {
         let spacing_ns = u128::from(bytes) * u128::from(SECOND_NS) / u128::from(self.rate);
         let spacing_ns = u64::try_from(spacing_ns).unwrap_or(NEVER_NS);
         if self.waited {
-            // A caller that sleeps wakes up late. The rate still holds, within bounds.
+            // The caller's timer was late. The rate is still kept, within bounds.
             let since_ns = self.next_ns.max(now_ns.saturating_sub(LATE_NS_MAX));
             self.next_ns = since_ns.saturating_add(spacing_ns);
             return;
         }
-        // A burst after a pause makes up for half of the pause.
+        // After a pause a burst takes off up to half of its own spacing, until the pause is made up
+        // for.
         let credit_ns = u64::from(self.late_ns).min(spacing_ns / 2);
         self.late_ns -= credit_ns as u32;
         let spacing_ns = spacing_ns - credit_ns;
         self.next_ns = self.next_ns.max(now_ns).saturating_add(spacing_ns);
     }
 
-    /// SO_MAX_PACING_RATE. A limit turns pacing on for good, as in Linux; the last segment left at
+    /// SO_MAX_PACING_RATE. A limit turns pacing on for good, as in Linux. The last segment left at
     /// `last_out_ns`.
     pub fn limit(&mut self, rate_max: u64, last_out_ns: u64) {
         self.rate_max = rate_max;
@@ -199,8 +202,8 @@ impl Pacing {
         }
     }
 
-    /// Sending stopped. `waits`: pacing holds data back. Returns when that data may leave;
-    /// [`NEVER_NS`] = none waits.
+    /// Notes that sending stopped; `waits`: pacing holds data back. Returns the time at which that
+    /// data may leave, or [`NEVER_NS`].
     #[inline(always)]
     pub fn note_stop(&mut self, waits: bool) -> u64 {
         self.waited = waits;
@@ -218,20 +221,20 @@ impl Pacing {
         self.rate_max
     }
 
-    /// When the next burst may leave.
+    /// Time at which the next burst may leave.
     #[inline(always)]
     pub fn next_ns(&self) -> u64 {
         self.next_ns
     }
 
-    /// Segments keep to the rate.
+    /// True if segments keep to the rate.
     #[inline(always)]
     pub fn is_on(&self) -> bool {
         self.on
     }
 }
 
-/// The same for windows beyond all measure.
+/// The rate for windows whose product exceeds 64 bits.
 #[cold]
 fn rate_of_giants(bytes: u64, percent: u32, srtt_us: u32) -> u64 {
     let bytes = u128::from(bytes) * u128::from(percent) / 100;

@@ -1,4 +1,4 @@
-//! A quiet connection in a few dozen bytes: for each field the difference from its usual value.
+//! A quiet connection in a few dozen bytes: the difference of each field from its usual value.
 //!
 //! Most fields of a quiet connection follow from others (SND.NXT is SND.UNA, nothing is lost, the
 //! times are the same). Each field is therefore written as its difference from its *usual* value:
@@ -8,27 +8,27 @@
 //!   flags of 8 fields │ differences of those that have one │ flags of 8 fields │ …
 //! ```
 //!
-//! One function per structure walks its fields for both directions ([`Packing`]), so writing and
-//! reading cannot disagree. The function takes the structure apart by name, so a new field does not
-//! compile until its usual value is stated. Nothing is lost: a value that cannot be written
+//! For each structure one function walks over the fields in both directions ([`Packing`]), so
+//! writing and reading cannot disagree. The function destructures the value, so a new field
+//! compiles only once its usual value is stated. Nothing is lost: a value that cannot be written
 //! [refuses](Packing::refuse), and the connection stays as it is. The stack packs its own part of a
-//! socket by the same means.
+//! socket in the same way.
 
 use wire::SeqNumber;
 
-/// One direction of packing: each call writes a field, or sets it.
+/// One direction of packing: each call writes a field, or sets it from what was written.
 pub trait Packing {
     /// A difference from the usual value.
     fn difference(&mut self, difference: i64) -> i64;
 
-    /// Refuses to pack this value. Only a writer is told so.
+    /// Refuses to pack this value. Only the writer calls it.
     fn refuse(&mut self);
 
-    /// Fields are set, not written.
+    /// True if fields are set, not written.
     fn is_reading(&self) -> bool;
 
-    /// A condition of every packed connection. The writer refuses unless it `holds`. Returns true
-    /// to the reader, which then makes it hold.
+    /// A condition that every packed connection fulfils. The writer refuses unless it `holds`. The
+    /// reader gets true, and then makes the condition hold.
     #[inline]
     fn must(&mut self, holds: bool) -> bool {
         if !holds && !self.is_reading() {
@@ -71,7 +71,7 @@ pub trait Packing {
         self.u32(&mut field.0, usual.0);
     }
 
-    /// A yes or no that usually is a no.
+    /// A flag that is usually false.
     #[inline]
     fn bool(&mut self, field: &mut bool) {
         *field = self.difference(i64::from(*field)) != 0;
@@ -93,7 +93,8 @@ pub trait Packing {
         }
     }
 
-    /// An optional part; `absent` if it is missing. True: it is present, and its fields follow.
+    /// An optional part; `absent` is its value if it is missing. True: the part is present, and its
+    /// fields follow.
     #[inline]
     fn is_there<T: PartialEq>(&mut self, field: &mut T, absent: T) -> bool {
         let mut there = *field != absent;
@@ -105,9 +106,9 @@ pub trait Packing {
     }
 }
 
-/// Fields that share a byte of flags.
+/// Number of fields that share a byte of flags.
 const GROUP: u8 = 8;
-/// Bits of a difference in one byte; the upper one says that more follow.
+/// Bits of a difference in one byte; the byte's upper bit says that more follow.
 const BITS: u32 = 7;
 
 /// Writes fields into bytes.
@@ -121,7 +122,7 @@ pub struct Packer<'a> {
 }
 
 impl<'a> Packer<'a> {
-    /// Writes into `bytes`, which may prove too few.
+    /// A writer into `bytes`, which may prove too short.
     pub fn new(bytes: &'a mut [u8]) -> Self {
         Packer {
             bytes,
@@ -158,7 +159,7 @@ impl Packing for Packer<'_> {
             if let Some(flags) = self.bytes.get_mut(self.group_at) {
                 *flags |= 1 << self.in_group;
             }
-            // Small numbers of either sign are short.
+            // Zigzag code: small numbers of either sign are short.
             let mut left = (difference << 1 ^ difference >> 63) as u64;
             while left >> BITS != 0 {
                 self.push(left as u8 | 1 << BITS);
@@ -239,21 +240,22 @@ impl Packing for Unpacker<'_> {
     }
 }
 
-/// Usual values of a connection's fields: times and sequence numbers that most others follow.
+/// Usual values of a connection's fields: times and sequence numbers from which most other fields
+/// follow.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Usual {
-    /// When anything last arrived.
+    /// Time at which anything last arrived.
     pub now_ns: u64,
-    /// SND.UNA
+    /// SND.UNA.
     pub una: SeqNumber,
     /// The first sequence number after the SYN.
     pub first: SeqNumber,
-    /// RCV.NXT
+    /// RCV.NXT.
     pub rcv_nxt: SeqNumber,
 }
 
 impl Usual {
-    /// `now_ns` in milliseconds and in microseconds, as those keep it who let it wrap.
+    /// `now_ns` in milliseconds that wrap; [`us`](Self::us) gives microseconds that wrap.
     pub fn ms(&self) -> u32 {
         (self.now_ns / 1_000_000) as u32
     }

@@ -1,11 +1,11 @@
 //! A connection's path: the segment sizes that the peer, our link and routers allow.
 //!
-//! By ICMP (RFC 1191, RFC 8201) the path's MTU falls at once when a router reports it and the
-//! message quotes data in flight. After ten minutes the link's MTU is tried again. By probing (RFC
-//! 4821, `probing`) the MTU is found where such messages are swallowed.
+//! With ICMP (RFC 1191, RFC 8201) the path's MTU falls as soon as a router reports a smaller one
+//! and the message quotes data in flight. After ten minutes the link's MTU is tried again. With
+//! probing (RFC 4821, `probing`) the MTU is found where such messages are lost.
 //!
-//! All is counted in MSS: MTU less IP and TCP headers, options included. `Path::path_mss` is the
-//! outcome.
+//! All sizes are MSS in bytes: MTU less IP and TCP headers, options included. `Path::path_mss` is
+//! the result.
 
 use wire::SeqNumber;
 
@@ -18,10 +18,10 @@ use crate::variables::Snd;
 
 mod probing;
 
-/// Up to this window a peer is taken as small by nature, and segments may fill its window.
+/// Largest window of a peer that is small by nature, so that one segment may fill its window.
 const SMALL_WINDOW_MAX: u32 = 536;
 
-/// Linux's default, which is ours.
+/// Linux's default MSS, which most connections have.
 const USUAL_MSS: u16 = 1_460;
 
 /// A connection's knowledge of its path.
@@ -33,22 +33,23 @@ pub(crate) struct Path {
     path_mss: u16,
     /// The link's limit, or the application's (TCP_MAXSEG): the upper bound.
     mss_max: u16,
-    /// A router's word (`ConnFlags::PATH_NARROWED`) ...
+    /// MSS that a router reported; valid while `ConnFlags::PATH_NARROWED` is set.
     narrow_mss: u16,
-    /// ... and when it ceases to count, in coarse time.
+    /// Time at which the report becomes outdated, in coarse time.
     narrow_until: u32,
-    /// Segments of this size have passed, or are believed to (`ConnFlags::PATH_PROBING`).
+    /// Lower bound of the search: segments of this size pass, or are believed to
+    /// (`ConnFlags::PATH_PROBING`).
     low: u16,
-    /// Every larger segment is known not to pass.
+    /// Upper bound of the search: larger segments do not pass.
     high: u16,
     /// Size of the probe in flight; 0: none is.
     probe: u16,
-    /// Start and length of the probe's payload.
+    /// First sequence number and length of the probe's payload.
     probe_start: SeqNumber,
     probe_len: u16,
-    /// When the search began, in coarse time.
+    /// Time at which the search began, in coarse time.
     probed_at: u32,
-    /// The search is over when `low` and `high` are less than this apart.
+    /// The search ends when `low` and `high` are less than this apart.
     threshold: u16,
 }
 
@@ -109,7 +110,7 @@ impl Path {
         mss - option_bytes
     }
 
-    /// The peer's MSS, or the assumed one before its SYN, less our options.
+    /// The peer's MSS, or the assumed one before its SYN, less the options that we use.
     pub(crate) fn mss_of_peer(&self, conn_flags: ConnFlags) -> u32 {
         let options = timestamp_bytes(conn_flags.has(ConnFlags::TIMESTAMPS));
         u32::from(self.peer_mss.saturating_sub(options))
@@ -124,7 +125,7 @@ impl Path {
 }
 
 impl Path {
-    /// The largest size that is worth a try: link, application, peer and routers allow it.
+    /// The largest size that link, application, peer and routers allow.
     pub(crate) fn size_max(&self, conn_flags: ConnFlags) -> u16 {
         let routers = match conn_flags.has(ConnFlags::PATH_NARROWED) {
             true => self.narrow_mss,
@@ -134,7 +135,7 @@ impl Path {
         ends.min(routers).max(SEND_MSS_MIN)
     }
 
-    /// The bounds are so close that no further probe is worth its segment.
+    /// True if the bounds are so close that another probe is not worthwhile.
     pub(crate) fn search_is_over(&self) -> bool {
         self.high.saturating_sub(self.low) < self.threshold.max(1)
     }
@@ -175,7 +176,7 @@ impl Path {
         snd.set_mss(mss);
     }
 
-    /// A router's word: `mss` and no more, until it is old.
+    /// Takes a router's report: at most `mss` until the report is outdated.
     pub(crate) fn narrow_path(
         &mut self,
         cx: &Cx<'_>,
@@ -185,7 +186,8 @@ impl Path {
         tx: &mut Sender,
     ) {
         let mss = mss.max(SEND_MSS_MIN);
-        // Never up: no message says that more fits than was thought (RFC 1191 3, RFC 8201 4).
+        // A report never raises the size: no message says that more fits than was assumed (RFC 1191
+        // 3, RFC 8201 4).
         if mss >= self.path_mss {
             return;
         }
@@ -209,8 +211,7 @@ impl Path {
         self.refresh_path(*conn_flags, snd, tx);
     }
 
-    /// Runs before output while the path is narrowed or probed: entries that have aged are
-    /// reviewed.
+    /// Reviews outdated knowledge. Runs before output while the path is narrowed or probed.
     #[cold]
     pub(crate) fn review_path(
         &mut self,
@@ -221,7 +222,7 @@ impl Path {
     ) {
         let now = coarse(cx.now_ns);
         if conn_flags.has(ConnFlags::PATH_NARROWED) && now >= self.narrow_until {
-            // RFC 1191 6.3: routes change; a router will say so again if this one has not.
+            // Routes change (RFC 1191 6.3). If this one has not, a router reports the MTU again.
             conn_flags.clear(ConnFlags::PATH_NARROWED);
             self.narrow_mss = self.mss_max;
             self.high = self.size_max(*conn_flags);
@@ -232,7 +233,7 @@ impl Path {
         }
     }
 
-    /// The application allows no more than `mss` (TCP_MAXSEG).
+    /// Limits segments to `mss` bytes, as the application asks (TCP_MAXSEG).
     pub(crate) fn bound_path(
         &mut self,
         mss: u16,
@@ -247,7 +248,7 @@ impl Path {
         self.refresh_path(conn_flags, snd, tx);
     }
 
-    /// Computes the segment size from the known path MTU.
+    /// Computes the segment size from what is known of the path.
     pub(crate) fn refresh_path(&mut self, conn_flags: ConnFlags, snd: &mut Snd, tx: &mut Sender) {
         let mut mss = self.mss_max;
         if conn_flags.has(ConnFlags::PATH_NARROWED) {
@@ -263,41 +264,41 @@ impl Path {
 
 /// Changes, each for one event.
 impl Path {
-    /// The peer's SYN, or what stands for it, names the MSS.
+    /// Sets the MSS that the peer's SYN names, or the default if it names none.
     pub(crate) fn set_peer_mss(&mut self, mss: u16) {
         self.peer_mss = mss;
     }
 
-    /// Our link takes `mss`, which is tried when a router's word is old.
+    /// Notes that our link takes `mss`, which is tried when a router's report is outdated.
     pub(crate) fn widen_link(&mut self, mss: u16) {
         self.mss_max = self.mss_max.max(mss);
     }
 
-    /// The probe's result is ambiguous.
+    /// Drops the probe because its result would be ambiguous.
     pub(crate) fn forget_probe(&mut self) {
         self.probe = 0;
     }
 
-    /// A probe of `len` bytes leaves from `start` on.
+    /// Notes that a probe of `len` bytes leaves from `start` on.
     pub(crate) fn begin_probe(&mut self, start: SeqNumber, len: u32) {
         self.probe = self.probe_size();
         self.probe_start = start;
         self.probe_len = len as u16;
     }
 
-    /// SND.UNA is `una`. True if the probe in flight lies before it, so its size passes.
+    /// Takes SND.UNA. True if the probe in flight lies before it, so that its size passes.
     pub(crate) fn take_probe_ack(&mut self, una: SeqNumber) -> bool {
         let end = self.probe_start + u32::from(self.probe_len);
         if una.lt(end) {
             return false;
         }
-        // A router may have named a smaller size since, and its word counts.
+        // A router may have reported a smaller size since; its report is kept.
         self.low = self.probe.min(self.high);
         self.probe = 0;
         true
     }
 
-    /// Loss was found at `una`. True if the first segment in flight is the probe: it was too long.
+    /// Takes a loss at `una`. True if the first segment in flight is the probe, which was too long.
     pub(crate) fn take_probe_loss(&mut self, una: SeqNumber) -> bool {
         if self.probe == 0 || una != self.probe_start {
             return false;
@@ -308,7 +309,7 @@ impl Path {
         true
     }
 
-    /// A probe is in flight.
+    /// True if a probe is in flight.
     #[inline(always)]
     pub(crate) fn is_probe_out(&self) -> bool {
         self.probe != 0

@@ -8,32 +8,32 @@ mod tests;
 /// Settings of path MTU discovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathMtuSettings {
-    /// An IPv4 path is never believed to be narrower than this, bytes of IP packet.
+    /// Least MTU that is believed of an IPv4 path, bytes of IP packet.
     pub mtu_min_v4: u16,
-    /// Time for which a router's report counts; after that the link's MTU is tried again (RFC 1191
-    /// 6.3).
+    /// Time for which a router's report is valid. Afterwards the link's MTU is tried again (RFC
+    /// 1191 6.3).
     pub age_ns_max: u64,
     /// When paths are probed.
     pub probing: MtuProbing,
     /// The MSS with which probing begins.
     pub probe_mss_base: u16,
-    /// The least MSS that a black hole drives probing down to.
+    /// Least MSS to which a black hole can drive probing.
     pub probe_mss_min: u16,
-    /// Probing ends when the unknown lies within this many bytes.
+    /// Probing ends when the bounds are less than this many bytes apart.
     pub probe_threshold: u16,
-    /// When probing has ended, the path is looked at again after this time.
+    /// Time after which probing that has ended begins again.
     pub probe_interval_ns: u64,
 }
 
 /// When paths are probed for a larger or a smaller MTU: Linux's `tcp_mtu_probing`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MtuProbing {
-    /// Never.
+    /// Never probed.
     #[default]
     Never,
-    /// Once a black hole is suspected.
+    /// Probed once a black hole is suspected.
     AfterBlackHole,
-    /// Always, from `probe_mss_base` on.
+    /// Always probed, from `probe_mss_base` on.
     Always,
 }
 

@@ -1,18 +1,18 @@
 //! The plan: the segment that leaves next.
 //!
-//! The end of a call makes the plan and stores it; transmission executes it. A stored plan counts
-//! at the time for which it was made, since pacing and deferral depend on the time. Every change of
-//! the connection makes a new plan or forgets the stored one.
+//! The end of each call makes the plan and stores it; transmission executes it. A stored plan is
+//! valid only at the time for which it was made, since pacing and deferral depend on the time.
+//! Every change of the connection makes a new plan or forgets the stored one.
 
 use wire::SeqNumber;
 
 use crate::segment::TransmitClass;
 
-/// The next segment to send. `len` is payload, and the FIN of `fin` stands behind it.
+/// The next segment to send. `len` counts payload bytes; with `fin` a FIN follows them.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Plan {
-    /// Nothing.
+    /// Nothing to send.
     Nothing,
     /// The RST that ends the connection.
     Reset,
@@ -20,9 +20,9 @@ pub(crate) enum Plan {
     ReplyReset,
     /// A SYN, or the SYN-ACK of a simultaneous open.
     Syn,
-    /// Payload sent before. Loss recovery says where it begins.
+    /// Payload that was sent before. Loss recovery says where it begins.
     Repeat { len: u16, fin: bool },
-    /// All that waits, with nothing in flight.
+    /// All waiting data, while nothing is in flight.
     Lone { len: u16, fin: bool },
     /// The next new bytes.
     Fresh { len: u16, fin: bool },
@@ -30,16 +30,16 @@ pub(crate) enum Plan {
     PathProbe { len: u16 },
     /// An empty segment at SND.UNA - 1, which the peer must answer.
     Probe,
-    /// A pure ACK for the data that arrived before a mark changed (DCTCP).
+    /// A pure ACK for data that arrived before the mark changed (DCTCP).
     OwedAck,
-    /// A pure ACK that reports only how far the text has arrived, and nothing else is due.
+    /// A pure ACK that reports only how far the text has arrived, while nothing else is due.
     PlainAck,
     /// A pure ACK.
     Ack,
 }
 
 impl Plan {
-    /// The list that the segment's connection stands on.
+    /// The transmit list of the segment's connection.
     #[inline]
     pub(crate) fn class(self) -> TransmitClass {
         match self {
@@ -58,7 +58,7 @@ impl Plan {
     }
 }
 
-/// Payload to be sent again: `len` bytes from `seq` on, and the FIN behind them.
+/// Payload to be retransmitted: `len` bytes from `seq` on, and the FIN behind them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Repeat {
     pub seq: SeqNumber,
@@ -76,7 +76,7 @@ impl Repeat {
         }
     }
 
-    /// The plan without the place where the payload begins.
+    /// The plan, without the sequence number of the payload.
     pub fn plan(self) -> Plan {
         Plan::Repeat {
             len: self.len,
@@ -88,14 +88,14 @@ impl Repeat {
 /// A plan between the call that made it and its transmission.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Planned {
-    /// The time for which the plan was made: the lower bits of its nanoseconds.
+    /// Lower 32 bits of the time for which the plan was made, ns.
     at: u32,
     plan: Option<Plan>,
 }
 
 const _: () = assert!(size_of::<Planned>() == 8);
 
-/// A stored plan is no variable of the connection: it follows from the others at any time.
+/// Any two values are equal: a stored plan always follows from the connection's other variables.
 impl PartialEq for Planned {
     fn eq(&self, _: &Planned) -> bool {
         true
@@ -115,7 +115,7 @@ impl Planned {
         };
     }
 
-    /// The plan, if one is stored for this time. It is stored no more.
+    /// Takes the plan out, if one is stored for this time.
     #[inline(always)]
     pub fn take(&mut self, now_ns: u64) -> Option<Plan> {
         let stored = core::mem::replace(self, Planned::STALE);
@@ -126,7 +126,7 @@ impl Planned {
         }
     }
 
-    /// The connection changed: no plan is stored.
+    /// Forgets the plan, because the connection changed.
     #[inline(always)]
     pub fn forget(&mut self) {
         *self = Planned::STALE;

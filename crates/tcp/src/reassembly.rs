@@ -1,25 +1,25 @@
 //! The bytes beyond RCV.NXT that have arrived: sorted, disjoint ranges (RFC 9293 SHLD-31) in blocks
 //! of a pool that all connections of a stack share.
 //!
-//! The receive side owns them. The bytes themselves are in the receive buffer already, each at its
-//! offset; when the gap before a range closes, only RCV.NXT moves. A connection with nothing out of
-//! order holds no block. The first block also remembers the order in which the ranges last changed,
-//! in which SACK options report them (RFC 2018 section 4).
+//! The receive side owns the ranges. The bytes themselves are in the receive buffer already, each
+//! at its offset, so when the gap before a range closes, only RCV.NXT moves. A connection without
+//! out-of-order data holds no block. The first block also remembers the order in which the ranges
+//! last changed, which is the order of SACK options (RFC 2018 section 4).
 //!
 //! ```text
-//!   Held ──► block: recent, ranges 0..26 ──► block: ranges ──► …      in sequence order
+//!   Held ──► block: recent, ranges 0..25 ──► block: ranges ──► …      in sequence order
 //! ```
 //!
-//! When a range finds no room (the pool is empty, or the connection has its share), the range
-//! furthest from RCV.NXT is dropped, even if it is the new one. The application waits for the
-//! nearest gap.
+//! When there is no room for a range (the pool is empty, or the connection has its share), the
+//! range furthest from RCV.NXT is dropped, even if that is the new one. The application waits for
+//! the nearest gap.
 
 use alloc::vec::Vec;
 use wire::SeqNumber;
 
 use crate::limits::{RANGE_BLOCK_RANGES, RANGE_BLOCKS_EACH_MAX, SACK_BLOCKS_MAX};
 
-/// Bytes `left..right`.
+/// The bytes `left..right`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Range {
     pub left: SeqNumber,
@@ -65,14 +65,14 @@ impl Recent {
         &self.slots[..usize::from(self.len).min(SACK_BLOCKS_MAX)]
     }
 
-    /// Notes that `new` arrived: the ranges that it touches move to the front as one, or it becomes
-    /// the first. The oldest of too many is forgotten.
+    /// Notes that `new` arrived. The ranges that it touches become one with it at the front. The
+    /// oldest range is forgotten if there are too many.
     pub fn hear(&mut self, new: Range) {
         let mut merged = new;
         let mut kept = Recent::default();
         kept.push(new);
         let mut rest = *self;
-        // Growing together with one it may come to touch another that stood before that one.
+        // The merged range may now touch a range that was compared before.
         while let Some(at) = rest
             .as_slice()
             .iter()
@@ -88,7 +88,7 @@ impl Recent {
         *self = kept;
     }
 
-    /// Everything before `nxt` is in order.
+    /// Removes everything before `nxt`, which is in order.
     pub fn advance(&mut self, nxt: SeqNumber) {
         let mut at = 0;
         while at < usize::from(self.len) {
@@ -100,7 +100,7 @@ impl Recent {
         }
     }
 
-    /// Forgets ranges at or beyond `edge`, which were given up.
+    /// Removes the bytes at or beyond `edge`, which were dropped.
     pub fn truncate(&mut self, edge: SeqNumber) {
         let mut at = 0;
         while at < usize::from(self.len) {
@@ -127,7 +127,7 @@ impl Recent {
     }
 }
 
-/// No block.
+/// Index that stands for no block.
 const NONE: u32 = u32::MAX;
 
 /// A block of ranges, or a free one.
@@ -174,8 +174,8 @@ impl Block {
     }
 }
 
-/// The blocks of all connections of a stack. The stack makes the pool once, and lends it through
-/// `Cx`.
+/// The blocks that all connections of a stack share. The stack makes the pool once, and lends it
+/// through `Cx`.
 #[derive(Clone, Debug)]
 pub struct RangePool {
     blocks: Vec<Block>,
@@ -201,7 +201,7 @@ impl RangePool {
         pool
     }
 
-    /// Blocks in use: zero when no connection holds anything out of order.
+    /// Number of blocks in use: zero when no connection holds out-of-order data.
     #[must_use]
     pub fn in_use(&self) -> usize {
         self.blocks.len() - self.available as usize
@@ -239,14 +239,13 @@ impl RangePool {
 pub(crate) enum Inserted {
     /// The range is stored.
     Yes,
-    /// The range is stored, and ranges at or beyond this edge were dropped: their bytes are
-    /// forgotten.
+    /// The range is stored, and the ranges at or beyond this edge were dropped.
     Instead(SeqNumber),
     /// The range was dropped.
     No,
 }
 
-/// One connection's ranges: the first of its blocks.
+/// One connection's ranges, by the index of its first block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Held {
     first: u32,
@@ -289,7 +288,7 @@ impl Held {
             .map_or(Recent::EMPTY, |block| block.recent)
     }
 
-    /// `reported` arrived beyond a gap; a FIN counts. Remembered for SACK options.
+    /// Notes for SACK options that `reported` arrived beyond a gap; a FIN counts as a byte.
     pub fn hear(&mut self, pool: &mut RangePool, reported: Range) {
         if self.is_empty() {
             let Some(first) = pool.take() else { return };
@@ -318,8 +317,8 @@ impl Held {
         outcome
     }
 
-    /// Takes out the ranges that `new` touches: their union with it, and the block and index where
-    /// it belongs.
+    /// Removes the ranges that `new` touches. Returns their union with it, and the block and index
+    /// at which the union belongs.
     fn absorb(&mut self, pool: &mut RangePool, new: Range) -> (Range, (u32, usize)) {
         let mut merged = new;
         let mut at = self.position(pool, new.left);
@@ -341,8 +340,8 @@ impl Held {
         (merged, place)
     }
 
-    /// Block and index of the first range that ends at or beyond `left`, or the position where one
-    /// would be inserted.
+    /// Block and index of the first range that ends at or beyond `left`, or else the position at
+    /// which one would be inserted.
     fn position(self, pool: &RangePool, left: SeqNumber) -> (u32, usize) {
         let mut index = self.first;
         while let Some(block) = pool.block(index) {
@@ -361,7 +360,7 @@ impl Held {
         (self.first, 0)
     }
 
-    /// Puts `range` where it belongs.
+    /// Inserts `range` at this block and index.
     fn place(self, pool: &mut RangePool, place: (u32, usize), range: Range) -> Inserted {
         let (mut index, mut at) = place;
         let is_full = |block: &Block| block.ranges().len() == RANGE_BLOCK_RANGES;
@@ -394,7 +393,7 @@ impl Held {
         }
     }
 
-    /// The upper half of a full block goes to a new one behind it.
+    /// Moves the upper half of a full block to a new one behind it.
     fn split(self, pool: &mut RangePool, index: u32) -> Option<u32> {
         if self.blocks(pool) >= RANGE_BLOCKS_EACH_MAX {
             return None;
@@ -422,7 +421,7 @@ impl Held {
         count
     }
 
-    /// Blocks behind the first that merging has emptied go back.
+    /// Gives back the blocks behind the first that merging has emptied.
     fn drop_empty_blocks(self, pool: &mut RangePool) {
         let mut before = self.first;
         while let Some(next) = pool.block(before).map(|block| block.next)
@@ -452,7 +451,7 @@ impl Held {
     }
 
     /// Moves to `nxt`, before which everything is in order: removes the ranges that it reaches and
-    /// returns the end of the run. The run ends at `limit` at the latest, and ranges beyond it
+    /// returns the end of the run. The run ends at `limit` at the latest; ranges beyond `limit`
     /// stay.
     pub fn advance(
         &mut self,
@@ -494,7 +493,7 @@ impl Held {
         end
     }
 
-    /// Forgets ranges at or beyond `edge`.
+    /// Drops the bytes at or beyond `edge`.
     pub fn truncate(&mut self, pool: &mut RangePool, edge: SeqNumber) {
         let mut index = self.first;
         while let Some(block) = pool.block_mut(index) {
@@ -522,13 +521,13 @@ impl Held {
         }
     }
 
-    /// No range is left, whatever SACK options may still say.
+    /// True if any range is stored, whatever SACK options may still report.
     pub fn has_ranges(self, pool: &RangePool) -> bool {
         pool.block(self.first)
             .is_some_and(|first| first.len > 0 || first.next != NONE)
     }
 
-    /// Gives every block back.
+    /// Gives all blocks back.
     pub fn release(&mut self, pool: &mut RangePool) {
         let mut index = core::mem::replace(&mut self.first, NONE);
         while let Some(block) = pool.block(index) {
@@ -539,7 +538,7 @@ impl Held {
     }
 }
 
-/// Inserts `range` into a full block. The block's last range moves on to the next block, and so on.
+/// Inserts `range` into a full block. The block's last range moves to the next block, and so on.
 /// Returns the range for which the last block has no room.
 fn push_through(pool: &mut RangePool, place: (u32, usize), range: Range) -> Option<Range> {
     let (mut index, mut at) = place;

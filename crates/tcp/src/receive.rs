@@ -26,16 +26,16 @@ use crate::variables::{Rcv, Snd};
 
 use tuning::Tuning;
 
-/// Payload in a well-filled page, and the memory that the page costs.
+/// Payload of a well-filled page, and the memory that such a page costs, in bytes.
 const PACKED_BYTES: u64 = 3712;
 const PACKED_MEMORY: u64 = 4352;
 
-/// Linux's defaults, which are ours: what most connections have.
+/// Linux's defaults, which most connections have.
 const USUAL_MSS: u16 = 1_460;
 const USUAL_BUFFER: u32 = 131_072;
 
-/// Linux's guess of the peer's segment size before anything has arrived: small, so that ACKs are
-/// rather too many.
+/// Linux's guess of the peer's segment size before anything has arrived: small, so that too many
+/// ACKs are sent rather than too few.
 pub(crate) const SEGMENT_GUESS_MIN: u32 = 88;
 const SEGMENT_GUESS_MAX: u32 = 536;
 
@@ -43,27 +43,27 @@ const SEGMENT_GUESS_MAX: u32 = 536;
 #[derive(Clone, Debug, PartialEq)]
 #[repr(C)]
 pub(crate) struct Receiver {
-    /// When payload last arrived, or the connection was established; 0 = neither.
+    /// Time at which payload last arrived, or the connection was established; 0: neither.
     last_data_ns: u64,
-    /// When an acceptable ACK last arrived.
+    /// Time at which an acceptable ACK last arrived.
     last_ack_ns: u64,
     /// Payload bytes received in order.
     bytes_received: u64,
-    /// The receive buffer in bytes of memory.
+    /// Size of the receive buffer in bytes of memory.
     buffer: u32,
-    /// Memory that received bytes take, in order and not.
+    /// Bytes of memory that received data takes, in order and out of order.
     charged: u32,
     /// Bytes published that the application has not read.
     unread: u32,
-    /// The window last advertised, counted from `rcv.acked()`.
+    /// The window last advertised, in bytes from `rcv.acked()` on.
     wnd: u32,
-    /// The largest window that may be advertised.
+    /// Largest window that may ever be advertised, bytes.
     clamp: u32,
-    /// Current upper limit of the advertised window: it grows with well-filled segments.
+    /// Present upper limit of the advertised window, bytes. It grows with well-filled segments.
     ssthresh: u32,
     /// Adaptive delay of acknowledgments; 0 = no payload has arrived yet.
     ato_us: u32,
-    /// When TS.Recent was last updated, in coarse time.
+    /// Time at which TS.Recent was last updated, in coarse time.
     ts_recent_at: u32,
     /// Segments received.
     segs_in: u32,
@@ -71,35 +71,36 @@ pub(crate) struct Receiver {
     data_segs_in: u32,
     /// MSS that we announced.
     mss: u16,
-    /// The same less the options that every segment carries.
+    /// Our MSS less the options that every segment carries.
     advmss: u16,
     /// Estimate of the peer's segment size.
     peer_segment: u16,
-    /// Size of the last segment smaller than that; 0 = none.
+    /// Size of the latest segment smaller than `peer_segment`; 0: none.
     last_small: u16,
-    /// Payload that the last buffer still takes without new memory.
+    /// Payload bytes that the newest Linux buffer would still take without new memory.
     room: u16,
     /// ACKs that may still be sent at once.
     quick_acks: u8,
     /// Payload bytes per 256 bytes of memory.
     ratio: u8,
-    /// The application answers what it receives: ACKs ride on its answers.
+    /// True if the application answers what it receives, so that ACKs ride on its answers.
     interactive: bool,
-    /// Segments that look like the end of a message arrived since the last ACK; 2 = several.
+    /// Segments since the last ACK that look like the end of a message; 2: several.
     pushed: u8,
-    /// Duplicate ACKs owed, one for each segment out of order.
+    /// Number of duplicate ACKs owed, one for each out-of-order segment.
     dup_acks_due: u8,
-    /// Duplicate ACKs sent at once since RCV.NXT last moved.
+    /// Number of duplicate ACKs sent at once since RCV.NXT last moved.
     dup_acks_sent: u8,
-    /// SACKs held back since the last ACK.
+    /// Number of SACKs held back since the last ACK.
     compressed: u8,
-    /// A segment larger than our MSS was taken for several of the peer's MSS (`size_on_the_wire`).
+    /// A segment larger than our MSS was counted as several segments of the peer's MSS
+    /// (`size_on_the_wire`).
     divides_segments: bool,
-    /// The application reads no more than what had arrived when it said so.
+    /// The application reads only what had arrived when it shut reading down.
     read_shut: bool,
     /// Segments that arrived out of order and were stored.
     out_of_order_in: u32,
-    /// RCV.NXT when `dup_acks_sent` began.
+    /// RCV.NXT when the count in `dup_acks_sent` began.
     dup_acks_at: SeqNumber,
     /// Out-of-order ranges.
     held: Held,
@@ -107,11 +108,11 @@ pub(crate) struct Receiver {
     duplicate: Range,
     /// Sequence number of a FIN that arrived ahead of data (`ConnFlags::FIN_HELD`).
     fin_seq: SeqNumber,
-    /// IRS
+    /// IRS.
     irs: SeqNumber,
     /// RCV.UP: the sequence number after the last urgent byte (`ConnFlags::URGENT`).
     urgent_end: SeqNumber,
-    /// The measurements that the buffer's size follows.
+    /// Measurements from which the buffer's size is computed.
     tuning: Tuning,
 }
 
@@ -166,7 +167,7 @@ impl Receiver {
         p.u64(&mut self.last_ack_ns, 0);
     }
 
-    /// `last_ack_ns` and RCV.NXT are packed already; the other fields of `rcv` are packed along.
+    /// Packs the other fields, and those of `rcv`. `last_ack_ns` and RCV.NXT are packed already.
     pub fn pack(&mut self, p: &mut impl Packing, rcv: &mut Rcv, usual: &Usual) {
         p.u32(&mut self.wnd, USUAL_BUFFER / 2);
         rcv.pack(p, self.wnd);
@@ -247,7 +248,7 @@ impl Receiver {
 }
 
 impl Receiver {
-    /// Something is to be reported: segments are longer by it.
+    /// Bytes by which segments are longer, because SACK blocks are to be reported.
     pub(crate) fn sack_bytes(&self, conn_flags: ConnFlags, ranges: &RangePool) -> u16 {
         if !conn_flags.any(ConnFlags::OUT_OF_ORDER | ConnFlags::DSACK)
             || !conn_flags.has(ConnFlags::SACK)
@@ -267,13 +268,13 @@ impl Receiver {
         }
     }
 
-    /// Packs small segments together: their cost falls to that of well-filled buffers.
+    /// Charges small segments as if they were packed together into well-filled buffers.
     pub(crate) fn squeeze(&mut self, bytes: u32) {
         let packed = u64::from(bytes) * PACKED_MEMORY / PACKED_BYTES;
         self.charged = self.charged.min(packed.min(u64::from(u32::MAX)) as u32);
     }
 
-    /// The part of the `held` bytes that exceeds the buffer's size.
+    /// The part of the `held` out-of-order bytes that exceeds the buffer's size.
     pub(crate) fn bytes_too_many(&self, held: u32) -> u32 {
         let excess = u64::from(self.charged.saturating_sub(self.buffer));
         let bytes = (excess * u64::from(held)).div_ceil(u64::from(self.charged.max(1)));
@@ -288,8 +289,8 @@ impl Receiver {
         conn_flags.has(ConnFlags::FIN_HELD).then_some(self.fin_seq)
     }
 
-    /// RCV.NXT is at the peer's FIN, and no data follows a FIN. Text stored beyond it came from
-    /// another sender, or from a peer that contradicts itself. Its memory is freed (as in Linux).
+    /// Frees text stored beyond RCV.NXT when RCV.NXT is at the peer's FIN. No data follows a FIN,
+    /// so that text came from another sender, or from a peer that contradicts itself (as in Linux).
     pub(crate) fn purge_beyond_fin(
         &mut self,
         ranges: &mut RangePool,
@@ -307,14 +308,14 @@ impl Receiver {
 }
 
 impl Receiver {
-    /// Estimates the size of the peer's segments, before any has come.
+    /// Guesses the size of the peer's segments before any has come.
     pub(crate) fn guess_peer_segment(&mut self, snd: &Snd) {
         self.peer_segment = u32::from(self.advmss.min(snd.mss()))
             .min(self.wnd / 2)
             .clamp(SEGMENT_GUESS_MIN, SEGMENT_GUESS_MAX) as u16;
     }
 
-    /// Up to where the application has read.
+    /// Sequence number up to which the application has read.
     pub(crate) fn reader_seq(&self, rcv: &Rcv) -> SeqNumber {
         rcv.nxt() - self.unread
     }
@@ -334,133 +335,133 @@ impl Receiver {
 
 /// Arriving data.
 impl Receiver {
-    /// The peer's SYN has `irs`.
+    /// Takes `irs` from the peer's SYN.
     pub(crate) fn take_syn(&mut self, irs: SeqNumber) {
         self.irs = irs;
     }
 
-    /// The SYN is the only segment so far.
+    /// Counts the SYN as the only segment so far.
     pub(crate) fn count_syn(&mut self) {
         self.segs_in = 1;
     }
 
-    /// A segment arrived; `has_text`: with payload.
+    /// Counts a segment that arrived; `has_text`: with payload.
     #[inline(always)]
     pub(crate) fn count_segment(&mut self, has_text: bool) {
         self.segs_in = self.segs_in.wrapping_add(1);
         self.data_segs_in = self.data_segs_in.wrapping_add(u32::from(has_text));
     }
 
-    /// The SYN bore payload.
+    /// Counts a SYN that carried payload.
     pub(crate) fn count_text(&mut self) {
         self.data_segs_in = self.data_segs_in.wrapping_add(1);
     }
 
-    /// An acceptable ACK arrived.
+    /// Notes that an acceptable ACK arrived.
     #[inline(always)]
     pub(crate) fn note_ack(&mut self, now_ns: u64) {
         self.last_ack_ns = now_ns;
     }
 
-    /// Payload arrived, or the connection is established.
+    /// Notes that payload arrived, or that the connection is established.
     #[inline(always)]
     pub(crate) fn note_data(&mut self, now_ns: u64) {
         self.last_data_ns = now_ns;
     }
 
-    /// TS.Recent was updated.
+    /// Notes that TS.Recent was updated.
     #[inline(always)]
     pub(crate) fn note_timestamp(&mut self, now_ns: u64) {
         self.ts_recent_at = coarse(now_ns);
     }
 
-    /// `n` bytes of text in order are published.
+    /// Notes that `n` bytes of text in order are published.
     #[inline(always)]
     pub(crate) fn take_text(&mut self, n: u32) {
         self.unread = self.unread.saturating_add(n);
         self.bytes_received += u64::from(n);
     }
 
-    /// The application has read: `unread` bytes are left.
+    /// Notes that the application has read, so that `unread` bytes are left.
     #[inline(always)]
     pub(crate) fn set_unread(&mut self, unread: u32) {
         self.unread = unread;
     }
 
-    /// The FIN counts as a byte received, as in Linux.
+    /// Counts the FIN as a byte received, as in Linux.
     pub(crate) fn count_fin(&mut self) {
         self.bytes_received += 1;
     }
 
-    /// A FIN arrived ahead of data.
+    /// Notes a FIN that arrived ahead of data.
     pub(crate) fn note_fin_seq(&mut self, fin_seq: SeqNumber) {
         self.fin_seq = fin_seq;
     }
 
-    /// Urgent data ends before `end`.
+    /// Notes that urgent data ends before `end`.
     pub(crate) fn set_urgent_end(&mut self, end: SeqNumber) {
         self.urgent_end = end;
     }
 
-    /// `range` is a duplicate, which the next ACK reports.
+    /// Notes a duplicate range that the next ACK reports.
     pub(crate) fn begin_duplicate(&mut self, range: Range) {
         self.duplicate = range;
     }
 
-    /// `range` is a duplicate: it extends the reported one if it touches it.
+    /// Extends the duplicate range to be reported by `range`, if they touch.
     pub(crate) fn extend_duplicate(&mut self, range: Range) {
         if self.duplicate.touches(&range) {
             self.duplicate = self.duplicate.union(&range);
         }
     }
 
-    /// Our MSS is `mss` at most.
+    /// Limits our MSS to `mss` bytes.
     pub(crate) fn limit_mss(&mut self, mss: u16) {
         self.mss = self.mss.min(mss);
     }
 
-    /// Every segment carries so many bytes of options.
+    /// Notes the bytes of options that every segment carries.
     pub(crate) fn deduct_options(&mut self, bytes: u16) {
         self.advmss = self.mss - bytes.min(self.mss / 2);
     }
 
-    /// Text that is held out of order.
+    /// The out-of-order ranges.
     #[inline(always)]
     pub(crate) fn held(&self) -> &Held {
         &self.held
     }
 
-    /// Text that is held out of order, to be changed.
+    /// The out-of-order ranges, to be changed.
     #[inline(always)]
     pub(crate) fn held_mut(&mut self) -> &mut Held {
         &mut self.held
     }
 }
 
-/// The application, and what it has to do with the buffer.
+/// The application's part in the buffer.
 impl Receiver {
-    /// The application reads no more.
+    /// Notes that the application has shut reading down.
     pub(crate) fn shut_read(&mut self) {
         self.read_shut = true;
     }
 
-    /// A segment that arrived out of order is stored.
+    /// Counts an out-of-order segment that was stored.
     pub(crate) fn count_out_of_order(&mut self) {
         self.out_of_order_in = self.out_of_order_in.wrapping_add(1);
     }
 
-    /// The segment that comes next ends the handshake.
+    /// Notes that the next segment ends the handshake.
     pub(crate) fn note_handshake_end(&mut self) {
         self.tuning.note_handshake_end();
     }
 
-    /// The application chose the size of the buffer: `bytes` of memory.
+    /// Sets the buffer to the size that the application chose: `bytes` of memory.
     pub(crate) fn fix_buffer(&mut self, bytes: u32) {
         self.set_buffer(bytes);
         self.tuning.lock();
     }
 
-    /// The state of the buffer's size.
+    /// The measurements from which the buffer's size is computed.
     #[inline(always)]
     pub(crate) fn tuning(&self) -> &Tuning {
         &self.tuning
@@ -469,13 +470,13 @@ impl Receiver {
 
 /// Read access for other modules.
 impl Receiver {
-    /// When payload last arrived, or the connection was established; 0 = neither.
+    /// Time at which payload last arrived, or the connection was established; 0: neither.
     #[inline(always)]
     pub fn last_data_ns(&self) -> u64 {
         self.last_data_ns
     }
 
-    /// When an acceptable ACK last arrived.
+    /// Time at which an acceptable ACK last arrived.
     #[inline(always)]
     pub fn last_ack_ns(&self) -> u64 {
         self.last_ack_ns
@@ -487,13 +488,13 @@ impl Receiver {
         self.bytes_received
     }
 
-    /// The receive buffer in bytes of memory.
+    /// Size of the receive buffer in bytes of memory.
     #[inline(always)]
     pub fn buffer(&self) -> u32 {
         self.buffer
     }
 
-    /// Memory that received bytes take, in order and not.
+    /// Bytes of memory that received data takes, in order and out of order.
     #[inline(always)]
     pub fn charged(&self) -> u32 {
         self.charged
@@ -505,19 +506,19 @@ impl Receiver {
         self.unread
     }
 
-    /// The window last advertised, counted from `rcv.acked()`.
+    /// The window last advertised, in bytes from `rcv.acked()` on.
     #[inline(always)]
     pub fn wnd(&self) -> u32 {
         self.wnd
     }
 
-    /// The largest window that may be advertised.
+    /// Largest window that may ever be advertised, bytes.
     #[inline(always)]
     pub fn clamp(&self) -> u32 {
         self.clamp
     }
 
-    /// Current upper limit of the advertised window: it grows with well-filled segments.
+    /// Present upper limit of the advertised window, bytes. It grows with well-filled segments.
     #[inline(always)]
     pub fn ssthresh(&self) -> u32 {
         self.ssthresh
@@ -529,7 +530,7 @@ impl Receiver {
         self.ato_us
     }
 
-    /// When TS.Recent was last updated, in coarse time.
+    /// Time at which TS.Recent was last updated, in coarse time.
     #[inline(always)]
     pub fn ts_recent_at(&self) -> u32 {
         self.ts_recent_at
@@ -553,7 +554,7 @@ impl Receiver {
         self.mss
     }
 
-    /// The same less the options that every segment carries.
+    /// Our MSS less the options that every segment carries.
     #[inline(always)]
     pub fn advmss(&self) -> u16 {
         self.advmss
@@ -571,19 +572,19 @@ impl Receiver {
         self.ratio
     }
 
-    /// True if the application answers what it receives: ACKs ride on its answers.
+    /// True if the application answers what it receives, so that ACKs ride on its answers.
     #[inline(always)]
     pub fn interactive(&self) -> bool {
         self.interactive
     }
 
-    /// Duplicate ACKs owed, one for each segment out of order.
+    /// Number of duplicate ACKs owed, one for each out-of-order segment.
     #[inline(always)]
     pub fn dup_acks_due(&self) -> u8 {
         self.dup_acks_due
     }
 
-    /// SACKs held back since the last ACK.
+    /// Number of SACKs held back since the last ACK.
     #[inline(always)]
     pub fn compressed(&self) -> u8 {
         self.compressed
@@ -601,7 +602,7 @@ impl Receiver {
         self.fin_seq
     }
 
-    /// IRS
+    /// IRS.
     #[inline(always)]
     pub fn irs(&self) -> SeqNumber {
         self.irs

@@ -1,9 +1,9 @@
 //! Records of data in flight: the last transmission time of each segment, and its state.
 //!
-//! A record is a run of adjacent segments that were sent in one burst and have one state. It is cut
-//! at a segment boundary when a SACK, a loss mark, a retransmission or an ACK distinguishes its
-//! segments. One [`RecordPool`] holds the records of all connections of a stack; each connection
-//! holds the ends of its own chain ([`Chain`]), in the order of the sequence space.
+//! A record is a run of adjacent segments that were sent in one burst and have the same state. It
+//! is cut at a segment boundary when a SACK, a loss mark, a retransmission or an ACK affects only
+//! some of its segments. One [`RecordPool`] holds the records of all connections of a stack; each
+//! connection holds the ends of its own chain ([`Chain`]), in sequence order.
 //!
 //! ```text
 //!   snd.una()                                                        snd.nxt()
@@ -12,8 +12,8 @@
 //! ```
 //!
 //! The stack owns the pool and lends it through `Cx`. A pool never fails: a connection always gets
-//! its first record, and when there is no room for another, runs stay whole and their state is less
-//! precise. No connection has more records than are left for all others, so a few peers that
+//! its first record. When there is no room for another one, runs stay whole and their state is less
+//! precise. No connection may have more records than are left for all others, so a few peers that
 //! fragment their flights cannot take them all.
 
 use alloc::vec::Vec;
@@ -22,26 +22,26 @@ use wire::SeqNumber;
 /// Index of a record in its pool.
 pub(crate) type Index = u32;
 
-/// No record.
+/// Index that stands for no record.
 pub(crate) const NONE: Index = u32::MAX;
 
 /// The state of a record's segments (Linux's tags S, L, R and "ever retransmitted").
 pub(crate) mod tag {
-    /// The receiver holds it (SACKed).
+    /// The receiver has it (SACKed).
     pub const SACKED: u16 = 1;
     /// Presumed lost.
     pub const LOST: u16 = 1 << 1;
-    /// Sent again, and that transmission may still be in the network.
+    /// Sent again, and the retransmission may still be in the network.
     pub const RETRANS: u16 = 1 << 2;
-    /// Sent more than once, whatever became of it (Karn).
+    /// Sent more than once, whatever happened to it (Karn).
     pub const EVER_RETRANS: u16 = 1 << 3;
     /// The record ends with a FIN; such a record is one segment.
     pub const FIN: u16 = 1 << 4;
-    /// RACK does not look at it: marked lost, or SACKed, since it was last sent.
+    /// RACK skips it: it was marked lost, or SACKed, since it was last sent.
     pub const SETTLED: u16 = 1 << 5;
     /// Sent when the application, not the window, was the limit.
     pub const APP_LIMITED: u16 = 1 << 6;
-    /// Its delivery was sampled already.
+    /// Its delivery was sampled for the delivery rate.
     pub const SAMPLED: u16 = 1 << 7;
     /// The last segment carries PSH, also when it is sent again.
     pub const PUSHED: u16 = 1 << 8;
@@ -56,19 +56,19 @@ pub(crate) mod tag {
 /// A run of segments in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
-    /// When it was last sent.
+    /// Time at which the run was last sent, ns.
     pub sent_ns: u64,
     /// First sequence number.
     pub seq: SeqNumber,
-    /// The sequence number after the last.
+    /// Sequence number behind the last.
     pub end: SeqNumber,
-    /// Segments delivered on the connection when it was sent.
+    /// Segments delivered on the connection when the run was sent.
     pub delivered: u32,
     /// Time from the last delivery to `sent_ns`, in microseconds.
     pub delivered_age_us: u32,
     /// Time from the transmission of the flight's first segment to `sent_ns`, in microseconds.
     pub first_sent_age_us: u32,
-    /// Payload of each segment but the last.
+    /// Payload bytes of each segment but the last.
     pub mss: u16,
     /// The record's state: bits of [`tag`].
     pub tags: u16,
@@ -93,7 +93,7 @@ impl Record {
         }
     }
 
-    /// All of `tags` are set.
+    /// True if all of `tags` are set.
     #[inline]
     pub fn has(&self, tags: u16) -> bool {
         self.tags & tags == tags
@@ -105,7 +105,7 @@ impl Record {
         self.tags & tags != 0
     }
 
-    /// Sequence numbers that it covers, the FIN's included.
+    /// Sequence numbers that the record covers, the FIN's included.
     #[inline]
     pub fn len(&self) -> u32 {
         self.end.since(self.seq)
@@ -117,18 +117,18 @@ impl Record {
         self.len() - u32::from(self.has(tag::FIN))
     }
 
-    /// Segments: a FIN rides on the last, or is one alone.
+    /// Number of segments. A FIN belongs to the last one, or is one alone.
     #[inline]
     pub fn count(&self) -> u32 {
         segments(self.payload(), self.mss).max(1)
     }
 
-    /// True if all segments are full, so another may follow in the same run.
+    /// True if all segments are full, so that the run may continue.
     fn is_full(&self) -> bool {
         !self.has(tag::FIN) && self.len().is_multiple_of(u32::from(self.mss))
     }
 
-    /// `next` was sent right behind, at the same moment, and shares this run's fate.
+    /// True if `next` was sent directly behind this run at the same moment, and has the same state.
     fn takes(&self, next: &Record) -> bool {
         self.end == next.seq
             && self.sent_ns == next.sent_ns
@@ -141,7 +141,7 @@ impl Record {
     }
 }
 
-/// Segments of at most `mss` bytes that carry `bytes`.
+/// Number of segments of at most `mss` bytes that carry `bytes`.
 #[inline]
 fn segments(bytes: u32, mss: u16) -> u32 {
     let mss = u32::from(mss.max(1));
@@ -156,11 +156,11 @@ fn segments(bytes: u32, mss: u16) -> u32 {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordPool {
     nodes: Vec<Record>,
-    /// First of the records that were given back, linked by `next`.
+    /// First of the free records, linked by `next`.
     free: Index,
     /// Records not in use.
     available: u32,
-    /// Connections that hold no record: each of them has a claim on one.
+    /// Number of connections that hold no record; each has a claim on one.
     claims: u32,
     /// Records in all.
     total: u32,
@@ -169,7 +169,8 @@ pub struct RecordPool {
 }
 
 impl RecordPool {
-    /// A pool for `connections_max` connections, with at least one record for each.
+    /// A pool of `records_max` records, or of one for each of `connections_max` connections if that
+    /// is more.
     #[must_use]
     pub fn new(records_max: usize, connections_max: usize) -> Self {
         let claims = connections_max.clamp(1, NONE as usize - 1);
@@ -196,13 +197,13 @@ impl RecordPool {
         (self.total - self.available) as usize
     }
 
-    /// Times that a connection had to do without another record.
+    /// Number of times that a connection got no further record.
     #[must_use]
     pub fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// Takes a record for a connection that holds `held`, unless all others are reserved or the
+    /// Takes a record for a connection that holds `held`. `None`: the others are reserved, or the
     /// connection has its share.
     fn take(&mut self, record: Record, held: u32) -> Option<Index> {
         let first = held == 0;
@@ -280,27 +281,27 @@ pub(crate) struct Chain {
     pub head: Index,
     /// The record that ends at SND.NXT.
     pub tail: Index,
-    /// Records in it.
+    /// Number of records in the chain.
     len: u32,
 }
 
 impl Chain {
-    /// Nothing in flight.
+    /// The chain of a connection without data in flight.
     pub const EMPTY: Chain = Chain {
         head: NONE,
         tail: NONE,
         len: 0,
     };
 
-    /// Nothing is in flight.
+    /// True if nothing is in flight.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.head == NONE
     }
 
-    /// Adds a segment behind all others; `joins` = it belongs to the same burst as the one before,
-    /// and may share its record. Returns by how many segments the chain grew; `None`: the pool has
-    /// no room, and the last run is to [swallow](Self::swallow) it.
+    /// Adds a segment behind all others. `joins`: it belongs to the same burst as the one before,
+    /// and may share its record. Returns the number of segments by which the chain grew. `None`:
+    /// the pool has no room, so the last run must [swallow](Self::swallow) the segment.
     pub fn push(&mut self, pool: &mut RecordPool, record: Record, joins: bool) -> Option<u32> {
         if joins
             && let Some(tail) = pool.get_mut(self.tail)
@@ -325,8 +326,8 @@ impl Chain {
         Some(record.count())
     }
 
-    /// No record is free, so the last one grows; its tags are reduced to those that also hold for
-    /// `record`. Returns the number of added segments, which is not always one.
+    /// Lets the last record grow, because no record is free. It keeps only the tags that also hold
+    /// for `record`. Returns the number of segments added, which need not be one.
     #[cold]
     pub fn swallow(&mut self, pool: &mut RecordPool, record: Record) -> u32 {
         let Some(tail) = pool.get_mut(self.tail) else {
@@ -339,8 +340,8 @@ impl Chain {
         tail.count() - before
     }
 
-    /// Cuts the record at `index` before `at`, which must lie on a segment boundary inside it.
-    /// Returns the index of the part from `at` on; none when the pool has no room.
+    /// Cuts the record at `index` before `at`, which must be a segment boundary inside it. Returns
+    /// the index of the part from `at` on; `None` if the pool has no room.
     pub fn split(&mut self, pool: &mut RecordPool, index: Index, at: SeqNumber) -> Option<Index> {
         let whole = *pool.get(index)?;
         let mut rest = whole;
@@ -360,9 +361,9 @@ impl Chain {
         Some(new)
     }
 
-    /// Merges the record behind `index` into it if the receiver has both, neither is being
-    /// retransmitted, and both or neither were sent more than once (for a later D-SACK). Their
-    /// transmission times no longer matter. Returns whether they were merged.
+    /// Merges the record behind `index` into it, if the receiver has both, neither is being
+    /// retransmitted, and both or neither were sent more than once (which a later D-SACK needs).
+    /// Their transmission times no longer matter. Returns whether they were merged.
     pub fn merge_sacked(&mut self, pool: &mut RecordPool, index: Index) -> bool {
         let next = pool.next(index);
         let (Some(&a), Some(&b)) = (pool.get(index), pool.get(next)) else {
@@ -387,7 +388,8 @@ impl Chain {
         true
     }
 
-    /// Merges the record behind `index` into it, if both share one fate. Returns whether it did.
+    /// Merges the record behind `index` into it if both have the same state. Returns whether it
+    /// did.
     pub fn merge_next(&mut self, pool: &mut RecordPool, index: Index) -> bool {
         let next = pool.next(index);
         let (Some(&a), Some(&b)) = (pool.get(index), pool.get(next)) else {
@@ -404,7 +406,7 @@ impl Chain {
         true
     }
 
-    /// Takes the record at `index` out and gives it back.
+    /// Removes the record at `index` and gives it back.
     pub fn unlink(&mut self, pool: &mut RecordPool, index: Index) {
         let (prev, next) = (pool.prev(index), pool.next(index));
         if self.head == index {
@@ -421,8 +423,7 @@ impl Chain {
         }
     }
 
-    /// Like [`push`](Self::push), for the first record of an empty chain, for which there is always
-    /// room.
+    /// Like [`push`](Self::push), for the first record of an empty chain, which always has room.
     #[inline]
     pub fn begin(&mut self, pool: &mut RecordPool, record: Record) {
         debug_assert!(self.is_empty());

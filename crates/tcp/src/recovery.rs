@@ -1,7 +1,7 @@
 //! Loss recovery: which data is in flight, has arrived, is presumed lost, or must be sent again.
 //!
-//! [`Recovery`] is the state. Each mechanism is a file here, of what concerns the records alone,
-//! and one of the same name in `flight`, of what also concerns congestion control and timers:
+//! [`Recovery`] is the state. Each mechanism has a file here for what concerns the records alone,
+//! and often one of the same name in `flight` for what also concerns congestion control and timers:
 //!
 //! ```text
 //!   an ACK ──► scoreboard   SACK and D-SACK blocks into tags (RFC 2018, 2883)
@@ -17,8 +17,8 @@
 //!   output ──► resend       the next segment to send again
 //! ```
 //!
-//! Segments are counted as Linux counts them: in flight = out - (SACKed + lost) + sent again.
-//! Records of single runs are in [`records`](crate::records).
+//! Segments are counted as in Linux: in flight = out - (SACKed + lost) + retransmitted. The records
+//! of single runs are in [`records`](crate::records).
 
 use wire::SeqNumber;
 
@@ -53,50 +53,50 @@ pub(crate) mod flag {
     pub const TLP: u16 = 1 << 1;
     /// The loss probe was a retransmission.
     pub const TLP_RETRANS: u16 = 1 << 2;
-    /// F-RTO watches whether the timeout was spurious.
+    /// F-RTO is testing whether the timeout was spurious.
     pub const FRTO: u16 = 1 << 3;
     /// The receiver dropped data that it had SACKed.
     pub const RENEGING: u16 = 1 << 4;
-    /// Lost data may be sent again, as far as the window allows.
+    /// Lost data may be retransmitted, as far as the window allows.
     pub const SEND_LOST: u16 = 1 << 5;
-    /// New data first (F-RTO's test), lost segments only if there is none.
+    /// New data leaves first (F-RTO's test); lost segments only if there is none.
     pub const SEND_NEW: u16 = 1 << 6;
-    /// After a timeout: the first segment is sent again, whatever the window allows.
+    /// After a timeout: the first segment is retransmitted, whatever the window allows.
     pub const SEND_HEAD: u16 = 1 << 7;
-    /// One new segment leaves regardless of the window: a loss probe.
+    /// As a loss probe, one new segment leaves regardless of the window.
     pub const PROBE_NEW: u16 = 1 << 8;
-    /// The last segment goes out again whatever the window says: a loss probe.
+    /// As a loss probe, the last segment leaves again regardless of the window.
     pub const PROBE_LAST: u16 = 1 << 9;
-    /// The loss in progress has other causes than congestion: the path takes only shorter segments,
-    /// or the SYN's data did not arrive. No timeout began it.
+    /// The loss in progress was not caused by congestion, and no timeout began it: the path takes
+    /// only shorter segments, or the SYN's data did not arrive.
     pub const NOT_CONGESTED: u16 = 1 << 10;
-    /// Any of these asks for a look at what to send.
+    /// Flags with which there may be something to retransmit or probe.
     pub const SEND: u16 = SEND_LOST | SEND_NEW | SEND_HEAD | PROBE_NEW | PROBE_LAST;
 }
 
 /// Input of proportional rate reduction, in segments.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reduction {
-    /// Delivered by the ACK at hand.
+    /// Segments that the present ACK delivered.
     pub delivered: u32,
-    /// Delivered since the reduction began.
+    /// Segments delivered since the reduction began.
     pub prr_delivered: u32,
-    /// Sent since then.
+    /// Segments sent since the reduction began.
     pub prr_out: u32,
-    /// Presumed to be in the network.
+    /// Segments presumed to be in the network.
     pub in_flight: u32,
     /// The ACK made progress and showed no further loss.
     pub may_catch_up: bool,
 }
 
-/// The parts of the connection that recovery may read beside its own state.
+/// The parts of the connection that recovery may read, besides its own state.
 #[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
     /// The send variables.
     pub snd: &'a Snd,
     /// Round trips and timeouts.
     pub timers: &'a Timers,
-    /// The peer SACKs. Without SACK, duplicate ACKs are counted.
+    /// True if the peer SACKs. Without SACK, duplicate ACKs are counted.
     pub has_sack: bool,
 }
 
@@ -130,9 +130,9 @@ pub(crate) struct Recovery {
     rack: Rack,
     /// The records in flight.
     chain: Chain,
-    /// No record before this one is lost and not sent again; [`NONE`] = look from the head.
+    /// No record before this one is lost and not retransmitted; [`NONE`]: search from the head.
     hint: Index,
-    /// The record that the highest SACK reached, as long as the record exists.
+    /// The record that the highest SACK reached, while that record exists.
     highest: Index,
     /// Segments from SND.UNA to SND.NXT.
     packets_out: u32,
@@ -142,18 +142,18 @@ pub(crate) struct Recovery {
     lost_out: u32,
     /// Segments in flight that were retransmitted and are not known to have arrived or to be lost.
     retrans_out: u32,
-    /// The part of `retrans_out` that belongs to a lost run which could not be cut where its
-    /// retransmitted part ends.
+    /// The part of `retrans_out` that belongs to a lost run which could not be cut behind its
+    /// retransmitted part, because no record was free.
     part_out: u32,
     /// The end of that retransmitted part; 0 while `part_out` is 0.
     part_end: SeqNumber,
-    /// Segments delivered on this connection, the SYN counts.
+    /// Segments delivered on this connection, the SYN included. It wraps.
     delivered: u32,
-    /// Delivered segments that were acknowledged with ECE.
+    /// Segments among `delivered` that were acknowledged with ECE. It wraps.
     delivered_ce: u32,
-    /// Segments ever marked lost.
+    /// Segments ever marked lost. It wraps.
     lost: u32,
-    /// SND.NXT when the state was entered: it ends when this is acknowledged.
+    /// SND.NXT when the state was entered. The state ends when this number is acknowledged.
     high_seq: SeqNumber,
     /// SND.UNA when the window was reduced.
     undo_marker: SeqNumber,
@@ -161,32 +161,32 @@ pub(crate) struct Recovery {
     tlp_high_seq: SeqNumber,
     /// The end of the highest SACKed segment, while `sacked_out` > 0.
     highest_sacked: SeqNumber,
-    /// Retransmissions that no D-SACK has called needless yet; -1 = none was sent yet.
+    /// Retransmissions that no D-SACK has reported as needless; -1: none was sent yet.
     undo_retrans: i32,
     /// PRR: segments delivered since the reduction began.
     prr_delivered: u32,
-    /// PRR: segments sent since.
+    /// PRR: segments sent since the reduction began.
     prr_out: u32,
-    /// Our timestamp clock at the first retransmission of the episode; 0 = none.
+    /// Our timestamp clock (ms) at the first retransmission of the episode; 0: none.
     retrans_stamp_ms: u32,
-    /// Times that reordering was seen.
+    /// Number of times that reordering was seen.
     reord_seen: u32,
-    /// Segments that D-SACKs reported.
+    /// Segments that D-SACKs reported as duplicates.
     dsack_dups: u32,
     /// Reordering tolerated, in segments.
     reordering: u16,
     /// Bits of [`flag`].
     flags: u16,
-    /// The state of the machine.
+    /// State of the machine.
     ca_state: CaState,
-    /// The purpose of the deadline.
+    /// Purpose of the retransmission deadline.
     pending: Pending,
 }
 
 const _: () = assert!(size_of::<Recovery>() <= 128);
 
 impl Recovery {
-    /// Established, nothing in flight.
+    /// The state of an established connection with nothing in flight.
     pub fn new(una: SeqNumber, reordering: u8) -> Self {
         Recovery {
             rack: Rack::new(una),
@@ -199,7 +199,7 @@ impl Recovery {
             retrans_out: 0,
             part_out: 0,
             part_end: SeqNumber(0),
-            // The handshake's segment.
+            // The segment of the handshake.
             delivered: 1,
             delivered_ce: 0,
             lost: 0,
@@ -220,7 +220,7 @@ impl Recovery {
         }
     }
 
-    /// Packs a connection with nothing in flight. Traces of earlier flights remain.
+    /// Packs the state, if nothing is in flight. Traces of earlier flights remain in it.
     pub fn pack(&mut self, p: &mut impl Packing, usual: &Usual) {
         let Recovery {
             rack,
@@ -304,7 +304,7 @@ impl Recovery {
         (self.packets_out + self.retrans_out).saturating_sub(self.left_out())
     }
 
-    /// Any of `flags` is set.
+    /// True if any of `flags` is set.
     #[inline]
     pub fn any(&self, flags: u16) -> bool {
         self.flags & flags != 0
@@ -320,32 +320,32 @@ impl Recovery {
         }
     }
 
-    /// The window is being reduced.
+    /// True while the window is being reduced.
     #[inline]
     pub fn is_reducing(&self) -> bool {
         matches!(self.ca_state, CaState::Cwr | CaState::Recovery)
     }
 
-    /// The state is one of those before Recovery and Loss.
+    /// True in the states before Recovery and Loss.
     #[inline]
     pub fn is_before_recovery(&self) -> bool {
         !matches!(self.ca_state, CaState::Recovery | CaState::Loss)
     }
 
-    /// Lost segments wait for their retransmission.
+    /// True if lost segments wait to be retransmitted.
     #[inline]
     pub fn has_lost(&self) -> bool {
         self.lost_out > self.retrans_out
     }
 
-    /// Every ACK must be looked at.
+    /// True if every ACK must be examined.
     pub(crate) fn is_disturbed(&self) -> bool {
         self.ca_state != CaState::Open || self.any(flag::TLP | flag::SEND)
     }
 }
 
 impl Recovery {
-    /// The record is the run of which a part has left again.
+    /// True if the record is the uncut run of which a part was retransmitted.
     #[inline]
     pub(crate) fn is_part_of(&self, record: &Record) -> bool {
         self.part_out > 0
@@ -354,8 +354,8 @@ impl Recovery {
             && record.tags & (tag::LOST | tag::RETRANS) == tag::LOST
     }
 
-    /// Stops counting the retransmitted part of an uncut run. Returns its size, if it was part of
-    /// `record`.
+    /// Stops counting the retransmitted part of an uncut run. Returns its number of segments if it
+    /// belonged to `record`.
     pub(crate) fn take_part(&mut self, record: Option<&Record>) -> u32 {
         let is_its = record.is_some_and(|record| self.is_part_of(record));
         let out = self.part_out;
@@ -363,15 +363,16 @@ impl Recovery {
         if is_its { out } else { 0 }
     }
 
-    /// The uncut run whose part was retransmitted has changed: all of it waits to be sent again, if
-    /// any of it still does.
+    /// Forgets the retransmitted part of an uncut run because the run has changed. Whatever of it
+    /// is still lost is retransmitted from its start.
     #[inline]
     pub(crate) fn forget_part(&mut self) {
         self.retrans_out -= self.part_out;
         (self.part_out, self.part_end) = (0, SeqNumber(0));
     }
 
-    /// The first `covered` segments of the flight, lost ones, are acknowledged, up to `una`.
+    /// Takes the ACK up to `una` of the first `covered` segments of an uncut run with a
+    /// retransmitted part.
     #[cold]
     pub(crate) fn part_acked(&mut self, una: SeqNumber, covered: u32) {
         let gone = match una.ge(self.part_end) {
@@ -385,7 +386,7 @@ impl Recovery {
         }
     }
 
-    /// `count` segments have left again.
+    /// Counts `count` retransmitted segments.
     pub(crate) fn count_resent(&mut self, now_ns: u64, count: u32) {
         if self.retrans_stamp_ms == 0 {
             self.retrans_stamp_ms = ((now_ns / MILLISECOND_NS) as u32).max(1);
@@ -398,7 +399,7 @@ impl Recovery {
 }
 
 impl Recovery {
-    /// The first segment in flight was sent a round trip ago, nearly.
+    /// True if the first segment in flight was sent almost a round trip ago.
     pub(crate) fn expects_ack_soon(
         &self,
         timers: &Timers,
@@ -421,7 +422,7 @@ impl Recovery {
         self.in_flight()
     }
 
-    /// Nothing is in flight any more: all records go back.
+    /// Gives all records back, because nothing is in flight any more.
     pub(crate) fn forget_in_flight(&mut self, records: &mut RecordPool) {
         let recovery = &mut *self;
         recovery.chain.clear(records);
@@ -504,25 +505,25 @@ impl Recovery {
         self.retrans_out
     }
 
-    /// Segments delivered on this connection, the SYN counts.
+    /// Segments delivered on this connection, the SYN included. It wraps.
     #[inline(always)]
     pub fn delivered(&self) -> u32 {
         self.delivered
     }
 
-    /// Delivered segments that were acknowledged with ECE.
+    /// Segments among `delivered` that were acknowledged with ECE. It wraps.
     #[inline(always)]
     pub fn delivered_ce(&self) -> u32 {
         self.delivered_ce
     }
 
-    /// Segments ever marked lost.
+    /// Segments ever marked lost. It wraps.
     #[inline(always)]
     pub fn lost(&self) -> u32 {
         self.lost
     }
 
-    /// SND.NXT when the state was entered: it ends when this is acknowledged.
+    /// SND.NXT when the state was entered. The state ends when this number is acknowledged.
     #[inline(always)]
     pub fn high_seq(&self) -> SeqNumber {
         self.high_seq
@@ -534,19 +535,19 @@ impl Recovery {
         self.tlp_high_seq
     }
 
-    /// Our timestamp clock at the first retransmission of the episode; 0 = none.
+    /// Our timestamp clock (ms) at the first retransmission of the episode; 0: none.
     #[inline(always)]
     pub fn retrans_stamp_ms(&self) -> u32 {
         self.retrans_stamp_ms
     }
 
-    /// Times that reordering was seen.
+    /// Number of times that reordering was seen.
     #[inline(always)]
     pub fn reord_seen(&self) -> u32 {
         self.reord_seen
     }
 
-    /// Segments that D-SACKs reported.
+    /// Segments that D-SACKs reported as duplicates.
     #[inline(always)]
     pub fn dsack_dups(&self) -> u32 {
         self.dsack_dups
@@ -558,13 +559,13 @@ impl Recovery {
         self.reordering
     }
 
-    /// The state of the machine.
+    /// State of the machine.
     #[inline(always)]
     pub fn ca_state(&self) -> CaState {
         self.ca_state
     }
 
-    /// The purpose of the deadline.
+    /// Purpose of the retransmission deadline.
     #[inline(always)]
     pub fn pending(&self) -> Pending {
         self.pending

@@ -1,5 +1,5 @@
-//! The answer to a segment that belongs to nothing (RFC 9293 section 3.10.7.1), and the RST that
-//! refuses an ACK.
+//! The answer to a segment that belongs to no connection (RFC 9293 section 3.10.7.1), and the RST
+//! that refuses an ACK.
 //!
 //! The stack calls [`reply`] when no connection, listener or compact entry takes a segment; the
 //! other modules use [`refuse`].
@@ -12,7 +12,7 @@ use crate::segment::{Segment, SegmentOut};
 #[cfg(test)]
 mod tests;
 
-/// The RST for a segment to a closed port; none for a RST.
+/// The RST for a segment to a closed port; `None` for a RST.
 #[must_use]
 pub fn reply(seg: &Segment) -> Option<SegmentOut> {
     if seg.has(Flags::RST) {
@@ -29,7 +29,7 @@ pub fn reply(seg: &Segment) -> Option<SegmentOut> {
     })
 }
 
-/// `<SEQ=SEG.ACK><CTL=RST>`: the answer to an ACK for something that was never sent.
+/// The RST `<SEQ=SEG.ACK><CTL=RST>`, which answers an ACK of data that was never sent.
 #[must_use]
 pub fn refuse(seg_ack: SeqNumber) -> SegmentOut {
     SegmentOut {

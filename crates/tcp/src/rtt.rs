@@ -1,10 +1,10 @@
 //! Round-trip estimate and retransmission timeout (RFC 6298, in Linux's form), and the least round
 //! trip of the last minutes.
 //!
-//! Linux's form: a sample below the estimate moves the deviation with an eighth of the weight. The
-//! variance term is the largest deviation of a round trip, which then decays by a quarter each
-//! round; its floor is the minimum timeout. The send side owns it. Values are microseconds, to stay
-//! small.
+//! In Linux's form a sample below the estimate moves the deviation with an eighth of the weight.
+//! The variance term is the largest deviation of a round trip; it then decays by a quarter each
+//! round, and is at least the minimum timeout. Owned by `Timers`. Values are microseconds, so that
+//! they fit 32 bits.
 
 use wire::SeqNumber;
 
@@ -15,7 +15,7 @@ use crate::pack::{Packing, Usual};
 /// SRTT, RTTVAR and RTO, and the least round trip.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct RoundTrip {
-    /// Smoothed round trip; 0 = none measured.
+    /// Smoothed round trip; 0: none measured.
     srtt_us: u32,
     /// Retransmission timeout, doublings included.
     rto_us: u32,
@@ -23,26 +23,25 @@ pub(crate) struct RoundTrip {
     srtt_8us: u32,
     /// Four times the mean deviation.
     mdev_4us: u32,
-    /// The maximum of `mdev_us` in this round.
+    /// Largest deviation in this round, in the unit of `mdev_4us`.
     mdev_max_us: u32,
     /// The variance term of the timeout.
     var_us: u32,
-    /// The round ends when this is acknowledged.
+    /// The round ends when this number is acknowledged.
     round_end: SeqNumber,
     least: Least,
 }
 
-/// The bounds of the timeout.
+/// Bounds of the retransmission timeout and its variance term.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RtoBounds {
-    /// The least variance term.
+    /// Lower bound of the variance term, ns.
     pub ns_min: u64,
-    /// The longest timeout.
+    /// Upper bound of the timeout, ns.
     pub ns_max: u64,
 }
 
-/// The least value over a window of time, by the three best candidates (the filter that Linux calls
-/// minmax).
+/// The least value in a window of time, by the three best candidates (Linux's minmax filter).
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Least {
     at_ms: [u32; 3],
@@ -50,7 +49,7 @@ struct Least {
 }
 
 impl RoundTrip {
-    /// No sample yet: the timeout is `rto_ns`.
+    /// The state without a sample, with `rto_ns` as the timeout.
     pub fn new(rto_ns: u64) -> Self {
         RoundTrip {
             srtt_us: 0,
@@ -67,7 +66,8 @@ impl RoundTrip {
         }
     }
 
-    /// RFC 6298 2.2 and 2.3; the timeout is computed anew, which ends any backoff (Karn).
+    /// Takes a sample (RFC 6298 2.2 and 2.3). The timeout is computed anew, which ends any backoff
+    /// (Karn).
     pub fn sample(&mut self, rtt_ns: u64, una: SeqNumber, nxt: SeqNumber, bounds: &RtoBounds) {
         let rtt_us = micros(rtt_ns).min(i32::MAX as u32 / 16);
         if self.srtt_8us == 0 {
@@ -96,7 +96,8 @@ impl RoundTrip {
     }
 
     fn next_sample(&mut self, rtt_us: u32) {
-        // Samples have 27 bits, so these have 30 and 29 at most, and no difference leaves an i32.
+        // Samples have 27 bits, so these values have at most 30 and 29 bits, and their differences
+        // fit an i32.
         let error = rtt_us.wrapping_sub(self.srtt_8us / 8) as i32;
         self.srtt_8us = self.srtt_8us.wrapping_add_signed(error).max(1);
         let mut change = error.unsigned_abs().wrapping_sub(self.mdev_4us / 4) as i32;
@@ -108,8 +109,8 @@ impl RoundTrip {
         self.var_us = self.var_us.max(self.mdev_max_us);
     }
 
-    /// The timeout from the estimate. Linux's floor: the variance term, not the sum, is at least
-    /// the bounds' minimum.
+    /// Computes the timeout from the estimate. As in Linux the lower bound applies to the variance
+    /// term, not to the sum.
     pub fn recompute(&mut self, bounds: &RtoBounds) {
         if self.srtt_8us == 0 {
             return;
@@ -118,13 +119,13 @@ impl RoundTrip {
         self.rto_us = rto.min(bounds.ns_max / 1000) as u32;
     }
 
-    /// RFC 6298 5.5: doubles the timeout.
+    /// Doubles the timeout (RFC 6298 5.5).
     pub fn back_off(&mut self, bounds: &RtoBounds) {
         let rto = u64::from(self.rto_us) * 2;
         self.rto_us = rto.min(bounds.ns_max / 1000) as u32;
     }
 
-    /// Computes the timeout after `doublings` of the estimate, or of `initial_ns` if there is none.
+    /// Computes the timeout after `doublings`, from the estimate, or from `initial_ns` without one.
     pub fn recompute_after(&mut self, initial_ns: u64, doublings: u8, bounds: &RtoBounds) {
         if self.srtt_8us == 0 {
             self.rto_us = micros(initial_ns);
@@ -135,7 +136,7 @@ impl RoundTrip {
         }
     }
 
-    /// The timeout without its doublings, `initial_ns` if nothing was measured.
+    /// The timeout without its doublings; `initial_ns` if nothing was measured.
     pub fn undoubled_ns(&self, initial_ns: u64) -> u64 {
         match self.srtt_8us {
             0 => initial_ns,
@@ -143,15 +144,14 @@ impl RoundTrip {
         }
     }
 
-    /// Starts again as if the first sample had come under these bounds.
+    /// Recomputes the variance term as if the first sample had been taken under these bounds.
     pub fn begin_again(&mut self, bounds: &RtoBounds) {
         self.var_us = self.mdev_4us.max(micros(bounds.ns_min));
         self.mdev_max_us = self.var_us;
         self.recompute(bounds);
     }
 
-    /// A round trip for the least one; `delayed` = it is probably longer than the path by a delayed
-    /// ACK.
+    /// Takes a round trip for the least one; `delayed`: a delayed ACK probably lengthened it.
     pub fn note_least(&mut self, rtt_ns: u64, delayed: bool, now_ns: u64, config: &Config) {
         let rtt_us = micros(rtt_ns);
         if delayed && rtt_us > self.min_us() {
@@ -159,18 +159,18 @@ impl RoundTrip {
         }
         let now_ms = (now_ns / MILLISECOND_NS) as u32;
         let window_ms = (config.min_rtt_window_ns / MILLISECOND_NS) as u32;
-        // Linux's clock has no finer grain for none at all.
+        // Linux's clock has a grain of 1 ms, so a round trip below it counts as 1 ms.
         let value_us = if rtt_us == 0 { 1000 } else { rtt_us };
         self.least.note(now_ms, value_us, window_ms);
     }
 
-    /// The least round trip of the window; `u32::MAX` = none measured.
+    /// Least round trip in the window; `u32::MAX`: none measured.
     #[inline]
     pub fn min_us(&self) -> u32 {
         self.least.value_us[0]
     }
 
-    /// The smoothed round trip; 0 = none measured.
+    /// Smoothed round trip; 0: none measured.
     #[inline(always)]
     pub fn srtt_us(&self) -> u32 {
         self.srtt_us
@@ -182,12 +182,12 @@ impl RoundTrip {
         self.rto_us
     }
 
-    /// The timeout.
+    /// The timeout, doublings included, ns.
     pub fn rto_ns(&self) -> u64 {
         u64::from(self.rto_us) * 1000
     }
 
-    /// The smoothed round trip; 0 = none measured.
+    /// Smoothed round trip, ns; 0: none measured.
     pub fn srtt_ns(&self) -> u64 {
         u64::from(self.srtt_us) * 1000
     }
@@ -223,8 +223,8 @@ impl Least {
         }
     }
 
-    /// Candidates move up when the best one leaves the window; later quarters and halves get their
-    /// own.
+    /// Drops the best candidate when it has left the window, and renews later candidates after a
+    /// quarter and a half of the window.
     fn age(&mut self, now_ms: u32, value_us: u32, window_ms: u32) {
         let age_ms = now_ms.wrapping_sub(self.at_ms[0]);
         if age_ms > window_ms {
@@ -245,16 +245,16 @@ impl Least {
     }
 }
 
-/// Nanoseconds in microseconds, at most `u32::MAX` (71 min).
+/// Nanoseconds in microseconds, at most `u32::MAX` (71 minutes).
 pub(crate) fn micros(ns: u64) -> u32 {
     (ns / 1000).min(u64::from(u32::MAX)) as u32
 }
 
-/// The variance term of a path shorter than its floor.
+/// Variance term of a path whose variance is below the lower bound.
 const USUAL_VAR_US: u32 = 200_000;
 
 impl RoundTrip {
-    /// Packs the estimate. Derived values usually follow from the samples.
+    /// Packs the estimate. Most values usually follow from the samples.
     pub fn pack(&mut self, p: &mut impl Packing, usual: &Usual) {
         let RoundTrip {
             srtt_us,

@@ -1,12 +1,13 @@
-//! Segments as values: the network layer's input, and the connection's output.
+//! Segments as values: the input from the network layer, and the connection's output.
 
 use wire::tcp::{Flags, Header, Options};
 use wire::{Ecn, SeqNumber};
 
-/// A segment that arrived: checksum verified, addressed to this connection. Payload stays outside.
+/// A segment that arrived: its checksum is verified, and it is for this connection. Its payload is
+/// stored elsewhere.
 #[derive(Clone, Debug)]
 pub struct Segment {
-    /// SEG.SEQ
+    /// SEG.SEQ.
     pub seq: SeqNumber,
     /// SEG.ACK; meaningless without the ACK flag.
     pub ack: SeqNumber,
@@ -14,13 +15,13 @@ pub struct Segment {
     pub flags: Flags,
     /// SEG.WND as on the wire, unscaled.
     pub window: u16,
-    /// SEG.UP
+    /// SEG.UP, the urgent pointer.
     pub urgent: u16,
     /// Payload bytes.
     pub len: u32,
-    /// Options that were understood.
+    /// Options that the parser knows.
     pub options: Options,
-    /// The ECN codepoint of the IP header that it came in.
+    /// The ECN codepoint of the IP header.
     pub ecn: Ecn,
 }
 
@@ -33,20 +34,20 @@ impl Segment {
             + u32::from(self.flags.contains(Flags::FIN))
     }
 
-    /// The sequence number after the segment.
+    /// The sequence number behind the segment.
     #[must_use]
     pub fn end(&self) -> SeqNumber {
         self.seq + self.seq_len()
     }
 
-    /// All bits of `flags` are set.
+    /// True if all bits of `flags` are set.
     #[must_use]
     pub fn has(&self, flags: Flags) -> bool {
         self.flags.contains(flags)
     }
 }
 
-/// The IP header's codepoint is the caller's to add.
+/// The ECN codepoint is Not-ECT; the caller sets that of the IP header.
 impl From<(&Header, u32)> for Segment {
     fn from((header, len): (&Header, u32)) -> Self {
         Segment {
@@ -65,17 +66,17 @@ impl From<(&Header, u32)> for Segment {
 /// A segment to send. The caller adds ports, addresses, payload and checksum.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentOut {
-    /// SEG.SEQ
+    /// SEG.SEQ.
     pub seq: SeqNumber,
     /// SEG.ACK; zero without the ACK flag.
     pub ack: SeqNumber,
     /// Control bits.
     pub flags: Flags,
-    /// Window, scaled: ready for the wire.
+    /// Window field, scaled, as on the wire.
     pub window: u16,
     /// Options to emit.
     pub options: Options,
-    /// Start of the payload, in bytes past the first byte of the send buffer (SND.UNA).
+    /// Offset of the payload in the send buffer, whose first byte is at SND.UNA.
     pub payload_offset: u32,
     /// Payload bytes, at most the MSS.
     pub payload_len: u32,
@@ -109,17 +110,17 @@ impl Default for SegmentOut {
     }
 }
 
-/// The stack's transmit list on which a connection belongs, the least urgent first.
+/// The stack's transmit list to which a connection belongs, least urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TransmitClass {
     /// Nothing to send.
     None,
-    /// A pure ACK of data that the application is about to see. It may wait for the answer and ride
-    /// on it, for as long as the delay is not noticeable (RFC 9293 3.8.6.3).
+    /// A pure ACK of data that the application is about to see. It may wait for the application's
+    /// answer and ride on it, for an unnoticeably short time (RFC 9293 3.8.6.3).
     Piggyback,
-    /// The SYN of a new connection: existing connections come first.
+    /// The SYN of a new connection, which leaves after the data of existing connections.
     Opening,
-    /// New or repeated payload.
+    /// New or retransmitted payload.
     Data,
     /// A pure ACK or a probe.
     Ack,

@@ -1,5 +1,5 @@
-//! The sender outside the hot line: the send buffer, the places in its stream that the application
-//! marked, and counters.
+//! The sender outside the hot line: the send buffer, the marks that the application set in the
+//! stream, and counters.
 //!
 //! Owned by `Connection`. Recovery, timers and output read it; ACKs and departures change it.
 
@@ -24,21 +24,22 @@ pub(crate) use buffer::SendBuffer;
 
 use record_ends::RecordEnds;
 
-/// Send variables outside the hot line: with every ACK, with every segment sent, seldom.
+/// Send variables outside the hot line. Those needed for every ACK come first, then those for every
+/// segment sent, then rare ones.
 #[derive(Clone, Debug, PartialEq)]
 #[repr(C)]
 pub(crate) struct Sender {
-    /// When payload was last sent, or the connection established; 0 = neither.
+    /// Time at which payload was last sent, or the connection was established; 0: neither.
     last_sent_ns: u64,
     /// Payload bytes acknowledged in all.
     bytes_acked: u64,
-    /// Payload bytes acknowledged that the caller has not taken yet.
+    /// Acknowledged payload bytes that the caller has not taken yet.
     acked: u32,
-    /// ISS
+    /// ISS.
     iss: SeqNumber,
-    /// End of the last segment sent below the MSS (Minshall's variant of Nagle).
+    /// End of the last segment below the MSS (Minshall's variant of Nagle's algorithm).
     small_end: SeqNumber,
-    /// Added to the clock in milliseconds for our timestamps.
+    /// Added to our clock in milliseconds to give our timestamp values.
     ts_offset: u32,
     /// Segments sent.
     segs_out: u32,
@@ -46,7 +47,8 @@ pub(crate) struct Sender {
     data_segs_out: u32,
     /// Sequence number of the RST that answers one segment (`ConnFlags::REPLY_RESET`).
     reply_seq: SeqNumber,
-    /// When an invalid, empty segment was last answered, in milliseconds (wraps).
+    /// Time at which an invalid, empty segment was last answered, in milliseconds that wrap; 0:
+    /// never.
     invalid_answered_ms: u32,
     /// The send buffer.
     buffer: SendBuffer,
@@ -57,7 +59,7 @@ pub(crate) struct Sender {
 }
 
 impl Sender {
-    /// Nothing was sent.
+    /// The state before anything is sent.
     pub fn new(iss: SeqNumber, una: SeqNumber, ts_offset: u32, buffer: SendBuffer) -> Self {
         Sender {
             last_sent_ns: 0,
@@ -76,7 +78,8 @@ impl Sender {
         }
     }
 
-    /// `iss` is packed already. A connection with marked places is not packed.
+    /// Packs the variables; `iss` is packed already. A connection with marks in its stream is not
+    /// packed.
     pub fn pack(&mut self, p: &mut impl Packing, snd: &Snd, usual: &Usual) {
         let Sender {
             last_sent_ns,
@@ -110,7 +113,7 @@ impl Sender {
     }
 
     /// True if an invalid segment without text may be answered now; the answer is noted. Answers
-    /// are rare, or two confused peers would answer each other for ever.
+    /// are limited, or two confused peers would answer each other for ever.
     pub(crate) fn may_answer_invalid(&mut self, now_ns: u64, config: &Config) -> bool {
         // Milliseconds that wrap are enough; 0 stands for never.
         let now_ms = ((now_ns / MILLISECOND_NS) as u32).max(1);
@@ -125,14 +128,14 @@ impl Sender {
 }
 
 impl Sender {
-    /// Notes that one segment with an unacceptable ACK is to be answered by a RST.
+    /// Lets a RST answer one segment with an unacceptable ACK.
     #[cold]
     pub(crate) fn reply_reset(&mut self, seg: &Segment, conn_flags: &mut ConnFlags) {
         self.reply_seq = seg.ack;
         conn_flags.set(ConnFlags::REPLY_RESET);
     }
 
-    /// No further run may be begun.
+    /// True if the buffer has no room to begin another run.
     #[inline]
     pub(crate) fn is_send_buffer_full(&self, snd: &Snd) -> bool {
         snd.buffered() >= self.buffer.runs().size()
@@ -145,7 +148,7 @@ impl Sender {
         out.flags = Flags::RST;
     }
 
-    /// The SYN of a connection that was opened fast came again: so does our SYN-ACK.
+    /// Answers a repeated SYN of a connection that was opened fast: our SYN-ACK leaves again.
     pub(crate) fn on_repeated_fast_syn(&mut self, cx: &mut Cx<'_>, conn_flags: &mut ConnFlags) {
         cx.counters.syns_repeated += 1;
         if self.may_answer_invalid(cx.now_ns, cx.config) {
@@ -156,37 +159,37 @@ impl Sender {
 
 /// Changes, each for one event.
 impl Sender {
-    /// Payload leaves, or the connection is established.
+    /// Notes that payload leaves, or that the connection is established.
     #[inline(always)]
     pub(crate) fn note_text_sent(&mut self, now_ns: u64) {
         self.last_sent_ns = now_ns;
     }
 
-    /// Segments leave.
+    /// Counts segments that leave.
     #[inline(always)]
     pub(crate) fn count_segments(&mut self, segments: u32) {
         self.segs_out = self.segs_out.wrapping_add(segments);
     }
 
-    /// A segment that was counted belongs to the handshake.
+    /// Takes back the count of a segment that belongs to the handshake.
     pub(crate) fn discount_segment(&mut self) {
         self.segs_out = self.segs_out.wrapping_sub(1);
     }
 
-    /// Segments with payload leave.
+    /// Counts segments with payload that leave.
     #[inline(always)]
     pub(crate) fn count_text_segments(&mut self, segments: u32) {
         self.data_segs_out = self.data_segs_out.wrapping_add(segments);
     }
 
-    /// A segment below the MSS ends here, or the stream begins.
+    /// Notes the end of a segment below the MSS, or the beginning of the stream.
     #[inline(always)]
     pub(crate) fn note_small(&mut self, end: SeqNumber) {
         self.small_end = end;
     }
 
-    /// `bytes` of payload, which took `numbers` sequence numbers with SYN and FIN, are
-    /// acknowledged.
+    /// Counts `bytes` of acknowledged payload, which took `numbers` sequence numbers with SYN and
+    /// FIN.
     #[inline(always)]
     pub(crate) fn note_acked(&mut self, bytes: u32, numbers: u32) {
         self.acked += bytes;
@@ -199,17 +202,17 @@ impl Sender {
         core::mem::take(&mut self.acked)
     }
 
-    /// A RST with this number answers one segment.
+    /// Sets the sequence number of the RST that answers one segment.
     pub(crate) fn set_reply_seq(&mut self, seq: SeqNumber) {
         self.reply_seq = seq;
     }
 
-    /// The send buffer grows to `bytes` of memory.
+    /// Grows the send buffer to `bytes` of memory.
     pub(crate) fn grow_buffer(&mut self, bytes: u32) {
         self.buffer.grow(bytes);
     }
 
-    /// The application chose the send buffer's size.
+    /// Sets the send buffer to the size that the application chose.
     pub(crate) fn fix_buffer(&mut self, bytes: u32, snd: &Snd) {
         self.buffer.fix(bytes, snd);
     }
@@ -219,7 +222,7 @@ impl Sender {
         self.buffer.set_notsent_lowat(bytes);
     }
 
-    /// Segment size, largest window or send buffer changed.
+    /// Computes the runs anew after segment size, largest window or send buffer changed.
     pub(crate) fn refresh_runs(&mut self, snd: &Snd) {
         self.buffer.refresh_runs(snd);
     }
@@ -229,7 +232,7 @@ impl Sender {
         p.seq(&mut self.iss, iss);
     }
 
-    /// ISS
+    /// ISS.
     pub(crate) fn iss(&self) -> SeqNumber {
         self.iss
     }
@@ -243,7 +246,7 @@ impl Sender {
 
 /// Read access for other modules.
 impl Sender {
-    /// When payload was last sent, or the connection established; 0 = neither.
+    /// Time at which payload was last sent, or the connection was established; 0: neither.
     #[inline(always)]
     pub fn last_sent_ns(&self) -> u64 {
         self.last_sent_ns
@@ -255,7 +258,7 @@ impl Sender {
         self.bytes_acked
     }
 
-    /// Added to the clock in milliseconds for our timestamps.
+    /// Added to our clock in milliseconds to give our timestamp values.
     #[inline(always)]
     pub fn ts_offset(&self) -> u32 {
         self.ts_offset

@@ -2,7 +2,7 @@
 
 use crate::pack::Packing;
 
-/// State of a connection. LISTEN is `listen`, the passive SYN_RECEIVED is `half_open`.
+/// State of a connection. LISTEN is in `listen`, the passive SYN_RECEIVED in `half_open`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum State {
@@ -24,22 +24,22 @@ pub enum State {
     LastAck,
     /// Both sides closed; old segments expire.
     TimeWait,
-    /// Over.
+    /// The connection is over.
     Closed,
 }
 
 impl State {
-    /// RFC 9293 3.3.2, figure 5, less what entries of their own do (LISTEN, the passive
-    /// SYN_RECEIVED). Every state may end at once: a RST, an error, an abort. Ending twice changes
-    /// nothing.
+    /// True if the state may change to `next` (RFC 9293 3.3.2, figure 5, without LISTEN and the
+    /// passive SYN_RECEIVED, which have entries of their own). Every state may end at once, by a
+    /// RST, an error or an abort. Ending twice changes nothing.
     const fn may_become(self, next: State) -> bool {
         use State::*;
         match self {
             SynSent => matches!(next, SynReceived | Established | FinWait1 | Closed),
             SynReceived => matches!(next, Established | FinWait1 | Closed),
             Established => matches!(next, FinWait1 | CloseWait | Closed),
-            // FIN_WAIT_1 does not reach TIME_WAIT in one step: the ACK of our FIN is acted on
-            // before the FIN beside it.
+            // FIN_WAIT_1 does not reach TIME_WAIT in one step: the ACK of our FIN is processed
+            // before the FIN in the same segment.
             FinWait1 => matches!(next, FinWait2 | Closing | Closed),
             FinWait2 => matches!(next, TimeWait | Closed),
             CloseWait => matches!(next, LastAck | Closed),
@@ -54,13 +54,13 @@ impl State {
         !matches!(self, State::SynSent | State::SynReceived | State::Closed)
     }
 
-    /// The peer may still send data.
+    /// True if the peer may still send data.
     #[must_use]
     pub const fn receives_data(self) -> bool {
         matches!(self, State::Established | State::FinWait1 | State::FinWait2)
     }
 
-    /// Payload or a FIN of ours may be sent or may be in flight.
+    /// True if payload or a FIN of ours may be sent or may be in flight.
     #[must_use]
     pub const fn sends_data(self) -> bool {
         matches!(
@@ -74,12 +74,12 @@ impl State {
     }
 }
 
-/// A connection's state, behind the one function that changes it.
+/// A connection's state, which only one function changes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct CurrentState(State);
 
 impl CurrentState {
-    /// A connection begins in `state`.
+    /// The state in which a connection begins.
     pub const fn first(state: State) -> Self {
         CurrentState(state)
     }
@@ -96,7 +96,7 @@ impl CurrentState {
         self.0 = next;
     }
 
-    /// Only ESTABLISHED connections are packed.
+    /// Packs the state. Only ESTABLISHED connections are packed.
     pub fn pack(&mut self, p: &mut impl Packing) {
         p.one_of(&mut self.0, &[State::Established]);
     }
@@ -116,7 +116,7 @@ pub enum ConnectionError {
     HostUnreachable,
     /// A router found no network (ENETUNREACH).
     NetUnreachable,
-    /// We aborted it (ECONNABORTED).
+    /// The application aborted the connection (ECONNABORTED).
     Aborted,
     /// The host does not speak TCP (ENOPROTOOPT).
     NoProtocol,
@@ -124,7 +124,7 @@ pub enum ConnectionError {
     AccessDenied,
     /// A router does not know the host (EHOSTDOWN).
     HostDown,
-    /// A router says that we are cut off (ENONET).
+    /// A router says that this host is isolated (ENONET).
     HostIsolated,
     /// The source route failed (EOPNOTSUPP).
     SourceRouteFailed,
@@ -139,7 +139,7 @@ pub enum IcmpError {
     NetUnreachable,
     /// Host unreachable or address unreachable: soft.
     HostUnreachable,
-    /// A neighbour of ours did not answer: as host unreachable, but no router's word (RFC 6069).
+    /// A neighbour did not answer: as host unreachable, but not reported by a router (RFC 6069).
     NeighbourUnreachable,
     /// Net unknown, prohibited, or unreachable for this type of service: as net unreachable.
     NetProhibited,

@@ -1,10 +1,10 @@
-//! SYN cookies (RFC 4987 section 3.6): a handshake without memory, for when the queue of half-open
-//! ones is full.
+//! SYN cookies (RFC 4987 section 3.6): a handshake without an entry, for when the queue of
+//! half-open connections is full.
 //!
-//! The stack asks for [`SynCookies::syn_ack`] in place of a half-open entry. While
+//! The stack calls [`SynCookies::syn_ack`] instead of making a half-open entry. While
 //! [`SynCookies::are_out`], it gives every ACK that a listener would refuse to
 //! [`SynCookies::check`] first. The handshake's state travels in our initial sequence number and,
-//! when the peer offers timestamps, in the low six bits of our timestamp, in Linux's layout:
+//! if the peer offers timestamps, in the low six bits of our timestamp, in Linux's layout:
 //!
 //! ```text
 //! ISS  = keyed hash of (flow, IRS)  +   31  29 28    25 24                                 0
@@ -14,10 +14,10 @@
 //!                                      │ECN  │SACK │ peer's window shift, 15 is none │
 //! ```
 //!
-//! A guess succeeds with a probability of 2^-25 during the two minutes that a cookie lives. Without
-//! timestamps neither window scaling nor SACK works. The key of the hash depends on the minute, and
-//! the secret from which it is made on the hour. So stacks that have secrets and clock in common
-//! take each other's cookies, without a word between them.
+//! A guess succeeds with a probability of 2^-25 during the two minutes for which a cookie is valid.
+//! Without timestamps neither window scaling nor SACK works. The hash depends on the minute, and
+//! its secret on the hour. So stacks with common secrets and a common clock accept each other's
+//! cookies without communication.
 
 use wire::tcp::{Flags, Timestamp};
 use wire::{FlowKey, SeqNumber};
@@ -35,10 +35,11 @@ use crate::segment::{Segment, SegmentOut};
 #[cfg(test)]
 mod tests;
 
-/// The maximum segment sizes that a cookie can express; the largest that does not exceed the peer's
-/// is used. Linux's, and smaller ones, lest a peer be sent more than it takes.
+/// The maximum segment sizes that a cookie can express. A cookie holds the largest one that does
+/// not exceed the peer's. Linux's sizes, and smaller ones, so that no peer is sent more than it
+/// accepts.
 const MSS_TABLE_V4: [u16; 6] = [48, 216, 536, 1300, 1440, 1460];
-/// The same for IPv6.
+/// The sizes for IPv6.
 const MSS_TABLE_V6: [u16; 6] = [48, 536, 1220, 1420, 1440, 8940];
 
 fn mss_table(flow: &FlowKey) -> &'static [u16] {
@@ -51,9 +52,9 @@ fn mss_table(flow: &FlowKey) -> &'static [u16] {
 
 /// Lifetime of the hash key.
 const MINUTE_NS: u64 = 60 * crate::SECOND_NS;
-/// Minutes, the current one included, in which a cookie is taken.
+/// Number of minutes, the current one included, in which a cookie is accepted.
 const AGE_MINUTES_MAX: u64 = 2;
-/// Lifetime of a secret: an hour of the clock.
+/// Lifetime of a secret: one hour of the clock.
 pub const SECRET_NS_MAX: u64 = 3600 * crate::SECOND_NS;
 const MINUTE_BITS: u32 = 3;
 const MAC_BITS: u32 = 25;
@@ -72,21 +73,21 @@ const _: () = assert!(AGE_MINUTES_MAX < 1 << MINUTE_BITS);
 const PURPOSE_BASE: u64 = 3;
 const PURPOSE_MAC: u64 = 4;
 
-/// Makes and checks cookies. A stack has one. Several stacks to which a flow's segments may go have
-/// one each, with the same secrets.
+/// Maker and checker of cookies. A stack has one. Several stacks that may receive a flow's segments
+/// have one each, with the same secrets.
 #[derive(Clone, Debug)]
 pub struct SynCookies {
     key: [u64; 2],
-    /// The secret of the hour before, and until when cookies made with it are taken.
+    /// The secret of the previous hour, and the time until which cookies made with it are accepted.
     previous: Option<([u64; 2], u64)>,
-    /// The end of the secret's hour.
+    /// End of the secret's hour, ns.
     worn_at_ns: u64,
-    /// Until when a cookie that was sent may come back.
+    /// Time until which a cookie that was sent may come back, ns.
     out_until_ns: u64,
 }
 
 impl SynCookies {
-    /// A maker with one secret for all time, from the system's random source.
+    /// A maker with one secret that never changes, from the system's random source.
     #[must_use]
     pub fn new(key: [u64; 2]) -> Self {
         Self {
@@ -97,7 +98,7 @@ impl SynCookies {
         }
     }
 
-    /// A maker with a secret for each hour of the clock, of which `secret_of` knows all.
+    /// A maker with a secret for each hour of the clock; `secret_of` returns the secret of an hour.
     #[must_use]
     pub fn by_the_hour(secret_of: impl Fn(u64) -> [u64; 2], now_ns: u64) -> Self {
         let mut cookies = Self::new([0; 2]);
@@ -105,14 +106,14 @@ impl SynCookies {
         cookies
     }
 
-    /// The secret's hour has passed: time to [`renew`](SynCookies::renew) it.
+    /// True if the secret's hour has passed, so that [`renew`](SynCookies::renew) is due.
     #[must_use]
     pub fn is_worn(&self, now_ns: u64) -> bool {
         now_ns >= self.worn_at_ns
     }
 
-    /// Takes the secret of this hour and that of the hour before, whose cookies stay good for their
-    /// age.
+    /// Takes the secret of this hour and that of the previous hour, whose cookies stay valid for
+    /// their age.
     pub fn renew(&mut self, secret_of: impl Fn(u64) -> [u64; 2], now_ns: u64) {
         let hour = now_ns / SECRET_NS_MAX;
         let begin_ns = hour * SECRET_NS_MAX;
@@ -122,13 +123,13 @@ impl SynCookies {
         self.worn_at_ns = begin_ns + SECRET_NS_MAX;
     }
 
-    /// When the last cookie that was sent is too old, in ns; 0: none was sent.
+    /// Time at which the last cookie sent becomes too old, ns; 0: none was sent.
     #[must_use]
     pub fn out_until_ns(&self) -> u64 {
         self.out_until_ns
     }
 
-    /// Cookies of another maker with the same secrets may come back here until then.
+    /// Accepts cookies of another maker with the same secrets until this time, ns.
     pub fn expect_until(&mut self, out_until_ns: u64) {
         self.out_until_ns = self.out_until_ns.max(out_until_ns);
     }
@@ -149,7 +150,7 @@ impl SynCookies {
         open: &PassiveOpen,
     ) -> SegmentOut {
         let mut granted = Granted::of(cx.config, syn, open);
-        // Nothing would remember these.
+        // No entry would remember these options.
         granted.sack &= granted.timestamps;
         granted.window_scaling &= granted.timestamps;
         if !granted.timestamps && granted.ecn == EcnKind::Classic {
@@ -174,7 +175,7 @@ impl SynCookies {
         out
     }
 
-    /// The cookie alone: the ISS for a SYN of `irs` and `peer_mss`.
+    /// The cookie alone: the ISS for a SYN with `irs` and `peer_mss`.
     #[must_use]
     pub fn make(
         &mut self,
@@ -195,8 +196,8 @@ impl SynCookies {
         base(self.key, flow, irs) + fields
     }
 
-    /// The handshake that `seg`, an ACK to a listener, completes; `None` if it brings back no
-    /// cookie of ours. `open` as for the SYN-ACK. The connection then gets the same segment.
+    /// The handshake that `seg`, an ACK to a listener, completes; `None` if it returns no cookie of
+    /// ours. `open` is as for the SYN-ACK. The connection then gets the same segment.
     #[must_use]
     pub fn check(
         &self,
@@ -236,7 +237,7 @@ impl SynCookies {
     }
 }
 
-/// The options that a returned timestamp remembers.
+/// The options that a returned timestamp holds.
 struct Remembered {
     timestamps: bool,
     sack: bool,
@@ -245,8 +246,8 @@ struct Remembered {
 }
 
 impl Remembered {
-    /// `None` when the echo cannot have been sent by us within a cookie's age, or claims what our
-    /// settings refuse.
+    /// The options of a segment. `None` if we cannot have sent the echoed timestamp within a
+    /// cookie's age, or if our settings refuse its options.
     fn from(cx: &Cx<'_>, seg: &Segment, open: &PassiveOpen) -> Option<Remembered> {
         let Some(Timestamp { echo, .. }) = seg.options.timestamp else {
             return Some(Remembered {
@@ -285,8 +286,8 @@ impl Remembered {
     }
 }
 
-/// Our timestamp with the options in its low bits; never ahead of the clock, so that later ones do
-/// not go back.
+/// Our timestamp with the options in its low bits. It is never ahead of the clock, so that later
+/// timestamps do not go back.
 fn timestamp_with_options(now_ns: u64, ts_offset: u32, syn: &SynRequest, granted: Granted) -> u32 {
     let shift = match syn.window_scale {
         Some(shift) if granted.window_scaling => u32::from(shift),
@@ -308,7 +309,7 @@ fn timestamp_with_options(now_ns: u64, ts_offset: u32, syn: &SynRequest, granted
     }
 }
 
-/// The peer's MSS if `iss` is a cookie of `key` that is not too old.
+/// The peer's MSS; `None` if `iss` is no cookie of `key`, or is too old.
 fn read(key: [u64; 2], flow: &FlowKey, irs: SeqNumber, iss: SeqNumber, now_ns: u64) -> Option<u16> {
     let fields = iss.since(base(key, flow, irs));
     let mss_index = (fields << MINUTE_BITS >> (MINUTE_BITS + MAC_BITS)) as usize;
@@ -325,7 +326,7 @@ fn read(key: [u64; 2], flow: &FlowKey, irs: SeqNumber, iss: SeqNumber, now_ns: u
     mss_table(flow).get(mss_index).copied()
 }
 
-/// Hides the fields, and spreads the numbers of one minute over the whole space.
+/// Offset that hides the fields and spreads the cookies of one minute over all sequence numbers.
 fn base(key: [u64; 2], flow: &FlowKey, irs: SeqNumber) -> SeqNumber {
     SeqNumber(hash_flow(key, flow, [PURPOSE_BASE, u64::from(irs.0)]) as u32)
 }

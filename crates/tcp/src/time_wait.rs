@@ -2,10 +2,10 @@
 //! a connection without an application, which becomes TIME_WAIT when the peer's FIN arrives
 //! (`fin_wait_2`).
 //!
-//! `Connection::time_wait` gives the values. The stack owns the entries, keyed by flow. Those in
+//! `Connection::time_wait` gives the values. The stack owns the entries, keyed by flow. Entries in
 //! TIME_WAIT are in a list ordered by [`TimeWait::deadline_ns`]: a call leaves the deadline
-//! unchanged or moves the entry to the end of the list. There is no timer function: when the
-//! deadline is reached, the entry is removed.
+//! unchanged or moves the entry to the end of the list. There is no timer function, because an
+//! entry is simply removed at its deadline.
 
 use wire::SeqNumber;
 use wire::tcp::{Flags, Options, Timestamp};
@@ -26,17 +26,17 @@ mod tests;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum TimeWaitOutcome {
-    /// Nothing.
+    /// Take no action.
     Drop,
     /// Send this ACK.
     Ack(SegmentOut),
-    /// A RST ended it early. RFC 1337 would rather ignore it (`Config::time_wait_outlives_resets`);
-    /// RFC 9293 and Linux's default do not.
+    /// A RST ended the entry early. RFC 1337 advises to ignore it
+    /// (`Config::time_wait_outlives_resets`); RFC 9293 and Linux's default do not.
     Gone,
-    /// The peer sends data that nothing reads: remove the entry, and answer with the RST for a
-    /// segment without a connection.
+    /// The peer sends data that nothing reads. Remove the entry, and answer as for a segment
+    /// without a connection, with a RST.
     Reset,
-    /// A new connection may take the flow over: remove the entry, and if a listener matches go on
+    /// A new connection may take the flow over. Remove the entry, and if a listener matches, go on
     /// as for [`ListenOutcome::Syn`](crate::listen::ListenOutcome::Syn), with an ISS from
     /// [`isn_above`](crate::isn::IsnGenerator::isn_above) `iss_floor`.
     Reuse {
@@ -47,7 +47,7 @@ pub enum TimeWaitOutcome {
     },
 }
 
-/// A connection in TIME_WAIT, or in FIN_WAIT_2 without an application, 40 bytes.
+/// A connection in TIME_WAIT, or in FIN_WAIT_2 without an application; 40 bytes.
 #[derive(Clone, Debug)]
 pub struct TimeWait {
     deadline_ns: u64,
@@ -105,24 +105,24 @@ impl TimeWait {
         TimeWait::from(*entry)
     }
 
-    /// The peer's FIN is still to come.
+    /// True in FIN_WAIT_2: the peer's FIN has not come.
     #[must_use]
     pub fn is_fin_wait_2(&self) -> bool {
         self.fin_wait_2
     }
 
-    /// When the entry ends.
+    /// Time at which the entry ends, ns.
     #[must_use]
     pub fn deadline_ns(&self) -> u64 {
         self.deadline_ns
     }
 
-    /// The entry ends no earlier than this: lists of entries are sorted.
+    /// Moves the end to `deadline_ns` at the earliest, so that sorted lists of entries stay sorted.
     pub fn wait_until(&mut self, deadline_ns: u64) {
         self.deadline_ns = self.deadline_ns.max(deadline_ns);
     }
 
-    /// A segment of this flow arrived.
+    /// Takes a segment of this flow.
     pub fn on_segment(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> TimeWaitOutcome {
         if self.fin_wait_2 {
             return self.in_fin_wait_2(cx, seg);
@@ -148,7 +148,7 @@ impl TimeWait {
             return TimeWaitOutcome::Drop;
         }
         if self.is_repeated_fin(seg) {
-            // The only thing that should arrive: our last ACK was lost.
+            // The only segment that should arrive: our last ACK was lost.
             cx.counters.time_wait_fins_in += 1;
         } else {
             cx.counters.drop_outside_window += 1;
@@ -156,14 +156,14 @@ impl TimeWait {
         self.acknowledge(cx, seg)
     }
 
-    /// Restarts the wait. RFC 9293 3.10.7.4 does so for the peer's FIN, Linux for every segment
-    /// that acknowledges: while the peer sends, segments are on their way.
+    /// Restarts the wait. RFC 9293 3.10.7.4 asks for that on the peer's FIN; Linux does it on every
+    /// segment that is acknowledged, because more segments may be on their way.
     fn restart(&mut self, cx: &Cx<'_>) {
         self.deadline_ns = cx.now_ns + cx.config.time_wait_ns;
     }
 
-    /// Only the exact number resets. RFC 5961 3.2 would challenge another number in the window.
-    /// Linux stays silent, and silence protects this state just as well.
+    /// Takes a RST: only the exact number resets. RFC 5961 3.2 would challenge another number in
+    /// the window. Linux stays silent, which protects this state just as well.
     fn on_reset(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> TimeWaitOutcome {
         if seg.seq == self.rcv_nxt && !cx.config.time_wait_outlives_resets {
             cx.counters.resets_in += 1;
@@ -178,8 +178,8 @@ impl TimeWait {
     }
 
     /// Takes a SYN: a new incarnation (RFC 6191 section 2), or an old duplicate. RFC 6191 does not
-    /// answer the latter. RFC 9293 and Linux send an ACK, after which a peer that meant the SYN
-    /// resets us and tries again.
+    /// answer a duplicate. RFC 9293 and Linux send an ACK; a peer that meant the SYN then resets us
+    /// and tries again.
     fn on_syn(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> TimeWaitOutcome {
         let is_plain = !seg.flags.intersects(Flags::ACK | Flags::FIN);
         if is_plain && self.may_be_reused(cx, seg) {
@@ -207,7 +207,8 @@ impl TimeWait {
         new.gt(last) || (new == last && is_beyond)
     }
 
-    /// PAWS (RFC 7323 5.3 R1), unless TS.Recent is so old that its clock may have wrapped (5.5).
+    /// True if the timestamp is too old (PAWS, RFC 7323 5.3 R1), unless TS.Recent is so old that
+    /// the peer's clock may have wrapped (5.5).
     fn is_old(&self, now_ns: u64, seg: &Segment) -> bool {
         let Some(timestamp) = seg.options.timestamp else {
             return false;
@@ -231,7 +232,7 @@ impl TimeWait {
         }
     }
 
-    /// The peer's FIN again, alone or behind data that we have.
+    /// True for a repetition of the peer's FIN, alone or behind data that has arrived.
     fn is_repeated_fin(&self, seg: &Segment) -> bool {
         seg.has(Flags::FIN) && seg.end() == self.rcv_nxt
     }
@@ -240,9 +241,9 @@ impl TimeWait {
         seq == self.rcv_nxt || seq.in_window(self.rcv_nxt, self.rcv_wnd)
     }
 
-    /// The answer to anything that is not where it belongs. Empty segments and SYNs are held to one
-    /// answer per interval, or two ends in TIME_WAIT could answer each other for ever. A FIN or
-    /// data is no answer to ours.
+    /// Acknowledges a segment that is out of place. Answers to empty segments and SYNs are limited
+    /// to one per interval, or two ends in TIME_WAIT could answer each other for ever. A FIN or
+    /// data is never an answer to our ACK.
     fn acknowledge(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> TimeWaitOutcome {
         if seg.seq_len() == 0 || seg.has(Flags::SYN) {
             return self.challenge(cx);
@@ -250,7 +251,7 @@ impl TimeWait {
         TimeWaitOutcome::Ack(self.ack(cx))
     }
 
-    /// An ACK, if the limits grant it: the answer to a SYN that nothing comes of.
+    /// Sends an ACK, if the limits allow it, in answer to a SYN that is not accepted.
     pub fn challenge(&mut self, cx: &mut Cx<'_>) -> TimeWaitOutcome {
         if !self
             .gate

@@ -1,5 +1,5 @@
-//! The connection's timers: its deadlines, the round trip that they follow from, and the bounds
-//! that the application set.
+//! The connection's timers: its deadlines, the round trip from which they are computed, and the
+//! bounds that the application set.
 //!
 //! ```text
 //!   retransmit  data in flight: RFC 6298 · nothing in flight and the peer's window shut: persist
@@ -8,7 +8,8 @@
 //!   departure   paced data waits
 //! ```
 //!
-//! The caller arms the nearest deadline. `on_timer` dispatches; a file each says what happens.
+//! The caller arms the nearest deadline. `on_timer` dispatches; `connection::timers` has a file for
+//! each timer's action.
 
 use crate::MILLISECOND_NS;
 use crate::config::Config;
@@ -33,30 +34,31 @@ pub(crate) use tally::Tally;
 /// No deadline.
 pub(crate) const NEVER_NS: u64 = u64::MAX;
 
-/// A FIN that is not waited for.
+/// Value of `fin_wait_2_ms` for a FIN that is not waited for.
 pub(crate) const NOT_AWAITED: u32 = u32::MAX;
 
-/// Linux's defaults, which are ours: what most connections have.
+/// Linux's defaults, which most connections have.
 const USUAL_KEEPALIVE_MS: (u32, u32, u8) = (7_200_000, 75_000, 9);
 
-/// Deadlines and everything that they are computed from. Deadlines are nanoseconds; [`NEVER_NS`] =
+/// Deadlines and all values from which they are computed. Deadlines are nanoseconds; [`NEVER_NS`]:
 /// not armed.
 #[derive(Clone, Debug, PartialEq)]
 #[repr(C)]
 pub(crate) struct Timers {
-    /// The nearest of the deadlines.
+    /// The nearest deadline.
     deadline_ns: u64,
-    /// Data is sent again, or the peer's window is probed.
+    /// Time at which data is retransmitted, or the peer's window is probed.
     retransmit_ns: u64,
-    /// An acknowledgment that was held back leaves.
+    /// Time at which a held-back acknowledgment leaves.
     delayed_ack_ns: u64,
-    /// Keep-alive, or the end of a state.
+    /// Time of the next keep-alive check, or of a state's end.
     slow_ns: u64,
-    /// Paced data may leave.
+    /// Time at which paced data may leave.
     departure_ns: u64,
-    /// When the SYN was sent.
+    /// Time at which the first SYN was sent.
     syn_sent_ns: u64,
-    /// When `una` last moved, or flight or probing began: the user timeout counts from here.
+    /// Time at which SND.UNA last moved, or flight or probing began. The user timeout counts from
+    /// here.
     progress_ns: u64,
     /// Round-trip estimate and timeout.
     rtt: RoundTrip,
@@ -73,9 +75,9 @@ pub(crate) struct Timers {
     tally: Tally,
     /// The timers that the application chose for this socket.
     own: OwnTimers,
-    /// Keep-alive probes before giving up.
+    /// Unanswered keep-alive probes before the connection fails.
     keepalive_probes_max: u8,
-    /// Probes of either kind without an answer.
+    /// Unanswered probes, of the window or of keep-alive.
     probes: u8,
     /// Timeouts in a row without progress.
     retransmits: u8,
@@ -83,15 +85,15 @@ pub(crate) struct Timers {
     backoff: u8,
     /// TCP_SYNCNT; 0 = the stack's setting.
     syn_retries_max: u8,
-    /// The port had no room for a due segment, and the persist timer watches the wait. Value: a
-    /// digest of the stack's sent segments at the last look; 0: the port had room.
+    /// Digest of the stack's sent segments at the last check, while the port has no room for a due
+    /// segment and the persist timer measures the wait; 0: the port had room.
     port_blocked_at: u8,
-    /// Last soft ICMP error, reported if the connection times out.
+    /// Last soft ICMP error, which is reported if the connection times out.
     soft_error: Option<ConnectionError>,
 }
 
 impl Timers {
-    /// No timer is armed, and the stack's settings apply.
+    /// Timers of which none is armed; the stack's settings apply.
     pub fn new(config: &Config, now_ns: u64) -> Self {
         Timers {
             deadline_ns: NEVER_NS,
@@ -118,8 +120,8 @@ impl Timers {
         }
     }
 
-    /// A connection with timers of its own is not packed. A quiet one has at most the keep-alive
-    /// timer.
+    /// Packs the timers. A connection with timers of its own is not packed. A quiet one has at most
+    /// the keep-alive timer armed.
     pub fn pack(&mut self, p: &mut impl Packing, usual: &Usual) {
         let Timers {
             deadline_ns,
@@ -178,19 +180,19 @@ impl Timers {
         self.refresh_deadline();
     }
 
-    /// Arms the timer of an acknowledgment that was held back.
+    /// Arms the timer of a held-back acknowledgment.
     pub(crate) fn arm_delayed_ack(&mut self, at_ns: u64) {
         self.delayed_ack_ns = at_ns;
         self.refresh_deadline();
     }
 
-    /// Arms the timer of keep-alive, or of a state that ends.
+    /// Arms the timer of keep-alive, or of a state's end.
     pub(crate) fn arm_slow(&mut self, at_ns: u64) {
         self.slow_ns = at_ns;
         self.refresh_deadline();
     }
 
-    /// Sending stopped; paced data may leave at `at_ns`.
+    /// Arms the departure of paced data at `at_ns`, after sending stopped.
     #[inline]
     pub(crate) fn arm_departure(&mut self, at_ns: u64) {
         if at_ns != self.departure_ns {
@@ -199,7 +201,7 @@ impl Timers {
         }
     }
 
-    /// The departure's deadline goes if it has come.
+    /// Clears the departure if its time has come.
     pub(crate) fn depart(&mut self, now_ns: u64) {
         if self.departure_ns <= now_ns {
             self.departure_ns = NEVER_NS;
@@ -207,7 +209,7 @@ impl Timers {
         }
     }
 
-    /// No deadline is left.
+    /// Clears all deadlines.
     pub(crate) fn disarm_all(&mut self) {
         self.retransmit_ns = NEVER_NS;
         self.delayed_ack_ns = NEVER_NS;
@@ -224,7 +226,7 @@ impl Timers {
             .min(self.departure_ns);
     }
 
-    /// Enough probes went unanswered, or the user timeout passed with at least one.
+    /// True if enough probes went unanswered, or if the user timeout passed after at least one.
     pub(crate) fn keepalive_exhausted(&self, silent_ns: u64) -> bool {
         match self.user_timeout_ns() {
             0 => self.probes >= self.keepalive_probes_max,
@@ -237,7 +239,7 @@ impl Timers {
         u64::from(self.user_timeout_ms) * MILLISECOND_NS
     }
 
-    /// Three and a half timeouts: the least wait for a peer's FIN.
+    /// Shortest wait for a peer's FIN: three and a half timeouts, ns.
     pub(crate) fn least_wait_ns(&self) -> u64 {
         self.rtt.rto_ns() * 7 / 2
     }
@@ -250,14 +252,14 @@ impl Timers {
     }
 }
 
-/// Nanoseconds in milliseconds, at least one, at most 49 days.
+/// Nanoseconds in milliseconds, from 1 ms to 49 days.
 pub(crate) fn millis(ns: u64) -> u32 {
     (ns / MILLISECOND_NS).clamp(1, u64::from(u32::MAX)) as u32
 }
 
 impl Timers {
-    /// True for a bare ACK at its place without news, `behind_ms` old. Another ACK overtook it,
-    /// which is no reason to answer (Linux).
+    /// True for a bare ACK in sequence, without news, whose timestamp is `behind_ms` old. Another
+    /// ACK overtook it, so it needs no answer (Linux).
     pub(crate) fn is_overtaken_ack(
         &self,
         seg: &Segment,
@@ -277,81 +279,81 @@ impl Timers {
     }
 }
 
-/// Events that the timers count.
+/// Events that the timers record.
 impl Timers {
-    /// Data may flow from here on, or the handshake is complete.
+    /// Resets counts when data may flow, or when the handshake is complete.
     pub(crate) fn begin(&mut self, now_ns: u64) {
         self.retransmits = 0;
         self.backoff = 0;
         self.progress_ns = now_ns;
     }
 
-    /// SND.UNA moved, or a flight or probing began.
+    /// Notes that SND.UNA moved, or that a flight or probing began.
     #[inline(always)]
     pub(crate) fn note_progress(&mut self, now_ns: u64) {
         self.progress_ns = now_ns;
     }
 
-    /// The first SYN left.
+    /// Notes that the first SYN left.
     pub(crate) fn note_syn_sent(&mut self, now_ns: u64) {
         self.syn_sent_ns = now_ns;
     }
 
-    /// The timeouts that a half-open entry went through, over `took_ms`.
+    /// Takes the timeouts of a half-open entry, over `took_ms`.
     pub(crate) fn begin_tally(&mut self, timeouts: u8, took_ms: u32) {
         self.tally = Tally::of_handshake(timeouts, took_ms);
     }
 
-    /// The losses have been repaired.
+    /// Notes that the losses have been repaired.
     pub(crate) fn end_recovery(&mut self, now_ns: u64) {
         self.tally.end(clock_ms(now_ns));
     }
 
-    /// The peer answered: no probe is without an answer.
+    /// Clears the count of unanswered probes, because the peer answered.
     #[inline(always)]
     pub(crate) fn settle_probes(&mut self) {
         self.probes = 0;
     }
 
-    /// A probe is sent.
+    /// Counts a probe that is sent.
     pub(crate) fn count_probe(&mut self) {
         self.probes = self.probes.saturating_add(1);
     }
 
-    /// Something was acknowledged.
+    /// Clears the count of timeouts, because new data was acknowledged.
     #[inline(always)]
     pub(crate) fn settle_retransmits(&mut self) {
         self.retransmits = 0;
     }
 
-    /// One more timeout without progress.
+    /// Counts another timeout without progress.
     pub(crate) fn count_retransmit(&mut self) {
         self.retransmits = self.retransmits.saturating_add(1);
     }
 
-    /// The timeout is doubled no more.
+    /// Clears the count of doublings.
     #[inline(always)]
     pub(crate) fn end_backoff(&mut self) {
         self.backoff = 0;
     }
 
-    /// The timeout, or the time between probes, doubles.
+    /// Counts a doubling of the timeout, or of the time between probes.
     pub(crate) fn count_backoff(&mut self) {
         self.backoff = self.backoff.saturating_add(1);
     }
 
-    /// An ICMP error was heard, which a timeout will report.
+    /// Notes an ICMP error, which a timeout will report.
     pub(crate) fn note_soft_error(&mut self, error: ConnectionError) {
         self.soft_error = Some(error);
     }
 
-    /// The path works: what an ICMP error said of it is past.
+    /// Forgets the ICMP error, because the path works.
     #[inline(always)]
     pub(crate) fn forget_soft_error(&mut self) {
         self.soft_error = None;
     }
 
-    /// The last ICMP error, once.
+    /// Takes the last ICMP error out.
     pub(crate) fn take_soft_error(&mut self) -> Option<ConnectionError> {
         self.soft_error.take()
     }
@@ -361,12 +363,13 @@ impl Timers {
         self.soft_error.unwrap_or(ConnectionError::TimedOut)
     }
 
-    /// The port has no room for a due segment. `departed`: a digest of the stack's sent segments.
+    /// Notes that the port has no room for a due segment. `departed`: a digest of the stack's sent
+    /// segments.
     pub(crate) fn block_port(&mut self, departed: u8) {
         self.port_blocked_at = departed;
     }
 
-    /// The port is looked at again. True: segments of others have left since the last look.
+    /// Checks the port again. True: other connections have sent since the last check.
     pub(crate) fn look_at_port(&mut self, departed: u8) -> bool {
         core::mem::replace(&mut self.port_blocked_at, departed) != departed
     }
@@ -374,12 +377,12 @@ impl Timers {
 
 /// Round trips.
 impl Timers {
-    /// Nothing was measured yet: the timeout is `rto_ns`.
+    /// Forgets all measurements; the timeout is `rto_ns`.
     pub(crate) fn forget_round_trip(&mut self, rto_ns: u64) {
         self.rtt = RoundTrip::new(rto_ns);
     }
 
-    /// The timeout is doubled, or computed anew without a doubling if it `is_linear`.
+    /// Doubles the timeout, or computes it without a doubling if it `is_linear`.
     pub(crate) fn back_off(&mut self, is_linear: bool, config: &Config) {
         let bounds = self.rto_bounds(config);
         if is_linear {
@@ -391,7 +394,7 @@ impl Timers {
         }
     }
 
-    /// One doubling of the timeout is taken back.
+    /// Takes back one doubling of the timeout.
     pub(crate) fn take_back_backoff(&mut self, config: &Config) {
         self.backoff -= 1;
         let bounds = self.rto_bounds(config);
@@ -411,7 +414,7 @@ impl Timers {
         self.own.rto_ns_min(config)
     }
 
-    /// Both bounds.
+    /// Bounds of the retransmission timeout and its variance term.
     #[inline(always)]
     pub(crate) fn rto_bounds(&self, config: &Config) -> RtoBounds {
         self.own.rto_bounds(config)
@@ -423,7 +426,7 @@ impl Timers {
         self.own.delayed_ack_ns_max(config)
     }
 
-    /// Timeouts do not double at first while little is in flight.
+    /// True if the first timeouts do not double while little is in flight.
     pub(crate) fn is_thin_linear(&self) -> bool {
         self.own.is_thin_linear()
     }
@@ -470,7 +473,7 @@ impl Timers {
         self.own.set_rto_min_us(us);
     }
 
-    /// A listener's `TCP_RTO_MIN_US`: the handshake's round trip counts by it too.
+    /// Sets a listener's `TCP_RTO_MIN_US`, which also applies to the handshake's round trip.
     pub(crate) fn begin_with_rto_min_us(&mut self, us: u32, config: &Config) {
         self.set_rto_min_us(us);
         if self.rtt.srtt_us() != 0 {
@@ -484,7 +487,7 @@ impl Timers {
         self.own.set_delayed_ack_max_us(us);
     }
 
-    /// `TCP_THIN_LINEAR_TIMEOUTS`
+    /// `TCP_THIN_LINEAR_TIMEOUTS`.
     pub(crate) fn set_thin_linear(&mut self, on: bool) {
         self.own.set_thin_linear(on);
     }
@@ -497,43 +500,44 @@ impl Timers {
 
 /// Read access for other modules.
 impl Timers {
-    /// The nearest of the deadlines.
+    /// The nearest deadline.
     #[inline(always)]
     pub fn deadline_ns(&self) -> u64 {
         self.deadline_ns
     }
 
-    /// Data is sent again, or the peer's window is probed.
+    /// Time at which data is retransmitted, or the peer's window is probed.
     #[inline(always)]
     pub fn retransmit_ns(&self) -> u64 {
         self.retransmit_ns
     }
 
-    /// An acknowledgment that was held back leaves.
+    /// Time at which a held-back acknowledgment leaves.
     #[inline(always)]
     pub fn delayed_ack_ns(&self) -> u64 {
         self.delayed_ack_ns
     }
 
-    /// Keep-alive, or the end of a state.
+    /// Time of the next keep-alive check, or of a state's end.
     #[inline(always)]
     pub fn slow_ns(&self) -> u64 {
         self.slow_ns
     }
 
-    /// Paced data may leave.
+    /// Time at which paced data may leave.
     #[inline(always)]
     pub fn departure_ns(&self) -> u64 {
         self.departure_ns
     }
 
-    /// When the SYN was sent.
+    /// Time at which the first SYN was sent.
     #[inline(always)]
     pub fn syn_sent_ns(&self) -> u64 {
         self.syn_sent_ns
     }
 
-    /// When `una` last moved, or flight or probing began: the user timeout counts from here.
+    /// Time at which SND.UNA last moved, or flight or probing began. The user timeout counts from
+    /// here.
     #[inline(always)]
     pub fn progress_ns(&self) -> u64 {
         self.progress_ns
@@ -570,7 +574,7 @@ impl Timers {
         self.fin_wait_2_ms
     }
 
-    /// Probes of either kind without an answer.
+    /// Unanswered probes, of the window or of keep-alive.
     #[inline(always)]
     pub fn probes(&self) -> u8 {
         self.probes
@@ -588,14 +592,14 @@ impl Timers {
         self.backoff
     }
 
-    /// The port had no room for a due segment, and the persist timer watches the wait. Value: a
-    /// digest of the stack's sent segments at the last look; 0: the port had room.
+    /// Digest of the stack's sent segments at the last check, while the port has no room for a due
+    /// segment and the persist timer measures the wait; 0: the port had room.
     #[inline(always)]
     pub fn port_blocked_at(&self) -> u8 {
         self.port_blocked_at
     }
 
-    /// Last soft ICMP error, reported if the connection times out.
+    /// Last soft ICMP error, which is reported if the connection times out.
     #[inline(always)]
     pub fn soft_error(&self) -> Option<ConnectionError> {
         self.soft_error

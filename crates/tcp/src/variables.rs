@@ -27,7 +27,7 @@ use crate::timestamp::is_before;
 pub(crate) struct Snd {
     /// SND.UNA: oldest sequence number not acknowledged.
     una: SeqNumber,
-    /// SND.NXT: next to be sent for the first time. Never goes back.
+    /// SND.NXT: next to be sent for the first time. It never goes back.
     nxt: SeqNumber,
     /// SND.WND in bytes.
     wnd: u32,
@@ -37,7 +37,7 @@ pub(crate) struct Snd {
     wl1: SeqNumber,
     /// SND.WL2: acknowledgment number of the last window update.
     wl2: SeqNumber,
-    /// MAX.SND.WND of RFC 5961 and of silly-window avoidance.
+    /// MAX.SND.WND: the largest window of the peer so far (RFC 5961, silly-window avoidance).
     max_wnd: u32,
     /// Eff.snd.MSS: largest payload of a segment, options deducted.
     mss: u16,
@@ -48,7 +48,7 @@ pub(crate) struct Snd {
 }
 
 impl Snd {
-    /// Nothing sent, nothing known of the peer.
+    /// The state before anything is sent or known of the peer.
     pub fn new(una: SeqNumber, mss: u16) -> Self {
         Snd {
             una,
@@ -82,7 +82,7 @@ impl Snd {
         self.wnd.saturating_sub(self.flight())
     }
 
-    /// Packs all but `una`, which is packed already.
+    /// Packs all variables but `una`, which is packed already.
     pub fn pack(&mut self, p: &mut impl Packing, rcv: &Rcv) {
         let Snd {
             una,
@@ -116,31 +116,31 @@ pub(crate) struct Rcv {
     nxt: SeqNumber,
     /// RCV.NXT + RCV.WND: right edge of the window as advertised.
     adv: SeqNumber,
-    /// Last.ACK.sent of RFC 7323.
+    /// Last.ACK.sent of RFC 7323: RCV.NXT as last acknowledged.
     acked: SeqNumber,
     /// TS.Recent of RFC 7323.
     ts_recent: u32,
-    /// The furthest right edge that was ever advertised (RFC 7323 2.4), while `retracted`.
+    /// The furthest right edge that was ever advertised (RFC 7323 2.4); valid while `retracted`.
     promised: SeqNumber,
     /// Shift of the windows that we advertise.
     shift: u8,
-    /// The window was taken back: `promised` lies beyond `adv`.
+    /// The window was taken back, so `promised` lies beyond `adv`.
     retracted: bool,
 }
 
-/// The part of a segment's text that is new.
+/// The new part of a segment's text.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Text {
-    /// Position of the text, in bytes past RCV.NXT.
+    /// Offset of the text from RCV.NXT, bytes.
     pub offset: u32,
-    /// Bytes at the segment's front that arrived before.
+    /// Bytes at the segment's front that have arrived before.
     pub skip: u32,
-    /// Bytes to take.
+    /// Number of new bytes.
     pub len: u32,
 }
 
 impl Rcv {
-    /// Nothing received.
+    /// The state before anything is received.
     pub const NEW: Rcv = Rcv {
         nxt: SeqNumber(0),
         adv: SeqNumber(0),
@@ -158,7 +158,7 @@ impl Rcv {
     }
 }
 
-/// Linux's default, which is ours.
+/// Linux's default MSS, which most connections have.
 const USUAL_MSS: u16 = 1_460;
 
 impl Snd {
@@ -174,7 +174,7 @@ impl Snd {
         self.ecn.is_classic() && seg.has(Flags::ECE) && !seg.has(Flags::SYN)
     }
 
-    /// Plainly nothing is left: the next plan would be none.
+    /// True if nothing is left to send, so that the next plan would be empty.
     #[inline]
     pub(crate) fn is_drained(&self, state: State, conn_flags: ConnFlags) -> bool {
         let owes = ConnFlags::SEND_NOW
@@ -189,20 +189,20 @@ impl Snd {
         let fin = u32::from(conn_flags.has(ConnFlags::FIN_SENT));
         let sent = self.flight().saturating_sub(fin);
         match self.buffered.saturating_sub(sent) {
-            // The common case. The state is read only if it matters.
+            // The usual case, in which the state is not read.
             0 => 0,
             unsent if conn_flags.may_send_data(state) => unsent,
             _ => 0,
         }
     }
 
-    /// Something of ours is not acknowledged or not even sent.
+    /// True if anything of ours is unacknowledged or unsent.
     pub(crate) fn has_unfinished_sending(&self, state: State, conn_flags: ConnFlags) -> bool {
         self.flight() > 0 || self.unsent(state, conn_flags) > 0 || conn_flags.fin_unsent()
     }
 
-    /// The FIN of a connection without an application is acknowledged, with all data before it.
-    /// Nothing will be sent again, and no caller can ask for measurements any more.
+    /// True if the ACK covers the FIN of a connection without an application, and all data before
+    /// it. Nothing will be sent again, and no caller can ask for measurements any more.
     #[inline]
     pub(crate) fn is_last_ack(&self, seg: &Segment, conn_flags: ConnFlags) -> bool {
         conn_flags.has(ConnFlags::FIN_SENT | ConnFlags::ORPHAN)
@@ -212,7 +212,7 @@ impl Snd {
     }
 
     /// True if the peer shut its window on data in flight. Retransmissions are then probes and are
-    /// not counted (Linux). For an orphan they count as usual.
+    /// not counted (Linux), except for an orphan.
     pub(crate) fn is_held_shut(&self, state: State, conn_flags: ConnFlags) -> bool {
         let is_opening = matches!(state, State::SynSent | State::SynReceived);
         self.wnd == 0 && !is_opening && !conn_flags.has(ConnFlags::ORPHAN)
@@ -225,11 +225,12 @@ impl Snd {
 }
 
 impl Rcv {
-    /// SND.NXT, or the edge of a window that shrank below it: a number that the peer accepts.
+    /// A sequence number that the peer accepts: SND.NXT, or the edge of a window that shrank below
+    /// it.
     pub(crate) fn acceptable_seq(&self, snd: &Snd) -> SeqNumber {
         let edge = snd.wnd_end();
-        // A difference below one unit of the scale is rounding, not shrinking; of our own scale, as
-        // Linux has it.
+        // A difference below one unit of the window scale is rounding, not shrinking. As in Linux
+        // the unit is that of our own scale.
         let unit = 1u32 << self.shift;
         if edge.ge(snd.nxt) || snd.nxt.since(edge) < unit {
             snd.nxt
@@ -238,8 +239,8 @@ impl Rcv {
         }
     }
 
-    /// RFC 9293 table 6 to the letter, as it completes the handshake of a connection that was
-    /// opened fast (Linux).
+    /// True if the segment is in the window by the letter of RFC 9293 table 6. This test applies to
+    /// the segment that completes a Fast Open's handshake (Linux).
     pub(crate) fn is_in_window(&self, seg: &Segment) -> bool {
         let edge = self.nxt + self.promised_window();
         let is_within = seg.end().gt(self.nxt) && seg.seq.lt(edge);
@@ -257,7 +258,7 @@ impl Rcv {
         }
     }
 
-    /// Text in order whose ACK and window say nothing new: Linux does not look at them.
+    /// True for text in order whose ACK and window say nothing new; Linux does not process these.
     pub(crate) fn is_text_alone(
         &self,
         seg: &Segment,
@@ -272,8 +273,8 @@ impl Rcv {
             && snd.wnd == window
     }
 
-    /// Nothing about it is new but its timestamp, which Linux learns before it looks at the ACK
-    /// number: in ESTABLISHED, which alone has a fast path.
+    /// True if only the segment's timestamp is new. Linux takes it before it checks the ACK number,
+    /// in ESTABLISHED, the only state with a fast path.
     pub(crate) fn is_plain_repetition(
         &self,
         seg: &Segment,
@@ -300,7 +301,8 @@ impl Rcv {
         }
     }
 
-    /// Some peers forget that their FIN took a number, and reset one too low (Linux).
+    /// True for a RST one below RCV.NXT after the peer's FIN: some peers forget that their FIN took
+    /// a number (Linux).
     pub(crate) fn forgets_its_fin(&self, seg: &Segment, state: State) -> bool {
         let fin_in = matches!(state, State::CloseWait | State::LastAck | State::Closing);
         fin_in && seg.seq + 1 == self.nxt
@@ -319,12 +321,12 @@ impl Rcv {
         }
     }
 
-    /// The window may be taken back: the settings say so, and the field can say it.
+    /// True if the window may be taken back: the settings allow it, and the scale can express it.
     pub(crate) fn may_shrink(&self, cx: &Cx<'_>) -> bool {
         cx.config.shrink_window && self.shift > 0
     }
 
-    /// The right edge is about to go back: remembers where it was.
+    /// Saves the right edge before it moves back.
     #[cold]
     pub(crate) fn retract(&mut self) {
         if !self.retracted || self.adv.gt(self.promised) {
@@ -333,8 +335,8 @@ impl Rcv {
         self.retracted = true;
     }
 
-    /// The largest promised window that is not used up: the peer may send this much though a later
-    /// segment advertised less (RFC 7323 2.4).
+    /// The largest promised window that is not used up. The peer may send this much, even if a
+    /// later segment advertised less (RFC 7323 2.4).
     pub(crate) fn promised_window(&self) -> u32 {
         if self.retracted && self.promised.gt(self.adv) {
             return self.promised.since(self.nxt);
@@ -342,7 +344,7 @@ impl Rcv {
         self.wnd()
     }
 
-    /// The largest window that the field can say.
+    /// The largest window that the field can express.
     pub(crate) fn window_ceiling(&self) -> u32 {
         u32::from(u16::MAX) << self.shift
     }
@@ -350,65 +352,64 @@ impl Rcv {
 
 /// Changes, each for one event.
 impl Snd {
-    /// The peer's first window, of a SYN or of the segment that completed the handshake: the
-    /// largest so far.
+    /// Sets the peer's first window, from a SYN or from the segment that completed the handshake.
     pub(crate) fn begin_window(&mut self, window: u32) {
         self.wnd = window;
         self.max_wnd = window;
     }
 
-    /// The first segment that brought a window has this sequence number.
+    /// Sets the sequence number of the first segment with a window.
     pub(crate) fn begin_updates(&mut self, wl1: SeqNumber) {
         self.wl1 = wl1;
     }
 
-    /// The peer shifts its windows.
+    /// Sets the shift of the peer's windows.
     pub(crate) fn set_shift(&mut self, shift: u8) {
         self.shift = shift;
     }
 
-    /// Another segment size.
+    /// Sets the segment size.
     pub(crate) fn set_mss(&mut self, mss: u16) {
         self.mss = mss;
     }
 
-    /// Another kind of ECN.
+    /// Sets the kind of ECN.
     pub(crate) fn set_ecn(&mut self, ecn: EcnLine) {
         self.ecn = ecn;
     }
 
-    /// A segment without news of congestion has this ACE field.
+    /// Sets the ACE field expected of a segment without news of congestion.
     pub(crate) fn expect_ace(&mut self, ace: u8) {
         self.ecn.expect(ace);
     }
 
-    /// The application has written: `buffered` bytes from SND.UNA on.
+    /// Notes a write: the buffer holds `buffered` bytes from SND.UNA on.
     #[inline(always)]
     pub(crate) fn queue(&mut self, buffered: u32) {
         self.buffered = self.buffered.max(buffered);
     }
 
-    /// Segments up to `end` have left for the first time.
+    /// Notes that segments up to `end` have left for the first time.
     #[inline(always)]
     pub(crate) fn advance(&mut self, end: SeqNumber) {
         self.nxt = end;
     }
 
-    /// SND.UNA moves to `ack`. `fin`: our FIN is acknowledged. Returns the payload bytes that leave
-    /// the send buffer.
+    /// Moves SND.UNA to `ack`. `fin`: our FIN is acknowledged. Returns the number of payload bytes
+    /// that leave the send buffer.
     #[inline(always)]
     pub(crate) fn acknowledge(&mut self, ack: SeqNumber, fin: bool) -> u32 {
         let acked = ack.since(self.una);
         let bytes = (acked - u32::from(fin)).min(self.buffered);
         self.una = ack;
         self.buffered -= bytes;
-        // The window's right edge stays where it was until `learn_window` moves it.
+        // The window's right edge stays in place until `learn_window` moves it.
         self.wnd = self.wnd.saturating_sub(acked);
         bytes
     }
 
-    /// Our SYN, which had the number `iss`, is acknowledged by `seg`. Returns the payload bytes
-    /// that leave the send buffer.
+    /// Takes the ACK of our SYN, which had the number `iss`, by `seg`. Returns the number of
+    /// payload bytes that leave the send buffer.
     pub(crate) fn acknowledge_syn(&mut self, iss: SeqNumber, seg: &Segment) -> u32 {
         let bytes = seg.ack.since(iss + 1).min(self.buffered);
         self.buffered -= bytes;
@@ -418,19 +419,19 @@ impl Snd {
         bytes
     }
 
-    /// SND.UNA and SND.NXT lie behind our SYN, which is not acknowledged.
+    /// Moves SND.UNA and SND.NXT behind our SYN, which is not acknowledged.
     pub(crate) fn pass_syn(&mut self, iss: SeqNumber) {
         self.una = iss + 1;
         self.nxt = self.una;
     }
 
-    /// SEG.WND of a segment with an acceptable ACK (RFC 9293 3.10.7.4, fifth step): the window, if
-    /// it is news and another one.
+    /// The window of a segment with an acceptable ACK (RFC 9293 3.10.7.4, fifth step), if the
+    /// segment is newer than the last update and the window differs.
     #[inline(always)]
     pub(crate) fn learn_window(&mut self, seg: &Segment) -> Option<u32> {
         // Beyond the RFC, as in Linux: a higher ACK was sent later, even if it rides on repeated
-        // text. The order of two segments with equal numbers is unknown, so only a larger window
-        // counts, or none.
+        // text. Of two segments with equal numbers the order is unknown, so only a larger window
+        // counts, or a shut one.
         let window = self.scaled_window(seg);
         let newer = self.wl2.lt(seg.ack)
             || self.wl1.lt(seg.seq)
@@ -442,14 +443,14 @@ impl Snd {
         (window != self.wnd).then_some(window)
     }
 
-    /// A segment of this number and ACK brought the window.
+    /// Notes that a segment with this number and ACK brought the window.
     #[inline(always)]
     pub(crate) fn note_sequel(&mut self, seq: SeqNumber, ack: SeqNumber) {
         self.wl1 = self.wl1.max(seq);
         self.wl2 = ack;
     }
 
-    /// SND.WND changes. Returns whether the window is the largest so far.
+    /// Sets SND.WND. True if the window is the largest so far.
     #[inline(always)]
     pub(crate) fn set_window(&mut self, window: u32) -> bool {
         self.wnd = window;
@@ -468,30 +469,30 @@ impl Snd {
 
 /// Changes, each for one event.
 impl Rcv {
-    /// The peer's SYN is taken: RCV.NXT lies behind it, and is acknowledged.
+    /// Takes the peer's SYN: `nxt`, the number behind it, is RCV.NXT and counts as acknowledged.
     pub(crate) fn begin(&mut self, nxt: SeqNumber) {
         self.nxt = nxt;
         self.acked = nxt;
     }
 
-    /// We shift our windows.
+    /// Sets the shift of our windows.
     pub(crate) fn set_shift(&mut self, shift: u8) {
         self.shift = shift;
     }
 
-    /// TS.Recent
+    /// Sets TS.Recent.
     #[inline(always)]
     pub(crate) fn set_ts_recent(&mut self, value: u32) {
         self.ts_recent = value;
     }
 
-    /// An ACK of RCV.NXT leaves.
+    /// Notes that an ACK of RCV.NXT leaves.
     #[inline(always)]
     pub(crate) fn note_acked(&mut self) {
         self.acked = self.nxt;
     }
 
-    /// RCV.NXT moves by `n`. The right edge never lies before it.
+    /// Moves RCV.NXT by `n` bytes. The right edge never lies before it.
     #[inline(always)]
     pub(crate) fn advance(&mut self, n: u32) {
         self.nxt += n;
@@ -500,13 +501,13 @@ impl Rcv {
         }
     }
 
-    /// `window` is advertised from RCV.NXT on.
+    /// Sets the right edge `window` bytes beyond RCV.NXT.
     #[inline(always)]
     pub(crate) fn open(&mut self, window: u32) {
         self.adv = self.nxt + window;
     }
 
-    /// `window` is advertised, which may fulfil an earlier promise.
+    /// Notes that `window` is advertised, which may fulfil an earlier promise.
     #[inline(always)]
     pub(crate) fn advertise(&mut self, window: u32) {
         self.open(window);
@@ -521,8 +522,8 @@ impl Rcv {
         p.seq(&mut self.nxt, SeqNumber(0));
     }
 
-    /// Packs all but `nxt`, which is packed already. A connection that took its window back is not
-    /// packed. `wnd`: the window last advertised.
+    /// Packs all variables but `nxt`, which is packed already. A connection that took its window
+    /// back is not packed. `wnd`: the window last advertised.
     pub(crate) fn pack(&mut self, p: &mut impl Packing, wnd: u32) {
         let Rcv {
             nxt,
@@ -551,7 +552,7 @@ impl Snd {
         self.una
     }
 
-    /// SND.NXT: next to be sent for the first time. Never goes back.
+    /// SND.NXT: next to be sent for the first time. It never goes back.
     #[inline(always)]
     pub fn nxt(&self) -> SeqNumber {
         self.nxt
@@ -575,7 +576,7 @@ impl Snd {
         self.wl1
     }
 
-    /// MAX.SND.WND of RFC 5961 and of silly-window avoidance.
+    /// MAX.SND.WND: the largest window of the peer so far (RFC 5961, silly-window avoidance).
     #[inline(always)]
     pub fn max_wnd(&self) -> u32 {
         self.max_wnd
@@ -608,7 +609,7 @@ impl Rcv {
         self.nxt
     }
 
-    /// Last.ACK.sent of RFC 7323.
+    /// Last.ACK.sent of RFC 7323: RCV.NXT as last acknowledged.
     #[inline(always)]
     pub fn acked(&self) -> SeqNumber {
         self.acked

@@ -1,6 +1,6 @@
-//! A passive connection's whole life over the crate's public interface: LISTEN or cookie,
-//! half-open, connection, TIME_WAIT, and the next incarnation. Proves that what one part leaves is
-//! what the next one takes.
+//! The life of a passive connection over the crate's public interface: LISTEN or cookie, half-open,
+//! connection, TIME_WAIT, and the next incarnation. Each part must accept what the one before it
+//! leaves.
 
 use tcp::half_open::{HalfOpen, HalfOpenOutcome};
 use tcp::isn::IsnGenerator;
@@ -17,7 +17,7 @@ use wire::{Addr, FlowKey, SeqNumber};
 const IRS: SeqNumber = SeqNumber(u32::MAX - 3);
 
 struct Sink {
-    /// Bytes that memory has room for.
+    /// Bytes for which there is memory.
     room: u32,
     stored: u32,
     readable: u32,
@@ -152,7 +152,7 @@ fn asked(seg: &Segment) -> SynRequest {
     }
 }
 
-/// Opens by a half-open entry; the final ACK was lost and `len` bytes of data come in its place.
+/// Opens by a half-open entry. The final ACK was lost, and `len` bytes of data come instead.
 fn established(world: &mut World, len: u32) -> (Connection, SeqNumber) {
     let request = asked(&syn(IRS, 100));
     let iss = world.isns.isn(&flow(), world.now_ns);
@@ -178,7 +178,7 @@ fn accepted(world: &mut World, handshake: &Handshake, ack: &Segment) -> Connecti
     connection
 }
 
-/// We close first; the peer's FIN follows.
+/// Closes on our side first; the peer's FIN follows.
 fn closed(world: &mut World, mut connection: Connection, iss: SeqNumber) -> TimeWait {
     let peer_nxt = connection.rcv_nxt();
     let _ = connection.close(&mut world.cx());
@@ -216,14 +216,14 @@ fn cookie_data_becomes_the_connections_first_data() {
         .expect("not our cookie");
     assert_eq!(handshake.snd_wnd, 500 << 7);
     let mut connection = accepted(&mut world, &handshake, &ack);
-    // Our timestamps do not go back behind the cookie's.
+    // Our timestamps do not go back behind that of the cookie.
     world.now_ns += SECOND_NS;
     let _ = connection.on_timer(&mut world.cx());
     let out = world.polled(&mut connection).expect("no ACK");
     assert!(out.options.timestamp.unwrap().value.wrapping_sub(echo) < 1 << 31);
 }
 
-/// The SYN-ACK acknowledges what of a SYN's data found memory (RFC 7413 4.2.2).
+/// The SYN-ACK acknowledges the part of a SYN's data that found memory (RFC 7413 4.2.2).
 #[test]
 fn listen_fast_syn_with_more_text_than_memory_keeps_a_part() {
     let mut world = World::new();

@@ -7,9 +7,9 @@
 //!           172, 2 + 3n, ECT(0) bytes, CE bytes, ECT(1) bytes        order 0
 //! ```
 //!
-//! [`crate::tcp::Options`] holds the option; the `tcp` crate keeps its counters and says how many
+//! [`crate::tcp::Options`] holds the option. The `tcp` crate keeps its counters and says how many
 //! fields a segment must have. This module decides how the option shares room and padding with the
-//! others ([`Room`]), as in Linux.
+//! other options of a segment ([`Room`]), as in Linux.
 
 use crate::limits::ACCECN_FIELDS_MAX;
 
@@ -48,8 +48,8 @@ impl AccEcn {
         body: [0; ACCECN_FIELDS_MAX * FIELD_BYTES],
     };
 
-    /// The option that we send: bytes that arrived as ECT(1), CE and ECT(0), in this order, modulo
-    /// 2^24.
+    /// The option that Millstream sends, kind 174: bytes that arrived as ECT(1), CE and ECT(0), in
+    /// this order, modulo 2^24.
     #[must_use]
     pub fn order_1(counters: [u32; ACCECN_FIELDS_MAX]) -> AccEcn {
         AccEcn::of(ORDER_BIT, &counters)
@@ -74,7 +74,7 @@ impl AccEcn {
         option
     }
 
-    /// The same with no more than the first `fields` counters.
+    /// This option with no more than its first `fields` counters.
     #[must_use]
     pub fn truncated(mut self, fields: usize) -> AccEcn {
         if fields < self.fields() {
@@ -84,8 +84,8 @@ impl AccEcn {
         self
     }
 
-    /// Reads an option's body. Bytes beyond whole counters, or beyond three, mean nothing (RFC 9768
-    /// 3.2.3).
+    /// Reads an option's body. Bytes behind the last whole counter are ignored, and so is a fourth
+    /// counter (RFC 9768 section 3.2.3).
     pub(crate) fn parse(kind: u8, body: &[u8]) -> AccEcn {
         let (fields, _) = body.as_chunks::<FIELD_BYTES>();
         let fields = &fields[..fields.len().min(ACCECN_FIELDS_MAX)];
@@ -106,7 +106,7 @@ impl AccEcn {
         self.head != 0
     }
 
-    /// True if the fields are ECT(1), CE, ECT(0), and not the other way round.
+    /// True if the fields are ECT(1), CE, ECT(0) (kind 174), false if they are ECT(0), CE, ECT(1).
     #[inline]
     #[must_use]
     pub const fn is_order_1(&self) -> bool {
@@ -127,7 +127,7 @@ impl AccEcn {
         present.map(|&[high, middle, low]| u32::from_be_bytes([0, high, middle, low]))
     }
 
-    /// Kind, length and body in wire format, without padding; the second value is their number.
+    /// Kind, length and body in wire format, without padding, and the number of these bytes.
     pub(crate) fn bytes(&self) -> ([u8; BYTES_MAX], usize) {
         let mut bytes = [0; BYTES_MAX];
         let len = option_len(self.fields());
@@ -141,23 +141,23 @@ impl AccEcn {
 /// Bytes of the longest option.
 pub(crate) const BYTES_MAX: usize = option_len(ACCECN_FIELDS_MAX);
 
-/// Bytes of an option with so many fields.
+/// Bytes of an option with `fields` counters.
 const fn option_len(fields: usize) -> usize {
     2 + fields * FIELD_BYTES
 }
 
-/// Room that the other options leave, and padding of theirs that the AccECN option may fill.
+/// Room that the other options leave, and the padding in them that the AccECN option may fill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// Bytes left of the forty.
+    /// Bytes left of the forty that all options share.
     pub bytes: usize,
-    /// SACK blocks that the other part already holds.
+    /// SACK blocks among the other options.
     pub sack_blocks: usize,
-    /// NOPs of a later option that the end of the AccECN option can replace: 0 to 2.
+    /// NOPs before a later option that the last bytes of the AccECN option can replace: 0 to 2.
     pub padding: usize,
 }
 
-/// The fit of an AccECN option.
+/// Size of an AccECN option that fits, and the SACK blocks that leave room for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fit {
     /// Counters that the option gets.
@@ -170,8 +170,8 @@ pub struct Fit {
 
 impl Room {
     /// The longest option that fits and has at least `required` counters. SACK blocks beyond the
-    /// second are dropped if that is needed; where nothing helps there is no option (RFC 9768
-    /// 3.2.3.3).
+    /// second are dropped if the required counters need their room. `None` if that is not enough
+    /// (RFC 9768 section 3.2.3.3).
     #[must_use]
     pub fn fit(self, required: usize) -> Option<Fit> {
         let mut blocks = self.sack_blocks;
@@ -201,7 +201,8 @@ const SACK_BLOCK_BYTES: usize = 8;
 /// SACK blocks that are never dropped.
 const SACK_BLOCKS_KEPT: usize = 2;
 
-/// Whole words that an option of `len` bytes adds, if its tail may fill `padding` bytes of another.
+/// Bytes by which an option of `len` bytes lengthens the options, a multiple of 4. Its last bytes
+/// may replace `padding` bytes of another option.
 pub(crate) const fn padded(len: usize, padding: usize) -> usize {
     if len % 4 > padding {
         len.next_multiple_of(4)

@@ -1,7 +1,7 @@
 //! One address type for both families: 16 bytes, IPv4 in its mapped form (RFC 4291 section
 //! 2.5.5.2).
 //!
-//! Flow keys, neighbour and route tables use it, so that a table has one kind of entry and a
+//! Flow keys, neighbour and route tables use this type, so that a table has one kind of entry and a
 //! comparison has no branch.
 
 use core::fmt;
@@ -22,15 +22,15 @@ pub struct Addr([u8; 16]);
 
 /// The upper 96 bits before the four bytes of a mapped IPv4 address.
 const V4_PREFIX: u128 = 0xffff;
-/// The same where it lies in memory, and which bytes it takes: a comparison without turning bytes
-/// round.
+/// The prefix as it lies in memory, so that a comparison needs no byte swap. `V4_MASK_RAW` selects
+/// its bytes.
 const V4_PREFIX_RAW: u128 = (V4_PREFIX << 32).to_be();
 const V4_MASK_RAW: u128 = (u128::MAX << 32).to_be();
 
 impl Addr {
-    /// `::`.
+    /// The unspecified IPv6 address, `::`.
     pub const UNSPECIFIED_V6: Addr = Addr([0; 16]);
-    /// `0.0.0.0`, which is not `::`.
+    /// The unspecified IPv4 address, `0.0.0.0`, in mapped form. It is not equal to `::`.
     pub const UNSPECIFIED_V4: Addr = Addr::v4(Ipv4Addr::UNSPECIFIED);
 
     /// From its 16 bytes; IPv4 in mapped form.
@@ -57,7 +57,7 @@ impl Addr {
         &self.0
     }
 
-    /// The address as the standard library has it.
+    /// The address as a standard library type.
     #[inline]
     pub const fn to_ip(self) -> IpAddr {
         match self.to_v4() {
@@ -66,7 +66,7 @@ impl Addr {
         }
     }
 
-    /// The IPv4 address, if it is one.
+    /// The IPv4 address, or `None` for an IPv6 address.
     #[inline]
     pub const fn to_v4(self) -> Option<Ipv4Addr> {
         if self.is_v4() {
@@ -76,13 +76,13 @@ impl Addr {
         }
     }
 
-    /// The address as IPv6, mapped if it is an IPv4 one.
+    /// The address in IPv6 form: mapped (RFC 4291) if it is an IPv4 address.
     #[inline]
     pub const fn to_v6(self) -> Ipv6Addr {
         Ipv6Addr::from_bits(self.bits())
     }
 
-    /// The address as two words in the machine's byte order: for hashing.
+    /// The address as two words in the machine's byte order, for hashing.
     #[inline]
     pub(crate) const fn words(&self) -> [u64; 2] {
         let bits = u128::from_ne_bytes(self.0);
@@ -120,7 +120,7 @@ impl Addr {
         }
     }
 
-    /// The address as a number, most significant byte first: what a prefix match shifts.
+    /// The address as a number, first byte most significant. A prefix match shifts it.
     #[inline]
     pub const fn bits(self) -> u128 {
         u128::from_be_bytes(self.0)

@@ -1,4 +1,4 @@
-//! ARP for IPv4 over Ethernet, RFC 826. `stack`'s neighbour cache speaks it.
+//! ARP for IPv4 over Ethernet, RFC 826. Called by the neighbour cache of `stack`.
 
 use crate::error::WireError;
 use crate::ethernet::{EtherType, MacAddr};

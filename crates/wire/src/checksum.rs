@@ -1,13 +1,13 @@
-//! The Internet checksum (RFC 1071), portable: eight bytes a step, and the pseudo-headers of RFC
-//! 9293 section 3.1 and RFC 8200 section 8.1.
+//! The Internet checksum (RFC 1071) in portable code, eight bytes a step, and the pseudo-headers of
+//! RFC 9293 section 3.1 and RFC 8200 section 8.1.
 //!
-//! Header checksums use it directly. Payload is summed by `ring`'s SIMD forms, whose folded results
-//! enter here through [`Sum::from_folded`] and [`Sum::combine`]; a test there proves that both
-//! agree.
+//! Header checksums use it directly. `ring` sums payload with SIMD instructions, and its folded
+//! results enter here through [`Sum::from_folded`] and [`Sum::combine`]. A test in `ring` shows
+//! that both agree.
 //!
-//! The kernel is byte-order blind: a one's complement sum of swapped words is the swapped sum (RFC
-//! 1071 section 2 B). Words are therefore added in the machine's order, and the folded result is
-//! swapped once.
+//! The sum does not depend on byte order: swapping the bytes of every word swaps the bytes of the
+//! result (RFC 1071 section 2 (B)). Words are therefore added in the machine's order, and the
+//! folded result is swapped once.
 
 use crate::addr::Addr;
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -24,7 +24,7 @@ use core::net::{Ipv4Addr, Ipv6Addr};
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Sum(u64);
 
-/// Two sums are equal if they come to the same in the packet.
+/// Two sums are equal if they fold to the same 16 bits.
 impl PartialEq for Sum {
     #[inline]
     fn eq(&self, other: &Sum) -> bool {
@@ -41,7 +41,8 @@ impl Sum {
         Sum(0)
     }
 
-    /// The sum of 32-bit words that were added as numbers: each counts as the sum of its halves.
+    /// The sum of 32-bit words that were added as numbers. A 32-bit word counts as the sum of its
+    /// two halves, because 2^16 is 1 modulo 2^16 - 1.
     #[inline]
     #[must_use]
     pub(crate) const fn of_words(total: u64) -> Sum {
@@ -75,7 +76,7 @@ impl Sum {
     }
 
     /// Adds the sum of a piece. `at_odd_offset`: the piece starts at an odd offset of the summed
-    /// data, so its bytes are the other halves of their words.
+    /// data, so the halves of its words are swapped.
     #[inline]
     pub const fn combine(&mut self, piece: Sum, at_odd_offset: bool) {
         let folded = piece.fold();
@@ -87,7 +88,8 @@ impl Sum {
         self.0 += turned as u64;
     }
 
-    /// The sum in 16 bits, not complemented: what a partial checksum offload wants in the field.
+    /// The sum in 16 bits, not complemented. A port with partial checksum offload wants this value
+    /// in the checksum field.
     #[inline]
     #[must_use]
     pub const fn fold(self) -> u16 {
@@ -101,7 +103,7 @@ impl Sum {
         !self.fold()
     }
 
-    /// True if a packet, summed with its checksum field, is whole.
+    /// True if these bytes, the checksum field among them, sum to all ones: the packet is intact.
     #[inline]
     #[must_use]
     pub const fn is_valid(self) -> bool {
@@ -139,7 +141,7 @@ pub const fn pseudo_header_v6(src: Ipv6Addr, dst: Ipv6Addr, protocol: u8, len: u
     sum
 }
 
-/// The pseudo-header for addresses of either family. `src` and `dst` are of the same one.
+/// The pseudo-header for addresses of either family; `src` and `dst` belong to the same family.
 #[inline]
 pub fn pseudo_header(src: Addr, dst: Addr, protocol: u8, len: u32) -> Sum {
     match (src.to_v4(), dst.to_v4()) {
@@ -177,8 +179,8 @@ impl Sum {
 /// The folded sum of `bytes` as words in the machine's own order.
 #[inline]
 fn sum_native(bytes: &[u8]) -> u16 {
-    // The halves of each word are added apart: 2^32 steps cannot overflow, there is no carry to
-    // chain, and the loop vectorises.
+    // The two halves of each word are added separately. 2^32 steps cannot overflow, no carry is
+    // chained, and the loop vectorises.
     let (mut low, mut high) = (0u64, 0u64);
     let (words, rest) = bytes.as_chunks::<8>();
     for word in words {
@@ -207,8 +209,8 @@ const fn add_with_end_around_carry(a: u64, b: u64) -> u64 {
     sum + carry as u64
 }
 
-/// Adds the upper to the lower half until 16 bits remain. Adding a number to itself with its
-/// halves exchanged leaves in the upper half their sum and the carry that comes around.
+/// Adds the upper half to the lower one until 16 bits remain. A number added to itself with its
+/// halves exchanged has, in its upper half, the sum of both halves and the end-around carry.
 #[inline(always)]
 pub(crate) const fn fold(sum: u64) -> u16 {
     let sum = (sum.wrapping_add(sum.rotate_right(32)) >> 32) as u32;

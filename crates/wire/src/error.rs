@@ -12,7 +12,7 @@ macro_rules! wire_errors {
         }
 
         impl WireError {
-            /// All of them, in the order of [`WireError::index`].
+            /// All errors, in the order of [`WireError::index`].
             pub const ALL: [WireError; [$($name),*].len()] = [$(WireError::$variant),*];
 
             /// The name under which a counter of this error is exported.
@@ -34,7 +34,7 @@ macro_rules! wire_errors {
 wire_errors! {
     /// The bytes end before the header does.
     Truncated => "truncated",
-    /// A length field contradicts the header's minimum or the bytes there are.
+    /// A length field is below the header's minimum, or exceeds the bytes that are there.
     BadLength => "bad_length",
     /// The IP version is not the one that the frame type announced.
     BadVersion => "bad_version",
@@ -42,7 +42,7 @@ wire_errors! {
     BadChecksum => "bad_checksum",
     /// An option's length is zero, too small, or runs past its header.
     BadOption => "bad_option",
-    /// A signature (RFC 2385) that no key of ours could check.
+    /// The segment is signed (RFC 2385), and this stack has no keys to verify signatures.
     Signed => "signed",
     /// An address stands where the protocol forbids it: a multicast target, an unspecified source.
     BadAddress => "bad_address",
@@ -51,10 +51,10 @@ wire_errors! {
     BadHopLimit => "bad_hop_limit",
     /// A code that the message type does not have.
     BadCode => "bad_code",
-    /// Well formed, but a kind that we refuse: source routing, ARP for other than Ethernet and
-    /// IPv4, an IPv6 option that asks to be dropped.
+    /// Well formed, but of a kind that the stack refuses: source routing, ARP for other than
+    /// Ethernet and IPv4, an IPv6 option that asks to be dropped.
     Unsupported => "unsupported",
-    /// An IPv6 fragment. We do not reassemble.
+    /// An IPv6 fragment; the stack does not reassemble.
     Fragment => "fragment",
     /// More extension headers or options than the limit.
     TooManyHeaders => "too_many_headers",

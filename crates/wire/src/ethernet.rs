@@ -1,6 +1,7 @@
 //! Ethernet II frames with at most one 802.1Q tag.
 //!
-//! `stack` parses and builds every frame with it; `packetio` owns MAC addresses through it.
+//! `stack` parses and builds the Ethernet header of every frame here, and `packetio` takes its MAC
+//! addresses from here.
 
 use crate::error::WireError;
 use crate::field::{be16, bytes, put, put16};
@@ -24,19 +25,19 @@ impl MacAddr {
     /// `00:00:00:00:00:00`, which no station has.
     pub const UNSPECIFIED: MacAddr = MacAddr([0; 6]);
 
-    /// True if it names a group, broadcast included.
+    /// True if the address names a group, broadcast included.
     #[inline]
     pub const fn is_multicast(self) -> bool {
         self.0[0] & 1 != 0
     }
 
-    /// True if it names everyone.
+    /// True if the address is [`MacAddr::BROADCAST`].
     #[inline]
     pub const fn is_broadcast(self) -> bool {
         matches!(self.0, [0xff, 0xff, 0xff, 0xff, 0xff, 0xff])
     }
 
-    /// True if it can be one station's address.
+    /// True if the address can be that of one station.
     #[inline]
     pub const fn is_unicast(self) -> bool {
         !self.is_multicast() && !matches!(self.0, [0, 0, 0, 0, 0, 0])
@@ -70,7 +71,7 @@ impl fmt::Debug for MacAddr {
     }
 }
 
-/// The text is not six pairs of hexadecimal digits with colons between them.
+/// Error for text that is not six pairs of hexadecimal digits with colons between them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ParseMacAddrError;
 
@@ -102,17 +103,17 @@ impl FromStr for MacAddr {
     }
 }
 
-/// The values of [`Header::ethertype`] that we know.
+/// Values of [`Header::ethertype`] that this crate knows.
 pub enum EtherType {}
 
 impl EtherType {
-    /// RFC 894.
+    /// IPv4, RFC 894.
     pub const IPV4: u16 = 0x0800;
-    /// RFC 826.
+    /// ARP, RFC 826.
     pub const ARP: u16 = 0x0806;
     /// 802.1Q: a VLAN tag follows.
     pub const VLAN: u16 = 0x8100;
-    /// RFC 2464.
+    /// IPv6, RFC 2464.
     pub const IPV6: u16 = 0x86dd;
 }
 
@@ -126,14 +127,14 @@ pub struct Header {
     /// The tag control information of an 802.1Q tag: priority (3 bits), drop eligible (1), VLAN
     /// (12).
     pub vlan: Option<u16>,
-    /// Type of the payload: one of [`EtherType`], or something that we do not know. Below 0x600 it
-    /// is a length (802.3), which we do not take apart.
+    /// Type of the payload: one of [`EtherType`], or an unknown value. A value below 0x600 is an
+    /// 802.3 length; such payload is not parsed further.
     pub ethertype: u16,
 }
 
 impl Header {
-    /// Parses the header and says how many bytes it has. Only one tag is taken off: behind a second
-    /// one, `ethertype` is [`EtherType::VLAN`].
+    /// Parses the header; the second value is its length in bytes. Only one tag is removed: if a
+    /// second one follows, `ethertype` is [`EtherType::VLAN`].
     ///
     /// # Errors
     /// [`WireError::Truncated`].

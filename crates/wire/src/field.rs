@@ -1,5 +1,5 @@
-//! Big-endian fields at fixed places of a header whose size is known, so that no access is checked
-//! at run time.
+//! Big-endian fields at constant offsets of a header whose size is a type parameter, so that the
+//! compiler removes the bounds checks.
 
 /// The 16-bit field at `at`.
 #[inline(always)]

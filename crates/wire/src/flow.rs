@@ -18,8 +18,8 @@ pub struct FlowKey {
 }
 
 impl FlowKey {
-    /// True if both name the same flow: `==` without a branch, for a caller that compares every
-    /// packet.
+    /// True if both keys name the same flow: `==` without a branch, for callers that compare keys
+    /// once per packet.
     #[inline]
     #[must_use]
     pub const fn is_same(&self, other: &FlowKey) -> bool {
@@ -47,13 +47,14 @@ impl FlowKey {
 ///
 /// Two rounds of NH, the universal hash of UMAC (RFC 4418 section 5.2.2) in 64-bit words. A secret
 /// is added to every word, and the words are multiplied in pairs into 128 bits. The halves of the
-/// second round's product are folded into one. The one path serves both families.
+/// second round's product are folded into one. Both address families take the same path.
 ///
-/// The proven property: for any two keys chosen without the secret, each round lets them meet in
-/// its 128 bits with a probability of at most 2^-64. Not proven is that bits picked out of the
-/// folded product (a bucket, a tag) are as even; tests look at the keys that load generators send.
-/// The hash is no pseudo-random function: an observer of hashes could solve for the secrets. No
-/// hash therefore leaves the stack, nor anything made of one, and this type prints nothing.
+/// The proven property: for any two keys chosen without the secret, the probability that a round
+/// gives both the same 128 bits is at most 2^-64. It is not proven that bits picked out of the
+/// folded product (a bucket, a tag) are as evenly spread. Tests check that for the keys that load
+/// generators send. The hash is no pseudo-random function: an observer of hashes could solve for
+/// the secrets. Neither a hash nor a value derived from one may therefore leave the stack, and this
+/// type prints nothing.
 ///
 /// ```
 /// use std::net::Ipv4Addr;
@@ -75,7 +76,7 @@ pub struct FlowHasher {
 }
 
 impl FlowHasher {
-    /// A hasher with its secret.
+    /// A hasher with this secret.
     #[must_use]
     pub fn new(secret: [u64; 2]) -> FlowHasher {
         FlowHasher {
@@ -83,7 +84,7 @@ impl FlowHasher {
         }
     }
 
-    /// The hash of a flow. All 64 bits are good.
+    /// The hash of a flow. All 64 bits may be used.
     #[inline]
     #[must_use]
     pub fn hash(&self, key: &FlowKey) -> u64 {

@@ -30,7 +30,7 @@ pub mod unreachable {
     pub const PROTOCOL: u8 = 2;
     /// Nothing listens on the port: a hard error.
     pub const PORT: u8 = 3;
-    /// Too big and may not be fragmented: path MTU discovery, RFC 1191.
+    /// The packet is too big and may not be fragmented: path MTU discovery, RFC 1191.
     pub const FRAGMENTATION_NEEDED: u8 = 4;
     /// A source route failed: a soft error.
     pub const SOURCE_ROUTE_FAILED: u8 = 5;
@@ -52,14 +52,14 @@ pub enum Message<'a> {
     },
     /// The answer to a ping.
     EchoReply {
-        /// As in the request.
+        /// The identifier of the request.
         ident: u16,
-        /// As in the request.
+        /// The sequence number of the request.
         seq: u16,
-        /// As in the request.
+        /// The data of the request.
         data: &'a [u8],
     },
-    /// A packet of ours did not arrive.
+    /// A packet of this host did not arrive.
     DestinationUnreachable {
         /// The reason, see [the codes](mod@unreachable).
         code: u8,
@@ -69,23 +69,23 @@ pub enum Message<'a> {
         /// The start of the packet, see [`crate::quote::Quote::parse_v4`].
         quote: &'a [u8],
     },
-    /// A packet of ours ran out of hops (code 0) or of time for reassembly (1).
+    /// A packet of this host ran out of hops (code 0), or its reassembly out of time (code 1).
     TimeExceeded {
-        /// Which of the two.
+        /// 0: hops; 1: reassembly time.
         code: u8,
         /// The start of the packet.
         quote: &'a [u8],
     },
-    /// A header of ours was not understood.
+    /// A header of this host was not understood.
     ParameterProblem {
-        /// Which problem.
+        /// The kind of problem, RFC 792.
         code: u8,
         /// The offset of the offending byte.
         pointer: u8,
         /// The start of the packet.
         quote: &'a [u8],
     },
-    /// Anything else, which a TCP host ignores: source quench (RFC 6633), redirects, timestamps.
+    /// Any other message: source quench (RFC 6633), redirects, timestamps. A TCP host ignores them.
     Other {
         /// The message's type.
         kind: u8,
@@ -99,7 +99,7 @@ pub enum Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// Parses and verifies a message; `packet` is exactly what the IP header says follows it.
+    /// Parses and verifies a message. `packet` is exactly the payload that the IP header announces.
     ///
     /// # Errors
     /// [`WireError::Truncated`], [`WireError::BadChecksum`].
@@ -171,7 +171,7 @@ impl<'a> Message<'a> {
         len
     }
 
-    /// The message's first eight bytes, without a checksum yet, and the data behind them.
+    /// The message's first eight bytes, their checksum still zero, and the data behind them.
     fn parts(&self) -> ([u8; HEADER_LEN], &'a [u8]) {
         match *self {
             Message::EchoRequest { ident, seq, data } => {

@@ -1,8 +1,8 @@
 //! ICMPv6: echo and the errors that concern TCP (RFC 4443), neighbour solicitation and
 //! advertisement (RFC 4861).
 //!
-//! `stack`'s neighbour cache and its ICMP stage call it. Router discovery is the kernel's and stays
-//! [`Message::Other`].
+//! `stack`'s neighbour cache and its ICMP stage call it. Router discovery is left to the kernel, so
+//! its messages stay [`Message::Other`].
 
 use crate::checksum;
 use crate::error::WireError;
@@ -37,12 +37,12 @@ const TARGET_LLADDR: u8 = 2;
 /// Bytes of a link-layer address option for Ethernet, RFC 2464 section 6.
 const LLADDR_OPTION_LEN: usize = 8;
 
-/// The hop limit that proves a packet came through no router.
+/// The hop limit that proves that a packet crossed no router (RFC 4861 section 6.1).
 const HOP_LIMIT_ON_LINK: u8 = 255;
 
 /// Codes of [`Message::DestinationUnreachable`], RFC 4443 section 3.1.
 pub mod unreachable {
-    /// No route.
+    /// No route to the destination.
     pub const NO_ROUTE: u8 = 0;
     /// Forbidden by administration.
     pub const ADMINISTRATIVELY_PROHIBITED: u8 = 1;
@@ -54,8 +54,8 @@ pub mod unreachable {
     pub const PORT: u8 = 4;
 }
 
-/// Code of [`Message::ParameterProblem`] that says "I do not speak that protocol", TCP's hard error
-/// (RFC 4443 section 3.4).
+/// Code of [`Message::ParameterProblem`] for a host that does not speak the protocol: a hard error
+/// for TCP (RFC 4443 section 3.4).
 pub const UNRECOGNIZED_NEXT_HEADER: u8 = 1;
 
 /// The flags of a neighbour advertisement, RFC 4861 section 4.4.
@@ -83,45 +83,45 @@ pub enum Message<'a> {
     },
     /// The answer to a ping.
     EchoReply {
-        /// As in the request.
+        /// The identifier of the request.
         ident: u16,
-        /// As in the request.
+        /// The sequence number of the request.
         seq: u16,
-        /// As in the request.
+        /// The data of the request.
         data: &'a [u8],
     },
-    /// A packet of ours did not arrive.
+    /// A packet of this host did not arrive.
     DestinationUnreachable {
         /// The reason, see [the codes](mod@unreachable).
         code: u8,
         /// The start of the packet, see [`crate::quote::Quote::parse_v6`].
         quote: &'a [u8],
     },
-    /// A packet of ours was longer than a link could take, RFC 8201.
+    /// A packet of this host was longer than a link could carry, RFC 8201.
     PacketTooBig {
         /// The link's MTU, bytes.
         mtu: u32,
         /// The start of the packet.
         quote: &'a [u8],
     },
-    /// A packet of ours ran out of hops (code 0) or of time for reassembly (1).
+    /// A packet of this host ran out of hops (code 0), or its reassembly out of time (code 1).
     TimeExceeded {
-        /// Which of the two.
+        /// 0: hops; 1: reassembly time.
         code: u8,
         /// The start of the packet.
         quote: &'a [u8],
     },
-    /// A header of ours was not understood.
+    /// A header of this host was not understood.
     ParameterProblem {
-        /// Which problem.
+        /// The kind of problem, RFC 4443 section 3.4.
         code: u8,
         /// The offset of the offending byte.
         pointer: u32,
         /// The start of the packet.
         quote: &'a [u8],
     },
-    /// A request for the link address of `target`. Also the probe for a duplicate address, if it
-    /// comes from `::`.
+    /// A request for the link address of `target`. From the source `::` it is the probe for a
+    /// duplicate address.
     NeighborSolicitation {
         /// The address asked for.
         target: Ipv6Addr,
@@ -134,10 +134,11 @@ pub enum Message<'a> {
         flags: NeighborFlags,
         /// The address asked for.
         target: Ipv6Addr,
-        /// Its hardware address; may be missing from an answer to a unicast question.
+        /// The target's hardware address. It may be missing from an answer to a unicast
+        /// solicitation.
         target_lladdr: Option<MacAddr>,
     },
-    /// Anything else, router discovery and multicast listener reports among them.
+    /// Any other message, such as router discovery and multicast listener reports.
     Other {
         /// The message's type.
         kind: u8,
@@ -151,9 +152,9 @@ pub enum Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// Parses and verifies a message; `packet` is exactly what the IPv6 headers say follows them.
-    /// Neighbour discovery is checked as RFC 4861 sections 7.1.1 and 7.1.2 tell, for which
-    /// `hop_limit` is the packet's.
+    /// Parses and verifies a message. `packet` is exactly the payload that the IPv6 headers
+    /// announce. Neighbour discovery is checked by RFC 4861 sections 7.1.1 and 7.1.2, which need
+    /// the packet's `hop_limit`.
     ///
     /// # Errors
     /// [`WireError::Truncated`], [`WireError::BadChecksum`]; for neighbour discovery
@@ -247,8 +248,8 @@ impl<'a> Message<'a> {
         len
     }
 
-    /// The message's first eight bytes, without a checksum yet, the target of neighbour discovery,
-    /// and the data behind them.
+    /// The message's first eight bytes, their checksum still zero, the target of neighbour
+    /// discovery, and the data behind them.
     fn parts(&self) -> ([u8; HEADER_LEN], Target, &'a [u8]) {
         let (header, body) = match *self {
             Message::EchoRequest { ident, seq, data } => {
@@ -390,8 +391,8 @@ fn parse_neighbor<'a>(
     })
 }
 
-/// Walks neighbour discovery options for a link-layer address. Each takes at least 8 bytes, so the
-/// packet bounds the walk.
+/// Searches neighbour discovery options for a link-layer address. Each option takes at least 8
+/// bytes, so the packet's length bounds the search.
 fn find_lladdr(mut options: &[u8], wanted: u8) -> Result<Option<MacAddr>, WireError> {
     let mut found = None;
     while !options.is_empty() {
@@ -409,7 +410,8 @@ fn find_lladdr(mut options: &[u8], wanted: u8) -> Result<Option<MacAddr>, WireEr
         options = rest;
     }
     match found {
-        // A group's address in the cache would make us shout at everyone.
+        // A group's address in the neighbour cache would send all frames for that neighbour to the
+        // whole link.
         Some(mac) if mac.is_multicast() => Err(WireError::BadAddress),
         found => Ok(found),
     }

@@ -1,5 +1,5 @@
-//! The IPv4 header, RFC 791. On the data path: `stack` parses one for each frame and emits one for
-//! each packet.
+//! The IPv4 header, RFC 791. On the data path: `stack` parses it in each frame that arrives and
+//! emits it for each packet that leaves.
 
 use crate::checksum;
 use crate::error::WireError;
@@ -21,16 +21,17 @@ const OPTION_NOP: u8 = 1;
 const OPTION_LOOSE_SOURCE_ROUTE: u8 = 131;
 const OPTION_STRICT_SOURCE_ROUTE: u8 = 137;
 
-/// An IPv4 header. The default is for an empty packet with no addresses: fill in what differs.
+/// An IPv4 header. The default is for an empty packet without addresses; callers set the fields
+/// that differ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
     /// DSCP (upper six bits) and ECN (lower two), RFC 2474 and RFC 3168.
     pub dscp_ecn: u8,
     /// Bytes of header and payload.
     pub total_len: u16,
-    /// Identification, of use to fragments only (RFC 6864).
+    /// Identification; only fragments need it (RFC 6864).
     pub ident: u16,
-    /// May not be fragmented.
+    /// The packet may not be fragmented.
     pub dont_fragment: bool,
     /// Further fragments follow.
     pub more_fragments: bool,
@@ -68,12 +69,12 @@ impl Default for Header {
 
 impl Header {
     /// Parses and verifies a header: version, lengths, header checksum. `packet` holds at least the
-    /// header; a local copy of the frame's start will do. `frame_payload_len` is the number of
-    /// bytes that the frame has from the header on, padding included. The packet's length is
-    /// checked against it.
+    /// header; a local copy of the frame's start is enough. `frame_payload_len` is the number of
+    /// bytes in the frame from the header on, padding included. The packet's length is checked
+    /// against it.
     ///
-    /// Options are skipped, see [`Header::has_options`]. Whether a fragment is acceptable is the
-    /// caller's question, see [`Header::is_fragment`].
+    /// Options are skipped, see [`Header::has_options`]. The caller decides whether a fragment is
+    /// acceptable, see [`Header::is_fragment`].
     ///
     /// # Errors
     /// [`WireError::Truncated`], [`WireError::BadVersion`], [`WireError::BadLength`],
@@ -87,15 +88,15 @@ impl Header {
         if fixed[0] != VERSION_AND_IHL_PLAIN {
             return parse_with_options(packet, fixed, frame_payload_len);
         }
-        // All ones, whichever the byte order.
+        // Valid sum: all ones, which is the same in either byte order.
         if sum_fixed(fixed) != 0xffff {
             return Err(WireError::BadChecksum);
         }
         Header::fields(fixed).checked(frame_payload_len)
     }
 
-    /// Parses the header that an ICMP error quotes: cut short behind the header, and with a
-    /// checksum that routers have been seen to leave wrong, so neither is checked.
+    /// Parses the header that an ICMP error quotes. The quote may end behind the header, and some
+    /// routers leave its checksum wrong, so neither length nor checksum is verified.
     ///
     /// # Errors
     /// [`WireError::Truncated`], [`WireError::BadVersion`], [`WireError::BadLength`].
@@ -204,7 +205,7 @@ fn header_len(fixed: &[u8; HEADER_LEN]) -> Result<usize, WireError> {
     Ok(header_len)
 }
 
-/// RFC 7126 section 4.3 and 4.4: packets with source routes are dropped.
+/// Refuses source routes, as RFC 7126 sections 4.3 and 4.4 advise.
 fn refuse_source_route(mut options: &[u8]) -> Result<(), WireError> {
     while let Some((&kind, rest)) = options.split_first() {
         if kind == OPTION_END {
@@ -226,11 +227,13 @@ fn refuse_source_route(mut options: &[u8]) -> Result<(), WireError> {
     Ok(())
 }
 
-/// The folded sum over a plain header in the machine's byte order: five words, without a loop.
+/// The folded sum over a header without options, in the machine's byte order: five words, without a
+/// loop.
 #[inline(always)]
 fn sum_fixed(fixed: &[u8; HEADER_LEN]) -> u16 {
     let word = |at| u64::from(u32::from_ne_bytes(bytes(fixed, at)));
-    // 35 bits at most, and a one's complement sum does not care how its words are grouped.
+    // The sum has at most 35 bits. A one's complement sum does not depend on how its words are
+    // grouped.
     checksum::fold(word(0) + word(4) + word(8) + word(12) + word(16))
 }
 

@@ -1,7 +1,7 @@
 //! The IPv6 header and the extension headers that a host walks to find TCP, RFC 8200.
 //!
-//! `stack` parses one for each IPv6 frame; the walk is off the fast path, which tests `next_header`
-//! first.
+//! `stack` parses the fixed header of each IPv6 frame. It tests `next_header` first, so the fast
+//! path walks no extension headers.
 
 use crate::error::WireError;
 use crate::field::{be16, be32, bytes, put, put16, put32};
@@ -17,10 +17,12 @@ const FRAGMENT: u8 = 44;
 const DESTINATION_OPTIONS: u8 = 60;
 
 const OPTION_PAD1: u8 = 0;
-/// The bits of an option's type that say what a node that does not know it does; zero is "skip".
+/// The bits of an option's type that tell a node what to do if it does not know the option; zero is
+/// "skip" (RFC 8200 section 4.2).
 const OPTION_ACTION: u8 = 0xc0;
 
-/// An IPv6 header. The default is for an empty packet with no addresses: fill in what differs.
+/// An IPv6 header. The default is for an empty packet without addresses; callers set the fields
+/// that differ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Header {
     /// DSCP (upper six bits) and ECN (lower two).
@@ -54,8 +56,8 @@ impl Default for Header {
 }
 
 impl Header {
-    /// Parses the fixed header. `packet` holds at least the header; `frame_payload_len` is how many
-    /// bytes the frame has from the header on, padding included.
+    /// Parses the fixed header. `packet` holds at least the header. `frame_payload_len` is the
+    /// number of bytes in the frame from the header on, padding included.
     ///
     /// # Errors
     /// [`WireError::Truncated`], [`WireError::BadVersion`], [`WireError::BadLength`] when the
@@ -103,19 +105,17 @@ impl Header {
 }
 
 /// Finds the upper layer of a packet: its protocol, and its offset from the start of the fixed
-/// header. `packet` starts with the fixed header that `header` was parsed from and holds at least
-/// the extension headers. The caller takes `HEADER_LEN + payload_len - offset` as the upper layer's
-/// length.
+/// header. `packet` starts with the fixed header that `header` was parsed from, and holds at least
+/// the extension headers. The upper layer has `HEADER_LEN + payload_len - offset` bytes.
 ///
-/// Walks hop-by-hop, destination options and routing headers with nothing left to visit. A protocol
-/// that we do not know ends the walk and is returned like any other.
+/// Walks over hop-by-hop options, destination options, and routing headers without segments left.
+/// An unknown protocol ends the walk and is returned like a known one.
 ///
 /// # Errors
 /// [`WireError::Fragment`], [`WireError::BadOption`], [`WireError::TooManyHeaders`].
-/// [`WireError::Unsupported`] for routing headers of type 0 (RFC 5095) or with hops left. The same
-/// for options that ask a receiver which does not know them to drop the packet (RFC 8200 section
-/// 4.2). [`WireError::BadLength`] or [`WireError::Truncated`] when a header runs past the packet or
-/// the bytes.
+/// [`WireError::Unsupported`] for routing headers of type 0 (RFC 5095) or with segments left, and
+/// for an unknown option that asks to be dropped (RFC 8200 section 4.2). [`WireError::BadLength`]
+/// when a header runs past the packet, [`WireError::Truncated`] when it runs past the bytes given.
 #[inline]
 pub fn upper_layer(header: &Header, packet: &[u8]) -> Result<(u8, usize), WireError> {
     if !is_extension(header.next_header) {
@@ -171,7 +171,7 @@ fn walk(header: &Header, packet: &[u8]) -> Result<(u8, usize), WireError> {
     Ok((kind, at))
 }
 
-/// `body`: a routing header from its type on.
+/// Refuses a routing header of type 0 or with segments left. `body`: the header from its type on.
 fn refuse_route(body: &[u8]) -> Result<(), WireError> {
     match body {
         [0, ..] => Err(WireError::Unsupported),
@@ -180,7 +180,7 @@ fn refuse_route(body: &[u8]) -> Result<(), WireError> {
     }
 }
 
-/// `body`: the options of a hop-by-hop or destination options header.
+/// Walks the options of a hop-by-hop or destination options header, which `body` holds.
 fn walk_options(mut body: &[u8]) -> Result<(), WireError> {
     let mut options = 0;
     while let Some((&kind, rest)) = body.split_first() {

@@ -1,9 +1,9 @@
 //! Packet headers: bytes to values and back.
 //!
-//! The base of all other crates: `tcp` takes its sequence numbers and options from here, `packetio`
-//! its MAC addresses, and `stack` parses and builds frames with it. It owns the formats, the
-//! portable checksum, and the keyed hash of a flow. It knows no memory except the slices that it is
-//! given, no clock and no operating system: `no_std`, no allocation, no `unsafe`.
+//! This crate is the base of all others: `tcp` takes sequence numbers and options from here,
+//! `packetio` MAC addresses, and `stack` parses and builds frames. It owns the formats, the
+//! portable checksum, and the keyed hash of a flow. It uses only the slices that callers pass: no
+//! clock, no operating system, no allocation, no `unsafe` (`no_std`).
 //!
 //! Three habits hold in every module:
 //!
@@ -11,8 +11,8 @@
 //!   an attacker can send makes it panic.
 //! * `emit` writes a value at the start of a buffer and returns the number of bytes written: 0,
 //!   with the buffer untouched, if it does not fit.
-//! * What was parsed and emitted again is the same packet, unless it held what we skip by design
-//!   (unknown options).
+//! * A packet that is parsed and emitted again is the same packet, except for content that is
+//!   skipped by design (unknown options).
 //!
 //! ```
 //! use wire::ethernet::{self, EtherType};

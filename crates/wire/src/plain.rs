@@ -1,15 +1,15 @@
 //! The usual packet: Ethernet without tags, IPv4 without options or fragments, TCP with no option
-//! or with an aligned timestamp alone. It is read and written in one straight line, each field
-//! once. A SYN or SYN-ACK with the four options that Linux and Millstream use, in their order, is
-//! read and written likewise.
+//! or with an aligned timestamp alone. It is read and written without branches on its layout, each
+//! field once. A SYN or SYN-ACK with the four options that Linux and Millstream use, in their
+//! order, is read and written in the same way.
 //!
-//! `stack` tries [`parse`] on every frame, then [`parse_syn`], and goes to the general parsers when
-//! both are `None`. It emits through [`Headers::emit`] if [`Options::is_plain`] allows, and through
-//! [`Headers::emit_syn`] if there is an [`Options::plain_syn`]. Both paths describe a packet alike:
-//! a test here compares them.
+//! `stack` tries [`parse`] on every frame, then [`parse_syn`], and calls the general parsers when
+//! both return `None`. It emits through [`Headers::emit`] if [`Options::is_plain`] is true, and
+//! through [`Headers::emit_syn`] if [`Options::plain_syn`] returns options. A test compares the
+//! results with those of the general parsers and emitters.
 //!
-//! Sums are taken of 32-bit words in host order: 2^16 is 1 modulo 2^16 - 1, so a word counts as the
-//! sum of its halves (RFC 1071).
+//! Checksums are sums of 32-bit words in host order: 2^16 is 1 modulo 2^16 - 1, so a word counts as
+//! the sum of its halves (RFC 1071).
 
 use core::net::Ipv4Addr;
 
@@ -31,11 +31,11 @@ pub use header_room::HeaderRoom;
 pub use sequel::{Sequel, have_same_ends, mix_ends};
 pub use stored_headers::{ChangingFields, StoredHeaders};
 
-/// Bytes of the three headers at most.
+/// Length of the three headers with timestamps, the longest of a plain segment.
 pub const BYTES_MAX: usize = TCP_AT + TIMESTAMP_HEADER_LEN;
-/// Bytes of the three headers at least.
+/// Length of the three headers without options, the shortest of a plain segment.
 pub const BYTES_MIN: usize = TCP_AT + HEADER_LEN;
-/// Bytes up to the end of the ports.
+/// Bytes from the start of the frame to the end of the ports.
 pub const ENDS_BYTES: usize = TCP_AT + 4;
 /// Bytes of the three headers of a plain SYN.
 pub const SYN_BYTES: usize = BYTES_MIN + 20;
@@ -44,25 +44,25 @@ pub const TCP_AT: usize = IP_AT + ipv4::HEADER_LEN;
 
 const IP_AT: usize = ethernet::HEADER_LEN;
 const ETHERTYPE_AT: usize = 12;
-/// EtherType IPv4, and a header of five words.
+/// EtherType IPv4, then version 4, a header of five words, and TOS 0.
 const IPV4_PLAIN: u32 = 0x0800_4500;
 const DONT_FRAGMENT: u16 = 0x4000;
-/// "More fragments", and the offset.
+/// The "more fragments" bit and the fragment offset.
 const FRAGMENT_MASK: u16 = 0x3fff;
-/// The control bits in the word that begins with the data offset.
+/// The control bits in the 16-bit word that begins with the data offset.
 const FLAGS_MASK: u16 = 0x01ff;
-/// Data offset of 5 and 8 words, no other bit of that byte but perhaps AE.
+/// Data offset of 5 words, the other bits of its byte zero.
 const OFFSET_BARE: u8 = 0x50;
 const OFFSET_TIMESTAMP: u8 = 0x80;
-/// Data offset of 10 words: a plain SYN's.
+/// Data offset of 10 words: that of a plain SYN.
 const OFFSET_SYN: u8 = 0xa0;
-/// MSS, kind and length, before two bytes of value.
+/// Kind and length of the MSS option; two bytes of value follow.
 const MSS_HEAD: u32 = 0x0204;
-/// A NOP, and kind and length of the window scale, before a byte of value.
+/// A NOP, and kind and length of the window scale option; one byte of value follows.
 const WINDOW_SCALE_HEAD: u32 = 0x01_0303;
 
-/// A plain packet that arrived: its headers are consistent and IPv4's checksum is right, TCP's is
-/// not yet known.
+/// A plain packet that arrived. Its headers are consistent and the IPv4 checksum is right; the TCP
+/// checksum is not verified yet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Packet {
     /// The frame's destination.
@@ -77,19 +77,19 @@ pub struct Packet {
     pub src_port: u16,
     /// Destination port.
     pub dst_port: u16,
-    /// SEG.SEQ
+    /// SEG.SEQ.
     pub seq: SeqNumber,
-    /// SEG.ACK
+    /// SEG.ACK.
     pub ack: SeqNumber,
     /// Control bits.
     pub flags: Flags,
     /// SEG.WND, unscaled.
     pub window: u16,
-    /// SEG.UP
+    /// SEG.UP, the urgent pointer.
     pub urgent: u16,
-    /// The checksum field.
+    /// The TCP checksum field.
     pub checksum: u16,
-    /// The only option that may be there.
+    /// The timestamp, the only option that a plain packet may have.
     pub timestamp: Option<Timestamp>,
     /// Offset of the payload in the frame.
     pub payload_at: usize,
@@ -97,7 +97,8 @@ pub struct Packet {
     pub payload_len: u32,
     /// The pseudo-header's sum.
     pub pseudo: Sum,
-    /// The sum of pseudo-header and TCP header: with the payload's it must come to 0xffff.
+    /// The sum of pseudo-header and TCP header: together with the payload's sum it must come to
+    /// 0xffff.
     pub sum: Sum,
 }
 
@@ -110,9 +111,8 @@ pub struct SynOptions {
     pub window_scale: u8,
 }
 
-/// Reads the first bytes of a frame of `frame_len` bytes; what lies behind the frame's end in
-/// `head` is not looked at. `None`: not a plain packet, or one that something is wrong with; the
-/// general parsers tell.
+/// Reads the first bytes of a frame of `frame_len` bytes; bytes of `head` behind the frame's end
+/// are ignored. `None`: the packet is not plain, or it is faulty; the general parsers tell which.
 ///
 /// ```
 /// assert!(wire::plain::parse(&[0; wire::plain::BYTES_MAX], 60).is_none());
@@ -139,8 +139,7 @@ pub fn parse(head: &[u8; BYTES_MAX], frame_len: usize) -> Option<Packet> {
 }
 
 /// Reads the first bytes of a frame that may be a SYN or SYN-ACK with MSS, SACK permitted,
-/// timestamp and window scale in Linux's order. `None`: not one, or one that something is wrong
-/// with.
+/// timestamp and window scale in Linux's order. `None`: another kind of packet, or a faulty one.
 #[inline]
 #[must_use]
 pub fn parse_syn(head: &[u8; SYN_BYTES], frame_len: usize) -> Option<(Packet, SynOptions)> {
@@ -165,8 +164,8 @@ pub fn parse_syn(head: &[u8; SYN_BYTES], frame_len: usize) -> Option<(Packet, Sy
     Some((packet, syn))
 }
 
-/// Completes a packet from its headers without options. The options have been read, and their words
-/// add up to `options`.
+/// Completes a packet from the headers without options. The caller has read the options, whose
+/// words sum to `options`.
 #[inline(always)]
 fn parse_fixed<const N: usize>(
     head: &[u8; N],
@@ -237,22 +236,22 @@ pub struct Headers {
     pub src_port: u16,
     /// Destination port.
     pub dst_port: u16,
-    /// SEG.SEQ
+    /// SEG.SEQ.
     pub seq: SeqNumber,
-    /// SEG.ACK
+    /// SEG.ACK.
     pub ack: SeqNumber,
     /// Control bits.
     pub flags: Flags,
     /// SEG.WND, unscaled.
     pub window: u16,
-    /// The only option that may be there.
+    /// The timestamp, the only option that a plain packet may have.
     pub timestamp: Option<Timestamp>,
-    /// Payload bytes; with the headers at most 65,535.
+    /// Payload bytes; headers and payload together have at most 65,535.
     pub payload_len: u16,
 }
 
 impl Headers {
-    /// Bytes of the three headers: where the payload begins.
+    /// Bytes of the three headers, the offset of the payload.
     #[inline]
     #[must_use]
     pub fn header_bytes(&self) -> usize {
@@ -263,9 +262,9 @@ impl Headers {
         }
     }
 
-    /// Writes the headers, DF set and identification zero (RFC 6864). The TCP checksum is made with
-    /// the payload's sum, or without one (`None`) left to the port: then the field holds the
-    /// pseudo-header's.
+    /// Writes the headers, with DF set and identification zero (RFC 6864). `payload` is the
+    /// payload's sum, from which the TCP checksum is made. With `None` the port makes the checksum,
+    /// and the field holds the pseudo-header's sum.
     #[inline]
     pub fn emit(&self, out: &mut impl HeaderRoom, payload: Option<u16>) {
         let pseudo = self.emit_network(out, self.header_bytes());
@@ -282,7 +281,7 @@ impl Headers {
         self.emit_transport(out, pseudo, offset, options, payload);
     }
 
-    /// Like [`emit`](Self::emit), for a SYN or SYN-ACK; without a timestamp of its own it bears
+    /// Like [`emit`](Self::emit), for a SYN or SYN-ACK. Without a timestamp the option carries
     /// zeros.
     #[inline]
     pub fn emit_syn(&self, out: &mut impl HeaderRoom, syn: SynOptions, payload: Option<u16>) {
@@ -303,8 +302,8 @@ impl Headers {
         self.emit_transport(out, pseudo, OFFSET_SYN, options, payload);
     }
 
-    /// Ethernet's and IPv4's header, where all headers come to `header_bytes`. The pseudo-header's
-    /// sum.
+    /// Writes the Ethernet and IPv4 headers, where all headers have `header_bytes`. Returns the
+    /// pseudo-header's sum.
     #[inline(always)]
     fn emit_network(&self, out: &mut impl HeaderRoom, header_bytes: usize) -> u64 {
         out.put(0, &self.dst_mac.0);
@@ -329,7 +328,7 @@ impl Headers {
         addresses + u64::from(protocol::TCP) + u64::from(tcp_len)
     }
 
-    /// TCP's header but for the options, whose words come to `options`.
+    /// Writes the TCP header without its options, whose words sum to `options`.
     #[inline(always)]
     fn emit_transport(
         &self,
@@ -360,21 +359,21 @@ impl Headers {
     }
 }
 
-/// Segments of equal length that follow each other. Headers and sum are made once, and each segment
-/// overwrites its own fields.
+/// Template for segments of equal length that follow each other. Headers and sum are made once;
+/// each segment overwrites its own fields.
 #[derive(Clone, Debug)]
 pub struct DataTemplate {
     bytes: [u8; BYTES_MAX],
     len: usize,
-    /// Data offset and window: with the flags, the fourth word of the TCP header.
+    /// Data offset and window. Together with the flags they are the fourth word of the TCP header.
     control: u32,
-    /// The sum of pseudo-header and TCP header less what [`emit`](Self::emit) adds; `None`: the
-    /// port makes the checksum.
+    /// The sum of pseudo-header and TCP header, without the fields that [`emit`](Self::emit) adds.
+    /// `None`: the port makes the checksum.
     sum: Option<u64>,
 }
 
 impl DataTemplate {
-    /// Makes the template from the headers of one of them. With `offload` the port makes the
+    /// Makes the template from the headers of one segment. With `offload` the port makes the
     /// checksum.
     #[must_use]
     pub fn new(headers: &Headers, offload: bool) -> Self {
@@ -414,22 +413,21 @@ impl DataTemplate {
     }
 }
 
-/// ACKs without payload that differ only in their acknowledgments. Headers and sum are made once,
-/// and each ACK overwrites its own fields.
+/// Template for ACKs without payload that differ in their acknowledgments. Headers and sum are made
+/// once; each ACK overwrites its own fields.
 #[derive(Clone, Debug)]
 pub struct AckTemplate {
     bytes: [u8; BYTES_MAX],
     len: usize,
-    /// Data offset: with flags and window, the fourth word of the TCP header.
+    /// Data offset. Together with flags and window it is the fourth word of the TCP header.
     control: u32,
-    /// The sum of pseudo-header and TCP header less what [`emit`](Self::emit) adds; `None`: the
-    /// port makes the checksum.
+    /// The sum of pseudo-header and TCP header, without the fields that [`emit`](Self::emit) adds.
+    /// `None`: the port makes the checksum.
     sum: Option<u64>,
 }
 
 impl AckTemplate {
-    /// Makes the template from the headers of one of them. With `offload` the port makes the
-    /// checksum.
+    /// Makes the template from the headers of one ACK. With `offload` the port makes the checksum.
     #[must_use]
     pub fn new(headers: &Headers, offload: bool) -> Self {
         let one = Headers {
@@ -460,7 +458,7 @@ impl AckTemplate {
         self.len
     }
 
-    /// Writes the headers of one ACK; `echo` counts only where there are timestamps.
+    /// Writes the headers of one ACK; `echo` is ignored if the template has no timestamp.
     #[inline]
     pub fn emit(
         &self,
@@ -485,8 +483,8 @@ impl AckTemplate {
     }
 }
 
-/// The first `len` bytes of a template, which is bare headers or all of it: two copies of lengths
-/// that the compiler knows.
+/// Writes the first `len` bytes of a template: either the bare headers or all of it, so each copy
+/// has a length that the compiler knows.
 #[inline(always)]
 fn put_headers(out: &mut impl HeaderRoom, bytes: &[u8; BYTES_MAX], len: usize) {
     if let Some(bare) = bytes.first_chunk::<BYTES_MIN>() {
@@ -500,8 +498,8 @@ fn put_headers(out: &mut impl HeaderRoom, bytes: &[u8; BYTES_MAX], len: usize) {
 }
 
 impl Options {
-    /// Becomes what a plain packet has. Slots that no count or tag makes valid keep what was in
-    /// them, so this does not write them.
+    /// Sets the options to those of a plain packet. Slots that no count or tag makes valid keep
+    /// their old bytes, which saves writing them.
     #[inline]
     pub fn reset_to(&mut self, timestamp: Option<Timestamp>) {
         self.mss = None;
@@ -517,7 +515,7 @@ impl Options {
         }
     }
 
-    /// Becomes what a plain SYN has.
+    /// Sets the options to those of a plain SYN.
     #[inline]
     pub fn reset_to_syn(&mut self, timestamp: Option<Timestamp>, syn: SynOptions) {
         self.reset_to(timestamp);
@@ -526,8 +524,8 @@ impl Options {
         self.sack_permitted = true;
     }
 
-    /// What [`Headers::emit_syn`] puts beside the timestamp, if these are the options of a plain
-    /// SYN.
+    /// The options that [`Headers::emit_syn`] writes beside the timestamp. `None` if these are not
+    /// the options of a plain SYN.
     #[inline]
     #[must_use]
     pub fn plain_syn(&self) -> Option<SynOptions> {
@@ -543,7 +541,7 @@ impl Options {
         }
     }
 
-    /// No option but perhaps a timestamp.
+    /// True if there is no option, or only a timestamp.
     #[inline]
     #[must_use]
     pub fn is_plain(&self) -> bool {

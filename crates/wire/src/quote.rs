@@ -1,4 +1,4 @@
-//! The packet that an ICMP error quotes: the start of a packet that we sent. `stack` finds the
+//! The quote in an ICMP error: the start of a packet that this host sent. `stack` finds the
 //! connection by it.
 
 use crate::addr::Addr;
@@ -9,23 +9,23 @@ use crate::protocol;
 use crate::seq::SeqNumber;
 use crate::{ipv4, ipv6};
 
-/// The quoted start of a TCP segment: RFC 792 promises eight bytes of it, which reach as far as the
-/// sequence number.
+/// The quoted start of a TCP segment. RFC 792 promises eight bytes of the segment, which end with
+/// the sequence number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Quote {
-    /// The flow, seen from here: the quoted source is our address.
+    /// The flow as this host sees it: the quoted source is the local address.
     pub flow: FlowKey,
-    /// The segment's sequence number. RFC 5927 section 4.1: an error counts only if it lies between
-    /// snd.una and snd.nxt.
+    /// The segment's sequence number. An error counts only if this number lies between snd.una and
+    /// snd.nxt (RFC 5927 section 4.1).
     pub seq: SeqNumber,
 }
 
 impl Quote {
-    /// Parses what an ICMP error for IPv4 quotes.
+    /// Parses the quote of an ICMP error for IPv4.
     ///
     /// # Errors
-    /// Errors of [`ipv4::Header::parse_quoted`]; [`WireError::Unsupported`] if it is not TCP;
-    /// [`WireError::Fragment`] if it is not the first fragment.
+    /// Errors of [`ipv4::Header::parse_quoted`]; [`WireError::Unsupported`] if the quoted packet is
+    /// not TCP; [`WireError::Fragment`] if it is not a first fragment.
     ///
     /// ```
     /// use wire::quote::Quote;
@@ -46,10 +46,10 @@ impl Quote {
         )
     }
 
-    /// Parses what an ICMPv6 error quotes.
+    /// Parses the quote of an ICMPv6 error.
     ///
     /// # Errors
-    /// Errors of [`ipv6::upper_layer`]; [`WireError::Unsupported`] if it is not TCP.
+    /// Errors of [`ipv6::upper_layer`]; [`WireError::Unsupported`] if the quoted packet is not TCP.
     pub fn parse_v6(quote: &[u8]) -> Result<Quote, WireError> {
         let header = ipv6::Header::parse(quote, usize::MAX)?;
         let (protocol, transport) = ipv6::upper_layer(&header, quote)?;

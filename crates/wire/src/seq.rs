@@ -1,14 +1,13 @@
 //! Sequence numbers: positions on a circle of 2^32, RFC 9293 section 3.4.
 //!
-//! `tcp` computes with them, the headers carry them. There is no `Ord` on purpose: "less" on a
-//! circle is not transitive, and a sort or a `max()` from the library would work only until the
-//! first wrap.
+//! There is no `Ord` on purpose: "less" on a circle is not transitive, so a sort or a `max()` from
+//! the library would work only until the first wrap.
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Sub, SubAssign};
 
-/// A sequence number. Compare with [`lt`](SeqNumber::lt) and its kin, which are right for numbers
-/// less than 2^31 apart.
+/// A sequence number. [`lt`](SeqNumber::lt), [`gt`](SeqNumber::gt) and their kin compare two
+/// numbers less than 2^31 apart.
 ///
 /// ```
 /// use wire::SeqNumber;
@@ -73,8 +72,8 @@ impl SeqNumber {
         if other.lt(self) { other } else { self }
     }
 
-    /// True if `left <= self < left + len` on the circle. Exact for every `len`: it measures a
-    /// distance and compares no positions.
+    /// True if `left <= self < left + len` on the circle. Exact for every `len`, because the method
+    /// compares distances from `left`, not positions.
     #[inline(always)]
     #[must_use]
     pub const fn in_window(self, left: SeqNumber, len: u32) -> bool {

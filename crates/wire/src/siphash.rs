@@ -1,8 +1,8 @@
 //! SipHash, the keyed hash of short inputs (Aumasson and Bernstein, 2012).
 //!
-//! `tcp` (initial sequence numbers, cookies, timestamp offsets) and the tables of `stack` that are
-//! seldom asked hash with it. Form 1-3 is for tables, where a secret key must keep an attacker from
-//! choosing collisions. Form 2-4 is for values that the attacker sees and must not predict.
+//! SipHash-1-3 serves tables off the data path, where a secret key must keep an attacker from
+//! choosing collisions. SipHash-2-4 serves values that an attacker sees and must not predict:
+//! `tcp`'s initial sequence numbers, cookies and timestamp offsets.
 
 /// SipHash-1-3 of bytes.
 ///
@@ -25,22 +25,22 @@ pub fn siphash24(key: [u64; 2], bytes: &[u8]) -> u64 {
     hash_bytes::<2, 4>(key, bytes)
 }
 
-/// SipHash-1-3 of whole words: that of their bytes, least significant first.
+/// SipHash-1-3 of whole words: the hash of their bytes, least significant first.
 #[inline]
 #[must_use]
 pub fn siphash13_words(key: [u64; 2], words: &[u64]) -> u64 {
     hash_words::<1, 3>(key, words)
 }
 
-/// SipHash-2-4 of whole words: that of their bytes, least significant first.
+/// SipHash-2-4 of whole words: the hash of their bytes, least significant first.
 #[inline]
 #[must_use]
 pub fn siphash24_words(key: [u64; 2], words: &[u64]) -> u64 {
     hash_words::<2, 4>(key, words)
 }
 
-/// SipHash-2-4 of whole words and seven bytes more, `tail` (below 2^56), least significant first:
-/// no round is spent on an empty end.
+/// SipHash-2-4 of whole words and seven more bytes, `tail` (below 2^56), least significant first.
+/// The tail shares the last word with the length, so it costs no further round.
 ///
 /// ```
 /// use wire::siphash::{siphash24, siphash24_tail};
@@ -59,7 +59,7 @@ pub fn siphash24_tail(key: [u64; 2], words: &[u64], tail: u64) -> u64 {
     state.finish(tail, words.len() * 8 + 7)
 }
 
-/// The state between words: `C` rounds a word, `D` at the end.
+/// SipHash state between words: `C` rounds for each word, `D` at the end.
 #[derive(Clone, Copy)]
 struct State<const C: usize, const D: usize>([u64; 4]);
 
@@ -83,7 +83,8 @@ impl<const C: usize, const D: usize> State<C, D> {
         self.0[0] ^= word;
     }
 
-    /// `tail`: the last bytes, fewer than 8, least significant first; `len`: bytes in all.
+    /// Adds the last bytes and returns the hash. `tail`: fewer than 8 bytes, least significant
+    /// first; `len`: bytes of the whole input.
     #[inline(always)]
     fn finish(mut self, tail: u64, len: usize) -> u64 {
         self.word(tail | (len as u64) << 56);

@@ -1,8 +1,8 @@
-//! The TCP header, RFC 9293 section 3.1. On the data path: `stack` parses one for each segment and
-//! emits one for each segment that leaves.
+//! The TCP header, RFC 9293 section 3.1. On the data path: `stack` parses the header of each
+//! segment that arrives and emits the header of each segment that leaves.
 //!
-//! Nearly every segment of an established flow has either no options or `nop, nop, timestamp`; both
-//! are read without a loop, and the rest goes to [`Options::parse`].
+//! Nearly every segment of an established flow has either no options or `nop, nop, timestamp`. Both
+//! forms are read without a loop; any other goes to [`Options::parse`].
 
 use crate::error::WireError;
 use crate::field::{be16, be32, bytes, put16, put32};
@@ -17,7 +17,7 @@ pub use crate::tcp_option::{FastOpenCookie, Options, SackBlock, SackBlocks, Time
 
 /// Bytes of a header without options.
 pub const HEADER_LEN: usize = TCP_HEADER_BYTES_MIN;
-/// Bytes of a header with as many options as can be.
+/// Bytes of the longest header.
 pub const HEADER_LEN_MAX: usize = TCP_HEADER_BYTES_MAX;
 /// Bytes of a header whose only option is the timestamp.
 pub const TIMESTAMP_HEADER_LEN: usize = HEADER_LEN + TIMESTAMP_ALIGNED_LEN;
@@ -58,36 +58,36 @@ impl Flags {
     pub const CWR: Flags = Flags(0x80);
     /// Accurate ECN.
     pub const AE: Flags = Flags(0x100);
-    /// The three bits of the ACE field (RFC 9768 3.2.1).
+    /// The three bits of the ACE field (RFC 9768 section 3.2.2).
     pub const ACE: Flags = Flags(0x1c0);
 
-    /// True if all of `other` are set.
+    /// True if all flags of `other` are set.
     #[inline(always)]
     pub const fn contains(self, other: Flags) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// True if any of `other` is set.
+    /// True if any flag of `other` is set.
     #[inline(always)]
     pub const fn intersects(self, other: Flags) -> bool {
         self.0 & other.0 != 0
     }
 
-    /// Those of both.
+    /// The flags of both sets.
     #[inline(always)]
     #[must_use]
     pub const fn union(self, other: Flags) -> Flags {
         Flags(self.0 | other.0)
     }
 
-    /// These without those of `other`.
+    /// The flags of this set that are not in `other`.
     #[inline(always)]
     #[must_use]
     pub const fn without(self, other: Flags) -> Flags {
         Flags(self.0 & !other.0)
     }
 
-    /// The ACE field: AE, CWR and ECE as a number from 0 to 7 (RFC 9768 3.2.1).
+    /// The ACE field: AE, CWR and ECE as a number from 0 to 7 (RFC 9768 section 3.2.2).
     ///
     /// ```
     /// use wire::tcp::Flags;
@@ -100,21 +100,21 @@ impl Flags {
         (self.0 >> ACE_SHIFT & 7) as u8
     }
 
-    /// These with the ACE field set to the low three bits of `ace`.
+    /// These flags with the ACE field set to the low three bits of `ace`.
     #[inline(always)]
     #[must_use]
     pub const fn with_ace(self, ace: u8) -> Flags {
         Flags(self.without(Flags::ACE).0 | (ace as u16 & 7) << ACE_SHIFT)
     }
 
-    /// True if none is set.
+    /// True if no flag is set.
     #[inline(always)]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 }
 
-/// ECE is the lowest bit of the ACE field.
+/// Position of ECE, the lowest bit of the ACE field.
 const ACE_SHIFT: u32 = 6;
 
 impl BitOr for Flags {
@@ -182,8 +182,8 @@ pub struct Header {
 }
 
 impl Header {
-    /// Parses a header and says at what offset the data starts. `segment` holds at least the
-    /// header. The checksum is the caller's to verify: it covers the payload, which is elsewhere.
+    /// Parses a header; the second value is the offset of the data. `segment` holds at least the
+    /// header. The caller verifies the checksum, which also covers the payload.
     ///
     /// # Errors
     /// [`WireError::Truncated`] when the bytes end before the header does; [`WireError::BadLength`]
@@ -225,8 +225,8 @@ impl Header {
         parse_with_options(segment, fixed)
     }
 
-    /// Writes the header, the checksum field as given; returns its length, or 0 if `out` is too
-    /// short.
+    /// Writes the header, with the checksum field as given. Returns its length, or 0 if `out` is
+    /// too short.
     #[inline]
     pub fn emit(&self, out: &mut [u8]) -> usize {
         if let Some(stamp) = self.only_timestamp() {
@@ -255,7 +255,7 @@ impl Header {
             dst_port: be16(fixed, 2),
             seq: SeqNumber(be32(fixed, 4)),
             ack: SeqNumber(be32(fixed, 8)),
-            // AE is the lowest bit of what was reserved.
+            // AE is the lowest of the bits that RFC 9293 reserves.
             flags: Flags(u16::from(fixed[12] & 1) << 8 | u16::from(fixed[13])),
             window: be16(fixed, 14),
             checksum: be16(fixed, CHECKSUM_OFFSET),
@@ -305,21 +305,22 @@ impl Header {
     }
 }
 
-/// The source and destination port, which is all that a look at an ICMP quote or a prefetch needs.
-/// `None` if there are not four bytes.
+/// Source and destination port, for callers that need no more: ICMP quotes and prefetching. `None`
+/// if there are fewer than four bytes.
 #[inline]
 pub fn ports(segment: &[u8]) -> Option<(u16, u16)> {
     let ports = segment.first_chunk::<4>()?;
     Some((be16(ports, 0), be16(ports, 2)))
 }
 
-/// Bytes of the header, as it says itself.
+/// Bytes of the header, by its data offset.
 #[inline(always)]
 fn data_offset(fixed: &[u8; HEADER_LEN]) -> usize {
     usize::from(fixed[12] >> 4) * 4
 }
 
-// Out of line, so that the fast paths inline; not cold: under loss every ACK brings SACK blocks.
+// Not inlined, so that the fast paths are. Not `cold`, because every ACK under loss brings SACK
+// blocks.
 #[inline(never)]
 fn parse_with_options(
     segment: &[u8],

@@ -1,9 +1,9 @@
 //! TCP options: RFC 9293 section 3.2 (MSS), RFC 7323 (window scale, timestamps), RFC 2018 (SACK),
 //! RFC 7413 (Fast Open), RFC 9768 (accurate ECN, in [`crate::accecn`]).
 //!
-//! `tcp::Header` parses and emits them; the `tcp` crate decides which mean something in which
-//! segment. The layout that we emit is Linux's, byte for byte, because other people's tests and
-//! fingerprints compare it.
+//! `tcp::Header` parses and emits options. The `tcp` crate decides which options have a meaning in
+//! which segment. The emitted layout is Linux's, byte for byte, because test suites and
+//! fingerprinting tools compare it.
 
 use crate::accecn::{self, AccEcn, padded};
 use crate::error::WireError;
@@ -21,27 +21,29 @@ const WINDOW_SCALE: u8 = 3;
 const SACK_PERMITTED: u8 = 4;
 const SACK: u8 = 5;
 const TIMESTAMP: u8 = 8;
-/// RFC 2385. We have no keys: a segment that carries one is not for us (as in Linux).
+/// TCP MD5 signature, RFC 2385. The stack has no keys, so it refuses a segment with this option, as
+/// Linux does without keys.
 const SIGNATURE: u8 = 19;
 const FAST_OPEN: u8 = 34;
 const EXPERIMENT: u8 = 254;
-/// The experiment identifier of Fast Open before it had a number, RFC 7413 appendix A and RFC 6994.
+/// The experiment identifier that Fast Open used before option 34 was assigned, RFC 7413 appendix A
+/// and RFC 6994.
 const FAST_OPEN_EXPERIMENT: [u8; 2] = [0xf9, 0x89];
 
 /// Bytes of the timestamp option with the two NOPs that align it.
 pub(crate) const TIMESTAMP_ALIGNED_LEN: usize = 12;
 /// The first word of an aligned timestamp option.
 pub(crate) const TIMESTAMP_ALIGNED: u32 = u32::from_be_bytes([NOP, NOP, TIMESTAMP, 10]);
-/// In a SYN, SACK permitted replaces the padding.
+/// First word of a SYN's timestamp option: SACK permitted replaces the padding.
 pub(crate) const TIMESTAMP_AFTER_SACK_PERMITTED: u32 =
     u32::from_be_bytes([SACK_PERMITTED, 2, TIMESTAMP, 10]);
 
 /// A timestamp option, RFC 7323 section 3.2.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub struct Timestamp {
-    /// TSval: the sender's clock.
+    /// TSval: the sender's timestamp clock.
     pub value: u32,
-    /// TSecr: the receiver's clock, echoed; meaningful with ACK.
+    /// TSecr: the last TSval received, echoed; meaningful with ACK.
     pub echo: u32,
 }
 
@@ -50,12 +52,11 @@ pub struct Timestamp {
 pub struct SackBlock {
     /// The block's first sequence number.
     pub left: SeqNumber,
-    /// The sequence number behind its last.
+    /// The sequence number behind the block's last byte.
     pub right: SeqNumber,
 }
 
-/// The blocks of a SACK option, in the order of the wire: most recent first. Without blocks there
-/// is no option.
+/// The blocks of a SACK option in wire order, most recent first. Without blocks there is no option.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct SackBlocks {
     // Slots from `len` on are zero, so that the derived comparison is right.
@@ -73,7 +74,7 @@ impl SackBlocks {
         len: 0,
     };
 
-    /// Appends a block; false, and nothing done, if there are four.
+    /// Appends a block. Returns false and changes nothing if there are four already.
     #[inline]
     pub fn push(&mut self, block: SackBlock) -> bool {
         let Some(slot) = self.blocks.get_mut(usize::from(self.len)) else {
@@ -84,7 +85,7 @@ impl SackBlocks {
         true
     }
 
-    /// Keeps the first `blocks`.
+    /// Drops all SACK blocks after the first `blocks`.
     pub fn truncate(&mut self, blocks: usize) {
         while self.len() > blocks {
             self.len -= 1;
@@ -97,7 +98,7 @@ impl SackBlocks {
     /// The blocks.
     #[inline]
     pub fn as_slice(&self) -> &[SackBlock] {
-        // `len` never exceeds the array; `min` lets the compiler know.
+        // `len` never exceeds the array; `min` lets the compiler remove the bounds check.
         &self.blocks[..self.len().min(SACK_BLOCKS_MAX)]
     }
 
@@ -107,7 +108,7 @@ impl SackBlocks {
         self.len as usize
     }
 
-    /// True if there is none.
+    /// True if there are no blocks.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
@@ -125,8 +126,8 @@ impl fmt::Debug for SackBlocks {
 pub struct FastOpenCookie {
     bytes: [u8; FAST_OPEN_COOKIE_BYTES_MAX],
     len: u8,
-    /// The cookie is carried in the experimental option 254 and not in 34; an answer uses the
-    /// option of the question.
+    /// The cookie travels in the experimental option 254, not in option 34. An answer uses the
+    /// option of the request.
     pub experimental: bool,
 }
 
@@ -138,8 +139,8 @@ impl FastOpenCookie {
         experimental: false,
     };
 
-    /// A cookie, or the request for one if `cookie` is empty. `None` if RFC 7413 section 4.1.1 does
-    /// not allow its length: even, 4 to 16.
+    /// A cookie, or the request for one if `cookie` is empty. `None` if RFC 7413 section 4.1.1
+    /// forbids the length, which must be even and 4 to 16.
     pub fn new(cookie: &[u8]) -> Option<FastOpenCookie> {
         let is_cookie = (FAST_OPEN_COOKIE_BYTES_MIN..=FAST_OPEN_COOKIE_BYTES_MAX)
             .contains(&cookie.len())
@@ -153,7 +154,7 @@ impl FastOpenCookie {
         Some(made)
     }
 
-    /// The same in the experimental option.
+    /// This cookie, marked for the experimental option or for option 34.
     #[must_use]
     pub const fn with_experimental(mut self, experimental: bool) -> FastOpenCookie {
         self.experimental = experimental;
@@ -165,7 +166,7 @@ impl FastOpenCookie {
         &self.bytes[..usize::from(self.len).min(FAST_OPEN_COOKIE_BYTES_MAX)]
     }
 
-    /// True if it asks for a cookie.
+    /// True if this is the request for a cookie.
     pub const fn is_request(&self) -> bool {
         self.len == 0
     }
@@ -189,10 +190,10 @@ impl fmt::Debug for FastOpenCookie {
     }
 }
 
-/// The options of a segment that we know. Values are as on the wire: whether they make sense is
-/// judged by `tcp`.
-// The order is fixed, the SACK blocks first. In the compiler's own order a new header is put
-// together on the stack and copied by loads that straddle the stores before them.
+/// The options of a segment, for the kinds that this crate knows. Values are as on the wire; `tcp`
+/// judges them.
+// `repr(C)` puts the SACK blocks first. In the compiler's own order a new header is assembled on
+// the stack and copied by loads that straddle the stores before them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(C)]
 pub struct Options {
@@ -200,10 +201,10 @@ pub struct Options {
     pub sack: SackBlocks,
     /// Maximum segment size, bytes; SYN only.
     pub mss: Option<u16>,
-    /// Window scale, bits; SYN only. RFC 7323 section 2.3: above 14 is taken as 14, by the
-    /// receiver.
+    /// Window scale, bits; SYN only. A receiver takes a value above 14 as 14 (RFC 7323 section
+    /// 2.3).
     pub window_scale: Option<u8>,
-    /// SACK may be used; SYN only.
+    /// True if the sender accepts SACK; SYN only.
     pub sack_permitted: bool,
     /// Timestamps.
     pub timestamp: Option<Timestamp>,
@@ -241,8 +242,8 @@ impl Options {
         plan.len
     }
 
-    /// Parses the option bytes of a header. Unknown options, and known ones of a length that they
-    /// cannot have, are skipped (RFC 9293 MUST-6). Of options that stand twice the last counts; of
+    /// Parses the option bytes of a header. Unknown options are skipped (RFC 9293 MUST-6), and so
+    /// are known ones of an impossible length. Of an option that stands twice, the last counts; of
     /// SACK blocks, the first four.
     ///
     /// # Errors
@@ -331,7 +332,8 @@ impl Options {
 
     /// Writes the options in Linux's layout, padded with NOPs; returns the number of bytes. Options
     /// that do not fit into 40 bytes are left out: the last SACK blocks, then the Fast Open cookie,
-    /// then the AccECN option. The last bytes of that one replace NOPs of others.
+    /// then the AccECN option. The last bytes of the AccECN option replace padding of other
+    /// options.
     pub fn emit(&self, out: &mut [u8; TCP_OPTION_BYTES_MAX]) -> usize {
         let plan = Plan::of(self);
         let mut out = Out { bytes: out, at: 0 };
@@ -389,7 +391,7 @@ pub(crate) fn timestamp(body: &[u8; 8]) -> Timestamp {
     }
 }
 
-/// The part of a set of options that fits.
+/// The part of a segment's options that fits into 40 bytes.
 struct Plan {
     len: usize,
     sack_blocks: usize,
@@ -410,7 +412,7 @@ impl Plan {
             len += 4 * usize::from(options.sack_permitted);
         }
         len += 4 * usize::from(options.window_scale.is_some());
-        // At most 20 bytes are used so far, so there is room for two blocks at least.
+        // At most 20 bytes are used so far, so at least two blocks fit.
         let sack_blocks = options.sack.len().min((TCP_OPTION_BYTES_MAX - 4 - len) / 8);
         if sack_blocks > 0 {
             len += 4 + 8 * sack_blocks;
@@ -444,7 +446,8 @@ impl Plan {
     }
 }
 
-/// Option bytes under construction, four at a time: every option is aligned to that.
+/// Option bytes under construction, written in words of four bytes, because every option is aligned
+/// to a word.
 struct Out<'a> {
     bytes: &'a mut [u8; TCP_OPTION_BYTES_MAX],
     at: usize,
@@ -459,11 +462,11 @@ impl Out<'_> {
         }
     }
 
-    /// Writes the whole words of an AccECN option. Its remaining bytes replace another option's
-    /// padding, or go to the end.
+    /// Writes the whole words of an AccECN option. Its remaining one or two bytes replace another
+    /// option's padding, or stand at the end.
     fn put_accecn(&mut self, option: &AccEcn) -> Tail {
         let (bare, len) = option.bytes();
-        // Three bytes over are a word with one NOP.
+        // Three remaining bytes are written as a word with one NOP.
         let mut bytes = [NOP; accecn::BYTES_MAX + 1];
         bytes[..len].copy_from_slice(&bare[..len]);
         let (words, _) = bytes.as_chunks::<4>();
@@ -500,7 +503,7 @@ impl Out<'_> {
     }
 }
 
-/// The end of an AccECN option that waits for padding to replace.
+/// The last one or two bytes of an AccECN option, which wait for padding to replace.
 struct Tail {
     bytes: [u8; 2],
     len: usize,
@@ -512,12 +515,12 @@ impl Tail {
         len: 0,
     };
 
-    /// All of its bytes, with NOPs for missing ones.
+    /// Takes both bytes, a missing one as NOP.
     fn take(&mut self) -> [u8; 2] {
         core::mem::replace(self, Tail::NONE).bytes
     }
 
-    /// Its byte, if it is a single one; a NOP otherwise.
+    /// Takes the byte if there is exactly one; a NOP otherwise.
     fn take_one(&mut self) -> u8 {
         if self.len == 1 { self.take()[0] } else { NOP }
     }

@@ -1,8 +1,8 @@
 //! The Toeplitz hash with which network cards spread flows over their queues (Microsoft's
 //! receive-side scaling).
 //!
-//! `stack` computes it to choose a local port whose answers arrive on its own queue. It is never
-//! computed per packet.
+//! `stack` computes the hash to choose a local port whose answers arrive on its own queue. The hash
+//! is never computed per packet.
 
 use crate::flow::FlowKey;
 use core::net::{Ipv4Addr, Ipv6Addr};
@@ -32,7 +32,7 @@ pub struct Toeplitz {
 }
 
 impl Toeplitz {
-    /// A hash with the key that the card was given.
+    /// A hash with the key that the network card was given.
     pub const fn new(key: [u8; KEY_LEN]) -> Toeplitz {
         Toeplitz { key }
     }
@@ -59,7 +59,7 @@ impl Toeplitz {
         ])
     }
 
-    /// The hash that the card computes for packets of this flow's peer.
+    /// The hash that the card computes for packets that the peer of this flow sends.
     pub fn hash_incoming(&self, key: &FlowKey) -> u32 {
         match (key.remote.to_v4(), key.local.to_v4()) {
             (Some(src), Some(dst)) => self.hash_v4(src, dst, key.remote_port, key.local_port),
@@ -70,7 +70,7 @@ impl Toeplitz {
         }
     }
 
-    /// The hashes of a flow as its local port changes; all else is hashed once.
+    /// The hashes of a flow for any local port; everything but the local port is hashed once.
     ///
     /// ```
     /// use wire::toeplitz::{MICROSOFT_KEY, Toeplitz};
@@ -89,7 +89,7 @@ impl Toeplitz {
             local_port: 0,
             ..*key
         };
-        // Behind the addresses and the remote port.
+        // Offset of the local port: behind the addresses and the remote port.
         let port_at = match (key.remote.to_v4(), key.local.to_v4()) {
             (Some(_), Some(_)) => 8 + 2,
             _ => 32 + 2,
@@ -101,7 +101,8 @@ impl Toeplitz {
         }
     }
 
-    /// Each set bit of the input selects the 32 key bits that start at its own position.
+    /// The Toeplitz hash: each set bit of the input selects the 32 key bits that start at the bit's
+    /// own position.
     fn hash_words(&self, words: &[u32]) -> u32 {
         let (key, _) = self.key.as_chunks::<4>();
         let mut hash = 0;
@@ -117,17 +118,17 @@ impl Toeplitz {
     }
 }
 
-/// See [`Toeplitz::by_local_port`]. The hash is linear: what the port's bits select is added
-/// (exclusive or) to the hash of the same flow with port 0.
+/// Hashes of one flow by its local port, made by [`Toeplitz::by_local_port`]. The hash is linear:
+/// the key bits that the port selects are XORed to the hash of the flow with port 0.
 #[derive(Clone, Copy, Debug)]
 pub struct ByLocalPort {
     rest: u32,
-    /// The key from the port's first bit on.
+    /// Key bits from the position of the port's first bit on.
     window: u64,
 }
 
 impl ByLocalPort {
-    /// The hash that the card computes if this is the local port.
+    /// The hash that the card computes for this local port.
     pub fn hash(&self, local_port: u16) -> u32 {
         let mut hash = self.rest;
         for bit in 0..16 {

@@ -1,4 +1,4 @@
-//! Properties: whatever bytes come, no parser panics, and what parses can be emitted again.
+//! Properties: no bytes make a parser panic, and every value that is parsed can be emitted again.
 
 use proptest::prelude::*;
 use std::net::Ipv6Addr;
@@ -89,7 +89,8 @@ proptest! {
             let mut out = [0u8; 40];
             let len = options.emit(&mut out);
             let again = Options::parse(&out[..len]).unwrap();
-            // Forty bytes of options without our padding may need more with it.
+            // Forty bytes of options without NOPs may exceed forty with the padding that `emit`
+            // adds.
             let fitting = Options { sack: again.sack, fast_open: again.fast_open, ..options };
             prop_assert_eq!(again, fitting);
             prop_assert!(options.sack.as_slice().starts_with(again.sack.as_slice()));

@@ -11,7 +11,7 @@ use wire::{MacAddr, WireError, arp, protocol};
 const MAC_1: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
 const MAC_2: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
 
-/// Parses the ARP packet of a frame and checks that it comes out the same when emitted.
+/// Parses the ARP packet of a frame, and checks that emitting it gives the same bytes.
 fn arp_of(frame: &[u8]) -> (ethernet::Header, arp::Repr) {
     let (eth, at) = ethernet::Header::parse(frame).unwrap();
     assert_eq!(eth.ethertype, EtherType::ARP);
@@ -22,7 +22,8 @@ fn arp_of(frame: &[u8]) -> (ethernet::Header, arp::Repr) {
     (eth, repr)
 }
 
-/// Hands the ICMPv6 message of a frame to `check`. `emits_same`: we would write the same bytes.
+/// Hands the ICMPv6 message of a frame to `check`. With `emits_same`, emitting the message must
+/// give the same bytes.
 fn with_icmpv6(frame: &[u8], emits_same: bool, check: impl FnOnce(Message<'_>)) {
     let packet = dissect(frame);
     assert_eq!(packet.protocol, protocol::ICMPV6);

@@ -1,4 +1,4 @@
-//! Echo and ICMP errors as a Linux kernel, host or router, sends them.
+//! Echo and ICMP errors as a Linux host or router sends them.
 
 mod dump;
 
@@ -11,7 +11,7 @@ fn addr(text: &str) -> Addr {
     text.parse::<IpAddr>().unwrap().into()
 }
 
-/// Parses the frame's ICMP message and checks that we would write the same bytes.
+/// Parses the ICMP message of a frame, and checks that emitting it gives the same bytes.
 fn icmpv4_of(packet: &Dissected) -> icmpv4::Message<'_> {
     assert_eq!(packet.protocol, protocol::ICMP);
     let message = icmpv4::Message::parse(&packet.payload).unwrap();
@@ -21,7 +21,7 @@ fn icmpv4_of(packet: &Dissected) -> icmpv4::Message<'_> {
     message
 }
 
-/// Parses the frame's ICMPv6 message and checks that we would write the same bytes.
+/// Parses the ICMPv6 message of a frame, and checks that emitting it gives the same bytes.
 fn icmpv6_of(packet: &Dissected) -> icmpv6::Message<'_> {
     assert_eq!(packet.protocol, protocol::ICMPV6);
     let (src, dst) = (packet.src.to_v6(), packet.dst.to_v6());

@@ -1,5 +1,5 @@
-//! TCP segments as a Linux kernel sends them. For each, `tcp_segment` also proves that our header
-//! is the kernel's byte for byte: the option layouts are the same.
+//! TCP segments as a Linux kernel sends them. For each, `tcp_segment` also checks that emitting the
+//! parsed header gives the kernel's bytes, so the option layouts are the same.
 
 mod dump;
 
@@ -22,7 +22,7 @@ fn stamp(value: u32, echo: u32) -> Option<Timestamp> {
     Some(Timestamp { value, echo })
 }
 
-/// The blocks of a header's SACK option, counted from its acknowledgment.
+/// The blocks of a header's SACK option, as offsets from its acknowledgment number.
 fn sacked(header: &Header) -> Vec<(i32, i32)> {
     let from_ack = |seq: SeqNumber| seq.since(header.ack) as i32;
     let blocks = header.options.sack.as_slice().iter();
@@ -335,8 +335,8 @@ fn hole_is_answered_by_a_block() {
 
 #[test]
 fn duplicate_is_reported_before_the_block_that_holds_it() {
-    // RFC 2883: the first block is what came twice. A fourth block has no room beside the
-    // timestamp.
+    // The first block reports the bytes that came twice (RFC 2883). A fourth block has no room
+    // beside the timestamp.
     let frame = dump(
         "
         02 00 00 00 00 01 02 00 00 00 00 02 08 00       ; ethernet

@@ -1,4 +1,4 @@
-//! Properties: what was emitted parses to the same value.
+//! Properties: a value that is emitted parses to the same value.
 
 use proptest::prelude::*;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -91,8 +91,8 @@ fn tcp_header() -> impl Strategy<Value = tcp::Header> {
         )
 }
 
-/// Checks the options that arrive of `sent`: all, or fewer SACK blocks, no cookie and no AccECN
-/// option where 40 bytes do not hold them.
+/// Checks the options that arrive of `sent`: all of them, or, if 40 bytes do not hold them, fewer
+/// SACK blocks, no cookie and no AccECN option.
 fn assert_arrived(sent: &Options, arrived: &Options) {
     let fitting = Options {
         sack: arrived.sack,

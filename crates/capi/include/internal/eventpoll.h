@@ -1,6 +1,7 @@
 /*
- * A header that mTCP has among its sources and that programs in its tree include. There it declares
- * the inside of mTCP's epoll. Programs use the API of it, which is all that this one has.
+ * mTCP's sources have a header of this name, which programs in its tree include. There it declares
+ * the internals of mTCP's epoll. Programs only use the API, which is all that this header
+ * declares.
  */
 #ifndef EVENTPOLL_H
 #define EVENTPOLL_H

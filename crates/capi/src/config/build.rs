@@ -1,4 +1,4 @@
-//! From settings to Millstream's configuration.
+//! Converts settings to Millstream's configuration.
 
 use std::net::IpAddr;
 
@@ -9,21 +9,22 @@ use super::{Io, Problem, RCVBUF_DEFAULT, SNDBUF_DEFAULT, Settings};
 use crate::interfaces_unsafe;
 use crate::limits::{CHUNKS, LOCAL_PORTS};
 
-/// The address of a loopback's first context, unless one is set. The others count on from it.
+/// The address of a loopback's first context, unless one is set. The next contexts have the
+/// following addresses.
 const LOOPBACK_ADDRESS: &str = "10.77.0.1/24";
-/// TIME_WAIT of zero seconds.
+/// TIME_WAIT time that stands for zero seconds, in ns.
 const TIME_WAIT_NS_MIN: u64 = 1_000_000;
-/// Bytes of a large chunk.
+/// Size of a large chunk in bytes.
 const CHUNK_BYTES: usize = 4_096;
 const SECOND_NS: u64 = 1_000_000_000;
 
 const IO_MISSING: &str = "port: io says of what kind it is, and is missing";
 
 impl Settings {
-    /// Adds what the kernel knows, and finds out whether a wire can be made of it all.
+    /// Adds what the kernel knows, and checks that the settings describe a wire.
     pub fn complete(mut self) -> Result<Self, Problem> {
         if self.wire.is_none() && self.io.is_none() && self.ports.is_empty() {
-            // No file, or one that names no wire.
+            // There is no file, or it names no wire.
             self.io = Some((Io::Loopback, 0));
         }
         self.note_dpdk();
@@ -52,7 +53,7 @@ impl Settings {
             .map_err(|error| self.problem(line, error.to_string()))
     }
 
-    /// The wire in Millstream's words, and the line that named it.
+    /// The wire's specification, and the line that named it.
     fn spec(&self) -> Result<(String, usize), Problem> {
         if let Some((wire, line)) = &self.wire {
             return Ok((wire.clone(), *line));
@@ -71,7 +72,7 @@ impl Settings {
         }
     }
 
-    /// The wire of a port in Millstream's words, and the line that named it.
+    /// The specification of a port's wire, and the line that named the port.
     pub(super) fn spec_of(&self, port: &str) -> Result<(String, usize), Problem> {
         let Some((io, _)) = self.io else {
             return Err(self.problem(self.port_line, IO_MISSING));
@@ -83,7 +84,7 @@ impl Settings {
         Ok((format!("{kind}{port}{}", self.eal(port)), self.port_line))
     }
 
-    /// The words that follow the port's name for EAL, with `io = dpdk`: `num_mem_ch` is its `-n`.
+    /// Arguments for EAL after the port's name, with `io = dpdk`; `num_mem_ch` is EAL's `-n`.
     fn eal(&self, port: &str) -> String {
         if !self.is_dpdk() {
             return String::new();
@@ -101,12 +102,12 @@ impl Settings {
         }
     }
 
-    /// `io = dpdk`, and no wire in its place.
+    /// True with `io = dpdk`, unless a wire specification replaces it.
     fn is_dpdk(&self) -> bool {
         self.wire.is_none() && matches!(self.io, Some((Io::Dpdk, _)))
     }
 
-    /// Settings of DPDK's have no meaning on a wire that is not.
+    /// Notes settings of DPDK's as without a meaning on other wires.
     fn note_dpdk(&mut self) {
         if self.is_dpdk() {
             return;
@@ -120,8 +121,8 @@ impl Settings {
         self.without_meaning.sort_by_key(|(_, line)| *line);
     }
 
-    /// On such a wire the host's addresses, routes and neighbours hold. Addresses of the file only
-    /// narrow the set, and the port's name is that of another driver.
+    /// On a wire of the host's, leaves addresses, routes and neighbours to the host. Addresses in
+    /// the file only select among the host's; the port's name is that of another driver.
     fn leave_to_host(&mut self, line: usize) {
         let is_mux = matches!(self.io, Some((Io::Mux, _))) && self.wire.is_none();
         let is_unused = is_mux && !self.ports.iter().any(|port| is_socket(port));
@@ -139,7 +140,7 @@ impl Settings {
         self.neighbours.clear();
     }
 
-    /// The addresses when none is set: the interface's own, as in mTCP.
+    /// The addresses if none is set: those of the interface, as in mTCP.
     pub(super) fn addresses_of(
         &self,
         wire: &WireSpec,
@@ -167,7 +168,7 @@ impl Settings {
         }
     }
 
-    /// The configuration for Millstream.
+    /// Millstream's configuration.
     pub fn config(&self, conf: &Conf) -> Result<Config, Problem> {
         let (spec, line) = self.spec()?;
         let mut config = Config::new(self.parse(&spec, line)?);
@@ -197,8 +198,8 @@ impl Settings {
     }
 }
 
-/// Whether `port` names a service's socket or options of a `mux` wire, and not another driver's
-/// port such as `dpdk0`.
+/// True if `port` is a service's socket or options of a `mux` wire, not another driver's port such
+/// as `dpdk0`.
 fn is_socket(port: &str) -> bool {
     port.contains(['/', '@']) || port.starts_with(',') || port.starts_with("mux:")
 }
@@ -222,7 +223,7 @@ fn tcp(settings: &Settings, conf: &Conf, config: &mut Config) {
         tcp.congestion = choice;
     }
     if conf.tcp_timeout > 0 {
-        // Three probes in the second half of it.
+        // Three probes fit in the second half of the timeout.
         let timeout_ns = conf.tcp_timeout as u64 * SECOND_NS;
         tcp.keepalive_idle_ns = (timeout_ns / 2).max(SECOND_NS);
         tcp.keepalive_interval_ns = (timeout_ns / 6).max(SECOND_NS);
@@ -237,8 +238,8 @@ fn tcp(settings: &Settings, conf: &Conf, config: &mut Config) {
     }
 }
 
-/// A buffer for so many bytes that does not grow by itself. Half of what is counted is for what the
-/// bytes lie in, as in Linux.
+/// A buffer of `bytes` bytes that does not grow. Half of a buffer's size is for overhead, as in
+/// Linux.
 fn fixed(bytes: i32) -> BufferSizes {
     let counted = (bytes as u32).max(BUFFER_BYTES_USEFUL_MIN) * 2;
     BufferSizes {
@@ -248,14 +249,14 @@ fn fixed(bytes: i32) -> BufferSizes {
     }
 }
 
-/// Less than this is no use to a TCP with segments of 1,460 bytes; Linux has the same floor.
+/// Smallest useful buffer in bytes for segments of 1,460 bytes; Linux has the same minimum.
 const BUFFER_BYTES_USEFUL_MIN: u32 = 2_304;
 
 fn is_loopback(wire: &WireSpec) -> bool {
     wire.kind() == "loopback"
 }
 
-/// The kernel's interface whose addresses are ours.
+/// The kernel's interface whose addresses the wire uses.
 pub(super) fn interface_of(wire: &WireSpec) -> Option<String> {
     wire.interface().map(str::to_owned)
 }

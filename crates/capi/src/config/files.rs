@@ -1,4 +1,4 @@
-//! `config/route.conf` and `config/arp.conf`, in mTCP's form: a line with the number of entries,
+//! `config/route.conf` and `config/arp.conf`, in mTCP's format: a line with the number of entries,
 //! then the entries.
 //!
 //! ```text
@@ -13,18 +13,18 @@ use std::path::{Path, PathBuf};
 use super::{Problem, Settings, keys, lines};
 use crate::limits::NEIGHBOURS_PER_LINE_MAX;
 
-/// Makes one entry of its text.
+/// Adds one entry, given as text.
 type Add = fn(&mut Settings, &str) -> Result<(), String>;
 
-/// Reads both, if they are there.
+/// Reads both files, if they exist.
 pub fn read_beside(settings: &mut Settings, config: &Path) -> Result<(), Problem> {
     read_file(settings, config, "route.conf", "ROUTES", add_route)?;
     read_file(settings, config, "arp.conf", "ARP_ENTRY", add_neighbour)
 }
 
-/// The places of a table; the first that exists counts. It may lie in `config` beside the
-/// configuration, or beside the configuration if that lies in such a directory itself. Last comes
-/// `config` where the program was started, the place in which mTCP looked.
+/// The places to look for a table, in order. The first is `config` beside the configuration file,
+/// or the file's own directory if that is called `config`. The last is `config` in the working
+/// directory, where mTCP looked.
 fn places(config: &Path, name: &str) -> Vec<PathBuf> {
     let home = config.parent().unwrap_or(Path::new(""));
     let mut places = vec![home.join("config").join(name)];
@@ -72,11 +72,11 @@ fn read_file(
     }
 }
 
-/// `ADDRESS/BITS [DEVICE]`: a subnet that is reached directly; with no bits, the gateway.
+/// `ADDRESS/BITS [DEVICE]`: a subnet on the link; with 0 bits, the gateway.
 pub fn add_route(settings: &mut Settings, line: &str) -> Result<(), String> {
     let mut words = line.split_whitespace();
     let prefix = words.next().unwrap_or("");
-    // There is one device, and its name is not used.
+    // The device's name is ignored, since there is only one.
     if words.nth(1).is_some() {
         return Err(format!("\"{line}\": expected ADDRESS/BITS DEVICE"));
     }

@@ -1,7 +1,7 @@
-//! The ports behind the first: `port = dpdk0 dpdk1`.
+//! The ports after the first, as in `port = dpdk0 dpdk1`.
 //!
-//! Each port has one address: the interface's own, or of `ip_addr` that which stands in the same
-//! place. Gateways and neighbours belong to the port in whose subnet they are.
+//! Each port has one address: the interface's own, or the one at the same position in `ip_addr`.
+//! Gateways and neighbours belong to the port whose subnet contains them.
 
 use std::net::IpAddr;
 
@@ -12,7 +12,7 @@ use super::{Problem, Settings};
 use crate::interfaces_unsafe;
 
 impl Settings {
-    /// Adds the wires behind the first. `given`: the addresses that the file names, in order.
+    /// Adds the wires of the ports after the first. `given`: the addresses in the file, in order.
     pub fn add_further_ports(&mut self, given: &[IpCidr]) -> Result<(), Problem> {
         let ports = match &self.wire {
             Some(_) => Vec::new(),
@@ -59,7 +59,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Gives gateways and neighbours to the ports in whose subnets they are.
+    /// Assigns gateways and neighbours to the ports whose subnets contain them.
     fn share_out(&mut self) {
         for further in &mut self.further {
             let port = &mut further.port;

@@ -1,4 +1,4 @@
-//! Every key, what it takes and what it means.
+//! Every key with its values and its meaning.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -9,10 +9,10 @@ use crate::limits::{
     BUFFER_BYTES_MAX, BUFFER_BYTES_MIN, CONCURRENCY_MAX, CONCURRENCY_MIN, CONTEXTS_MAX,
 };
 
-/// Longest time that can be asked for, in seconds: a day.
+/// Longest time that a setting may have, in seconds: a day.
 const SECONDS_MAX: i32 = 86_400;
 
-/// Keys that mTCP reads and that change nothing here: mtcp(7) says why.
+/// Keys of mTCP without a meaning here; mtcp(7) gives the reasons.
 const WITHOUT_MEANING: [&str; 7] = [
     "core_mask",
     "multiprocess",
@@ -23,7 +23,7 @@ const WITHOUT_MEANING: [&str; 7] = [
     "onvm_nf",
 ];
 
-/// Keys that forks of mTCP have added, and what says the same here.
+/// Keys that forks of mTCP have added, and their equivalents here.
 const OF_FORKS: [(&str, &str); 15] = [
     ("arp_conf_path", ARP_TABLE),
     ("arp_conf", ARP_TABLE),
@@ -50,7 +50,7 @@ const NO_FAULTS: &str = "nothing is dropped on purpose here";
 /// Makes one setting.
 ///
 /// # Errors
-/// The error in the key or its value, in words that fit behind file and line.
+/// The error in the key or its value, in words that follow file and line.
 pub fn set(settings: &mut Settings, key: &str, value: &str, line: Line) -> Result<(), String> {
     if set_number(settings, key, value)? {
         return Ok(());
@@ -106,7 +106,7 @@ pub fn set(settings: &mut Settings, key: &str, value: &str, line: Line) -> Resul
     Ok(())
 }
 
-/// False: it is none of those that take a number of their own.
+/// Sets a key that takes a plain number. False: the key is not one of these.
 fn set_number(settings: &mut Settings, key: &str, value: &str) -> Result<bool, String> {
     let (place, min, max) = match key {
         "num_cores" => (&mut settings.num_cores, 1, CONTEXTS_MAX as i32),
@@ -170,8 +170,7 @@ fn congestion(value: &str) -> Result<CongestionAlgorithm, String> {
         .ok_or_else(|| format!("cc: \"{value}\": expected reno, cubic, dctcp or bbr"))
 }
 
-/// A key that mTCP reads and that changes nothing here. Its value must still be one that mTCP would
-/// have taken.
+/// Checks a key of mTCP without a meaning here. Its value must still be valid in mTCP.
 fn without_meaning(
     settings: &mut Settings,
     key: &str,
@@ -183,7 +182,7 @@ fn without_meaning(
     }
     let is_good = match key {
         "core_mask" => u128::from_str_radix(value.trim_start_matches("0x"), 16).is_ok(),
-        // Which core this process is, and whether it is the master.
+        // The number of this process, and whether it is the master.
         "multiprocess" => value
             .split_whitespace()
             .next()
@@ -207,7 +206,7 @@ fn no_such_key(key: &str) -> String {
     }
 }
 
-/// An address of this host. Without its subnet no host on the link could be reached.
+/// An address of this host. It needs a prefix length, or no host on the link could be reached.
 fn own_address(text: &str) -> Result<IpCidr, String> {
     if !text.contains('/') && text.parse::<IpAddr>().is_ok() {
         return Err(format!(
@@ -217,7 +216,7 @@ fn own_address(text: &str) -> Result<IpCidr, String> {
     cidr(text)
 }
 
-/// A subnet or a host: `ADDRESS`, `ADDRESS/BITS`, or `ADDRESS/NETMASK` as `ifconfig` had it.
+/// A subnet or a host: `ADDRESS`, `ADDRESS/BITS`, or `ADDRESS/NETMASK` as with `ifconfig`.
 pub fn cidr(text: &str) -> Result<IpCidr, String> {
     let expected = || format!("\"{text}\": expected ADDRESS/BITS");
     let Some((address, mask)) = text.split_once('/') else {

@@ -1,4 +1,4 @@
-//! mTCP's grammar: a key and its value on a line, parted by blanks or `=`; from `#` on it is a
+//! mTCP's grammar: a key and its value on each line, separated by blanks or `=`. `#` begins a
 //! comment.
 
 use std::path::Path;
@@ -29,7 +29,7 @@ pub fn read(settings: &mut Settings, file: &Path, text: &str) -> Result<(), Prob
     Ok(())
 }
 
-/// The lines that say something, without their comments, and their numbers.
+/// The lines with content, without comments, each with its number.
 pub fn numbered(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let lines = text.lines().enumerate();
     lines.filter_map(|(at, line)| {

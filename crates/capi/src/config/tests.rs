@@ -8,7 +8,7 @@ use millstream::rules::RuleAction;
 
 use super::*;
 
-/// A directory with these files, of this test's own.
+/// A directory of this test with the given files.
 fn directory(test: &str, files: &[(&str, &str)]) -> PathBuf {
     let name = format!("capi-config-{}-{test}", std::process::id());
     let directory = std::env::temp_dir().join(name);
@@ -358,7 +358,7 @@ fn dpdk_settings_of_another_wire_are_warned_of() {
     assert!(warning.ends_with(expected), "{warning}");
 }
 
-/// A file that was written for DPDK, of which only `io` was changed.
+/// A file for DPDK in which only `io` was changed.
 #[test]
 fn file_of_another_driver_takes_a_virtual_port() {
     let text = "io = mux\nport = dpdk0\nip_addr = 10.0.0.2/24\nnum_cores = 2\ngateway = 10.0.0.1\n";
@@ -408,7 +408,7 @@ fn routes_and_neighbours_lie_beside() {
     assert_eq!(settings.neighbours[0].1, [0, 0x11, 0x22, 0x33, 0x44, 0x55]);
 }
 
-/// Every form that a table's line may have, and what it comes to.
+/// Every valid form of a table's line, and its meaning.
 #[test]
 fn lines_of_tables_may_be_written_in_many_ways() {
     let routes = "\r\n# from here on\r\nROUTES 6 # of them\r\n\r\n10.0.0.1/32 dpdk0\r\n\t10.1.2.3/8\tdpdk1 # behind it\r\n\n192.168.1.7/31\n0.0.0.0/1 xge0\n10.9.8.7 eth0\n172.16.5.4/255.255.240.0 eth0";
@@ -447,7 +447,7 @@ fn every_prefix_length_is_a_subnet() {
     }
 }
 
-/// As in a program's own directory, where mTCP looked: the configuration may lie among the tables.
+/// The configuration lies in `config` among the tables, where mTCP looked for them.
 #[test]
 fn tables_may_lie_beside_a_configuration_in_a_directory_of_that_name() {
     let files = [

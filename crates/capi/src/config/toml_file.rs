@@ -1,6 +1,6 @@
-//! The same keys in TOML: numbers and texts as they are, several values as an array. `routes` and
-//! `arp` say what `route.conf` and `arp.conf` say. `[[rule]]` and `rule_default` are packet rules
-//! ([`millstream::rules`]), which mTCP's own grammar has no place for.
+//! The same keys in TOML: numbers and strings as such, several values as an array. `routes` and
+//! `arp` replace `route.conf` and `arp.conf`. `[[rule]]` and `rule_default` are packet rules
+//! ([`millstream::rules`]), which mTCP's grammar does not have.
 //!
 //! ```toml
 //! io = "xdp"

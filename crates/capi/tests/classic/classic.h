@@ -1,7 +1,7 @@
 /*
- * What programs for mTCP rely on, in the way in which they are written: settings before and after
- * mtcp_init, a main thread that only waits, a worker for each core with its context, its listener
- * and its epoll, signals, and the edge of each call. classic.rs runs both ends.
+ * The features that mTCP programs rely on, used in their style: settings before and after
+ * mtcp_init, a main thread that only waits, and for each core a worker with context, listener and
+ * epoll. Also signals, and the edge cases of each call. classic.rs runs both ends.
  *
  *   classic serve CONFIG
  *   classic load CONFIG
@@ -26,19 +26,19 @@
 
 #include "../common/must.h"
 
-/* As many events as programs for mTCP have room for. */
+/* As many events as mTCP programs have room for. */
 #define EVENTS_MAX 30000
 #define CORES 2
 #define PORT 80
 #define SERVER "10.81.0.1"
-/* The client's addresses, of which mtcp_init_rss is told. */
+/* The client's addresses, passed to mtcp_init_rss. */
 #define CLIENT "10.81.0.2"
 #define CLIENTS 3
-/* What the file of classic.rs says. */
+/* As in the file of classic.rs. */
 #define BUFFER_BYTES 8192
 
-/* What the first byte of a connection asks of the server. */
-#define ECHO 'e'  /* send back what comes */
+/* The request in the first byte of a connection. */
+#define ECHO 'e'  /* send back what arrives */
 #define MUCH 'm'  /* send MUCH_BYTES, then end */
 #define SLOW 's'  /* read slowly, and answer with the number of bytes when the end comes */
 #define RESET 'r' /* reset */
@@ -49,12 +49,12 @@ extern volatile sig_atomic_t is_done;
 void *serve(void *core);
 void load(void);
 
-/* A context and an epoll of the calling thread. */
+/* Makes a context and an epoll for the calling thread. */
 mctx_t begin(int core, int *epoll);
 void watch(mctx_t mctx, int epoll, int op, int sockid, uint32_t events);
-/* The byte at a place of MUCH. */
+/* The byte of MUCH at a position. */
 char much_at(size_t place);
-/* The error that SO_ERROR tells. */
+/* The error that SO_ERROR returns. */
 int error_of(mctx_t mctx, int sockid);
 
 #endif

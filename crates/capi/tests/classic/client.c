@@ -9,7 +9,7 @@ static mctx_t mctx;
 static int epoll;
 static struct sockaddr_in server;
 
-/* Waits for one event, of that socket, with all of these bits and none of those. */
+/* Waits for one event of the socket, with all bits of one mask and none of the other. */
 static uint32_t expect(int sockid, uint32_t all, uint32_t none)
 {
     struct mtcp_epoll_event events[4];
@@ -29,7 +29,7 @@ static void expect_nothing(void)
     MUST(mtcp_epoll_wait(mctx, epoll, events, 4, 30) == 0);
 }
 
-/* A connection made without waiting, registered for EPOLLIN, that has asked for something. */
+/* A connection made without waiting, registered for EPOLLIN, that has sent a request. */
 static int asking(char what)
 {
     int sockid = mtcp_socket(mctx, AF_INET, SOCK_STREAM, 0);
@@ -50,7 +50,7 @@ static void end(int sockid)
     MUST(mtcp_close(mctx, sockid) == 0);
 }
 
-/* A descriptor blocks until it is told not to. */
+/* Descriptors block by default. */
 static void blocking_is_the_default(void)
 {
     char bytes[6] = "";
@@ -74,14 +74,14 @@ static void registrations_are_kept(void)
     expect_nothing();
     MUST(mtcp_write(mctx, sockid, "x", 1) == 1);
     expect(sockid, MTCP_EPOLLIN, MTCP_EPOLLOUT);
-    /* Level-triggered: nobody has read it. */
+    /* Level-triggered: the bytes are still unread. */
     expect(sockid, MTCP_EPOLLIN, MTCP_EPOLLOUT);
     end(sockid);
     MUST(mtcp_epoll_ctl(mctx, epoll, MTCP_EPOLL_CTL_DEL, sockid, NULL) == -1 && errno == EBADF);
     expect_nothing();
 }
 
-/* The end is readable and reads as nothing, behind the last byte. */
+/* After the last byte the end is readable, and read returns 0. */
 static void much_comes_whole_and_ends(void)
 {
     static char bytes[16384];
@@ -160,7 +160,7 @@ static void refusal_is_an_error(void)
     end(sockid);
 }
 
-/* Each of the addresses has its turn, and the server answers all of them. */
+/* Connections use the addresses in turn, and the server answers all of them. */
 static void connections_leave_from_every_address(void)
 {
     in_addr_t first = inet_addr(CLIENT);
@@ -185,7 +185,7 @@ static void connections_leave_from_every_address(void)
     }
     for (int i = 0; i < CLIENTS; i++)
         MUST(used[i] == CONNECTIONS / CLIENTS);
-    /* Registered for nothing, and something to read: no event. */
+    /* Registered for no events, with bytes to read: no event is reported. */
     expect_nothing();
     for (int i = 0; i < CONNECTIONS; i++)
         end(sockids[i]);
@@ -206,7 +206,7 @@ static void *interrupt(void *thread)
     return NULL;
 }
 
-/* A wait without a limit ends when a handler has run, whoever registered it. */
+/* A wait without a limit ends when a handler has run, however it was registered. */
 static void signals_end_waits(void)
 {
     struct mtcp_epoll_event event;

@@ -1,5 +1,5 @@
 /*
- * Settings, threads, signals; and what both ends share.
+ * Settings, threads and signals, and parts that both ends share.
  */
 #include "classic.h"
 
@@ -18,7 +18,7 @@ mctx_t begin(int core, int *epoll)
     MUST(mtcp_core_affinitize(core) == 0);
     mctx = mtcp_create_context(core);
     MUST(mctx != NULL);
-    /* Some do so before it, some after it, some both times. */
+    /* Some programs do this before mtcp_create_context, some after it, some both times. */
     MUST(mtcp_core_affinitize(core) == 0);
     *epoll = mtcp_epoll_create(mctx, EVENTS_MAX);
     MUST(*epoll >= 0);
@@ -49,8 +49,8 @@ int error_of(mctx_t mctx, int sockid)
     return error;
 }
 
-/* The number of cores is set before the file is read, which does not say it; what the file says
- * is told after it, and may be changed. */
+/* The number of cores is set before reading the file, which does not contain it. The file's values
+ * are returned afterwards and may be changed. */
 static void configure(const char *file)
 {
     struct mtcp_conf conf;
@@ -59,7 +59,7 @@ static void configure(const char *file)
     conf.num_cores = CORES;
     MUST(mtcp_setconf(&conf) == 0);
     MUST(mtcp_init(file) == 0);
-    /* Some do so for each of their configurations; the last one holds. */
+    /* Some programs call mtcp_init for each of their configurations; the last one holds. */
     MUST(mtcp_init(file) == 0);
     MUST(mtcp_getconf(&conf) == 0);
     MUST(conf.num_cores == CORES);

@@ -1,6 +1,6 @@
 /*
- * The server's worker: level-triggered, without a time limit, one state for each descriptor, as the
- * web servers of mTCP's have it.
+ * The server's worker, in the style of mTCP's web servers: level-triggered, without a time limit,
+ * one state for each descriptor.
  */
 #include "classic.h"
 
@@ -27,13 +27,13 @@ static void accept_all(mctx_t mctx, int epoll, int listener, struct state *state
         MUST(sockid < SOCKETS_MAX);
         memset(&states[sockid], 0, sizeof states[sockid]);
         MUST(mtcp_setsock_nonblock(mctx, sockid) == 0);
-        /* What came before this is told of all the same. */
+        /* Bytes that arrived before are reported, too. */
         watch(mctx, epoll, MTCP_EPOLL_CTL_ADD, sockid, MTCP_EPOLLIN);
     }
     MUST(errno == EAGAIN);
 }
 
-/* Sends what there is room for. */
+/* Sends as much as there is room for. */
 static void send_much(mctx_t mctx, int epoll, int sockid, struct state *state)
 {
     static __thread char bytes[MUCH_BYTES];
@@ -66,7 +66,7 @@ static void echo(mctx_t mctx, int epoll, int sockid, const char *bytes, ssize_t 
         finish(mctx, epoll, sockid);
         return;
     }
-    /* A few bytes always find room. */
+    /* There is always room for a few bytes. */
     MUST(mtcp_write(mctx, sockid, bytes, (size_t)count) == count);
 }
 
@@ -88,7 +88,7 @@ static void on_readable(mctx_t mctx, int epoll, int sockid, struct state *state)
     size_t room = state->asked == 0 ? 1 : sizeof bytes;
     ssize_t count = mtcp_read(mctx, sockid, bytes, room);
 
-    /* Nobody is told of bytes that are not there, or reads them twice. */
+    /* Bytes are reported only if they exist, and read only once. */
     MUST(count >= 0);
     if (state->asked == ECHO)
         echo(mctx, epoll, sockid, bytes, count);

@@ -1,5 +1,4 @@
-//! Ends of the kernel's own, in a namespace of the lab's: threads of the test that have moved
-//! there.
+//! Kernel peers in a namespace of the lab: threads of the test that have moved there.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -12,10 +11,10 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::lab::Lab;
 
-/// How long a program may take until it answers.
+/// Longest time that a program may take to answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Runs on a thread that lives in a namespace of the lab's.
+/// Runs a function on a new thread in a namespace of the lab.
 pub fn within<T: Send + 'static>(
     lab: &Lab,
     side: &str,
@@ -28,7 +27,7 @@ pub fn within<T: Send + 'static>(
     })
 }
 
-/// Connects, as soon as somebody listens.
+/// Connects as soon as a server listens.
 pub fn connect(address: SocketAddr) -> TcpStream {
     let began = Instant::now();
     loop {
@@ -56,12 +55,12 @@ pub fn echoed(stream: &TcpStream, bytes: &[u8]) -> Vec<u8> {
     back
 }
 
-/// An HTTP server of one document, for as many requests as come; its port is told at once.
+/// Starts an HTTP server with one document for any number of requests; returns its port.
 pub fn serve(lab: &Lab, side: &str, address: &'static str, body: Vec<u8>) -> u16 {
     serve_at(lab, side, address, 0, body)
 }
 
-/// The same at a port.
+/// Like [`serve`], at a given port.
 pub fn serve_at(lab: &Lab, side: &str, address: &'static str, port: u16, body: Vec<u8>) -> u16 {
     let listener = within(lab, side, move || {
         TcpListener::bind((address, port)).unwrap()
@@ -70,8 +69,8 @@ pub fn serve_at(lab: &Lab, side: &str, address: &'static str, port: u16, body: V
     serve_on(listener, body)
 }
 
-/// The same on a listener, which may be in any namespace: a socket stays in the one that it was
-/// made in. The thread ends with the test.
+/// Like [`serve`], on a listener, which may be in any namespace: a socket stays in the one in which
+/// it was made. The thread ends with the test.
 pub fn serve_on(listener: TcpListener, body: Vec<u8>) -> u16 {
     let port = listener.local_addr().unwrap().port();
     thread::spawn(move || {
@@ -94,13 +93,13 @@ fn answer(stream: &TcpStream, body: &[u8]) {
         "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
         body.len()
     );
-    // A client that goes away is its own affair.
+    // An error means that a client has gone away, which does not matter.
     let mut out = stream;
     let _ = out.write_all(head.as_bytes());
     let _ = out.write_all(body);
 }
 
-/// Bytes that do not repeat soon.
+/// Bytes with a long period.
 pub fn noise(length: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut next = || {

@@ -1,5 +1,5 @@
-//! Namespaces in which a program of ours meets the kernel, over a TAP or a veth pair; gone when
-//! dropped, also on panic.
+//! Namespaces in which our program meets the kernel, over a TAP or a veth pair; removed on drop,
+//! even after a panic.
 
 use std::io::Read;
 use std::io::Write as _;
@@ -11,17 +11,17 @@ use rustix::process::{Pid, Signal, kill_process};
 /// The kernel's addresses are `.1` and `::1`, ours `.2` and `::2`.
 pub const KERNEL: [&str; 2] = ["10.78.0.1", "fd78::1"];
 pub const OURS: [&str; 2] = ["10.78.0.2", "fd78::2"];
-/// The interface that the program of ours drives, in the namespace `ours`.
+/// The interface that our program drives, in the namespace `ours`.
 pub const INTERFACE: &str = "right";
 
-/// The place of one test.
+/// The environment of one test.
 pub struct Lab {
     prefix: String,
     pub directory: PathBuf,
 }
 
 impl Lab {
-    /// Two namespaces; `None`, and why, where they cannot be made.
+    /// Makes two namespaces. `None`, with the reason printed, if that is impossible.
     pub fn new(name: &str) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             let _ = writeln!(std::io::stderr(), "ignored: {name}: namespaces take root");
@@ -37,13 +37,13 @@ impl Lab {
         Some(lab)
     }
 
-    /// A veth pair between the two: AF_XDP takes the end in `ours`.
+    /// Adds a veth pair between the namespaces; AF_XDP uses the end in `ours`.
     pub fn with_veth(self) -> Self {
         self.with_veth_of("")
     }
 
-    /// The same with so many queues each way at both ends. Which one a frame takes is the sender's
-    /// choice.
+    /// Adds a veth pair with `queues` queues in each direction at both ends. The sender chooses the
+    /// queue of a frame.
     pub fn with_veth_queues(self, queues: u32) -> Self {
         self.with_veth_of(&format!(" numtxqueues {queues} numrxqueues {queues}"))
     }
@@ -58,7 +58,7 @@ impl Lab {
         self
     }
 
-    /// A TAP in `ours`, whose other end is the program's.
+    /// Adds a TAP in `ours`, whose other end is the program's.
     pub fn with_tap(self) -> Self {
         self.ip("ours", &format!("tuntap add dev {INTERFACE} mode tap"));
         self.name_kernel("ours", INTERFACE);
@@ -76,7 +76,7 @@ impl Lab {
         format!("{}-{side}", self.prefix)
     }
 
-    /// `ip` within a namespace.
+    /// Runs `ip` in a namespace.
     pub fn ip(&self, side: &str, words: &str) {
         let namespace = self.namespace(side);
         let words: Vec<&str> = ["ip", "-n", &namespace]
@@ -86,13 +86,13 @@ impl Lab {
         ok(&words);
     }
 
-    /// A setting of a namespace's: `NAME=VALUE`.
+    /// Makes a setting `NAME=VALUE` in a namespace.
     pub fn sysctl(&self, side: &str, setting: &str) {
         let namespace = self.namespace(side);
         ok(&["ip", "netns", "exec", &namespace, "sysctl", "-qw", setting]);
     }
 
-    /// A file of the test's.
+    /// Writes a file in the test's directory.
     pub fn write(&self, name: &str, content: &[u8]) -> PathBuf {
         let path = self.directory.join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -100,7 +100,7 @@ impl Lab {
         path
     }
 
-    /// A program in a namespace, in the test's directory.
+    /// A command in a namespace, in the test's directory.
     pub fn command(&self, side: &str, program: &Path) -> Command {
         let mut command = Command::new("ip");
         command
@@ -111,7 +111,7 @@ impl Lab {
         command
     }
 
-    /// Runs a program of the kernel's; what it printed.
+    /// Runs a kernel program; returns its output.
     pub fn run(&self, words: &[&str]) -> String {
         let mut command = self.command("kernel", Path::new(words[0]));
         printed(words, &command.args(&words[1..]).output().unwrap())
@@ -139,11 +139,12 @@ impl Running {
         Self(Some(command.spawn().unwrap()))
     }
 
-    /// Its first line on standard output, which must be piped: it is ready then.
+    /// The first line of its standard output, which must be piped. It shows that the program is
+    /// ready.
     pub fn first_line(&mut self) -> String {
         let output = self.child().stdout.as_mut().unwrap();
         let (mut line, mut byte) = (Vec::new(), [0]);
-        // Byte by byte, so that the next reader finds everything that follows.
+        // Byte by byte, so that the next reader gets all bytes that follow.
         while output.read_exact(&mut byte).is_ok() && byte != *b"\n" {
             line.extend(byte);
         }
@@ -162,13 +163,13 @@ impl Running {
         }
     }
 
-    /// Asks it to end and waits for it.
+    /// Asks the program to end, and waits for it.
     pub fn end(self) -> Output {
         self.signal(Signal::TERM);
         self.wait()
     }
 
-    /// Waits until it has ended by itself.
+    /// Waits for the program to end by itself.
     pub fn wait(mut self) -> Output {
         self.0.take().unwrap().wait_with_output().unwrap()
     }
@@ -183,7 +184,7 @@ impl Drop for Running {
     }
 }
 
-/// The standard output of what succeeded.
+/// The standard output of a successful program.
 pub fn printed(words: &[&str], output: &Output) -> String {
     assert!(
         output.status.success(),

@@ -1,5 +1,4 @@
-//! The C side of the tests: compiling programs of ours against the library that cargo has just
-//! built.
+//! The C side of the tests: compiles our programs against the library that cargo has just built.
 
 #![allow(dead_code)] // Each test uses its part.
 
@@ -11,10 +10,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The warnings that every C source here must pass.
+/// Warnings that every C source must pass.
 pub const STRICT: [&str; 3] = ["-Wall", "-Wextra", "-Werror"];
-/// The sanitizers for wrong memory and undefined behaviour. A program that is built so must also be
-/// run so.
+/// The sanitizers for memory errors and undefined behaviour, needed for compiling and for linking.
 pub const SANITIZE: [&str; 3] = [
     "-fsanitize=address,undefined",
     "-fno-sanitize-recover=all",
@@ -26,8 +24,8 @@ pub fn crate_directory() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Where cargo has put `libmtcp.so`, beside this test; or one of another build's, that `cargo xtask
-/// stress --sanitize` made.
+/// The directory of `libmtcp.so`: beside this test, or that of another build by `cargo xtask stress
+/// --sanitize`.
 pub fn library_directory() -> PathBuf {
     if let Some(other) = std::env::var_os("CAPI_LIBRARY") {
         let other = PathBuf::from(other);
@@ -38,13 +36,13 @@ pub fn library_directory() -> PathBuf {
     let mut places = own.ancestors().skip(1).take(2);
     let found = places.find(|directory| directory.join("libmtcp.so").exists());
     let found = found.expect("libmtcp.so").to_owned();
-    // Programs ask for the major version: the name that an installation has, too. Another test may
-    // have been first.
+    // Programs load the library by its major version, as in an installation. Another test may have
+    // made the link already.
     let _ = std::os::unix::fs::symlink("libmtcp.so", found.join("libmtcp.so.1"));
     found
 }
 
-/// How many times longer anything may take: sanitizers within the library slow it down.
+/// Factor for time limits: sanitizers within the library slow it down.
 pub fn slowness() -> u32 {
     match std::env::var_os("CAPI_LIBRARY") {
         Some(_) => 4,
@@ -52,7 +50,7 @@ pub fn slowness() -> u32 {
     }
 }
 
-/// A directory of this test's own, emptied.
+/// An empty directory of this test's own.
 pub fn scratch(name: &str) -> PathBuf {
     let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = fs::remove_dir_all(&directory);
@@ -60,7 +58,7 @@ pub fn scratch(name: &str) -> PathBuf {
     directory
 }
 
-/// The files in a directory with an extension, in the order of their names.
+/// The files in a directory with an extension, sorted by name.
 pub fn files(directory: &Path, extension: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(directory).unwrap().flatten();
     let mut found: Vec<PathBuf> = entries
@@ -74,15 +72,15 @@ pub fn files(directory: &Path, extension: &str) -> Vec<PathBuf> {
 /// The libraries of a program.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum With {
-    /// libmtcp, as a shared library that is found where it was built.
+    /// The shared library of libmtcp, found where it was built.
     Libmtcp,
-    /// The C library alone.
+    /// Only the C library.
     Libc,
-    /// Nothing: it is compiled against the headers and not linked.
+    /// None: the program is compiled with the headers, but not linked.
     Headers,
 }
 
-/// The arguments that link a program with libmtcp: the shared library, or the archive if the
+/// Arguments that link a program with libmtcp: the shared library, or the archive if the
 /// environment says so.
 pub fn libmtcp() -> Vec<String> {
     let directory = library_directory();
@@ -94,8 +92,8 @@ pub fn libmtcp() -> Vec<String> {
     words.split(' ').map(str::to_owned).collect()
 }
 
-/// A program of one source in `tests/`, with the sanitizers: as C by gcc, or as C++ by g++, through
-/// an object of its own. Named by the compiler.
+/// Builds a program from one source in `tests/` with the sanitizers, as C by gcc or as C++ by g++,
+/// through an object file. Its name contains the compiler's.
 pub fn sanitized(source: &str, (compiler, language): (&str, &str), directory: &Path) -> PathBuf {
     let source = crate_directory().join("tests").join(source);
     let program = directory.join(compiler);
@@ -106,10 +104,10 @@ pub fn sanitized(source: &str, (compiler, language): (&str, &str), directory: &P
     program
 }
 
-/// gcc and what it compiles, g++ and what it compiles.
+/// gcc for C, g++ for C++.
 pub const LANGUAGES: [(&str, &str); 2] = [("gcc", "c"), ("g++", "c++")];
 
-/// Compiles and links, strictly; panics with the compiler's words.
+/// Compiles and links with all warnings as errors; panics with the compiler's output.
 pub fn compile(compiler: &str, sources: &[PathBuf], flags: &[&str], with: With, program: &Path) {
     let mut command = Command::new(compiler);
     command.args(STRICT).args(["-D_GNU_SOURCE", "-O1", "-g"]);
@@ -120,7 +118,7 @@ pub fn compile(compiler: &str, sources: &[PathBuf], flags: &[&str], with: With, 
         command.arg("-c");
     }
     if with != With::Libc && std::env::var_os("CAPI_LIBRARY").is_some() {
-        // Such a library is not without its runtime.
+        // A library with sanitizers needs their runtime.
         command.args(SANITIZE);
     }
     if with == With::Libmtcp {

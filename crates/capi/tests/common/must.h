@@ -1,4 +1,4 @@
-/* What must be so, in a program that checks the library: it says what was not, and ends. */
+/* Ends a test program if a condition does not hold, and prints the condition. */
 #ifndef MUST_H
 #define MUST_H
 

@@ -1,16 +1,16 @@
 /*
- * Calls that wait: what ends the wait, and that they did wait. The other end is the aide, who has a
- * thread of its own.
+ * Calls that wait: what ends the wait, and that they did wait. The other end is the aide, which
+ * has a thread of its own.
  */
 #include "suite.h"
 
-/* What the aide does meanwhile begins after that long. */
+/* Delay of the aide's actions. */
 #define LATER_MS 30
 #define SHORT_MS 25
 
 static char bytes[70000];
 
-/* Adds how long something took, as far as that is certain. */
+/* Notes how long something took, if that is certain. */
 static void note_wait(long began)
 {
     long took = now_ms() - began;
@@ -454,7 +454,7 @@ CASE(waiting_poll_then_a_signal)
     aide_join();
 }
 
-/* With a handler that the library does not know of. */
+/* The handler was not registered with the library. */
 CASE(waiting_epoll_then_a_signal_of_libc_s)
 {
     signal(SIGUSR1, on_signal);
@@ -472,7 +472,7 @@ CASE(waiting_poll_then_a_signal_of_libc_s)
     aide_join();
 }
 
-/* A call with a time limit of its own is never begun again after a handler. */
+/* A call with a time limit is never restarted after a handler. */
 static void set_recv_limit(int fd)
 {
     struct timeval limit = {4, 0};
@@ -517,7 +517,7 @@ CASE(lingering_close_then_a_signal)
     long began = now_ms();
 
     REGISTER_SIGNAL(SIGUSR1, on_signal);
-    /* More than the peer takes: it reads nothing. */
+    /* More bytes than the peer takes, as it does not read. */
     set_blocking(&me, pair.fd, false);
     fill(&me, pair.fd);
     set_blocking(&me, pair.fd, true);

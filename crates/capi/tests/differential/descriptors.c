@@ -1,9 +1,8 @@
 /*
- * Every call on every kind of descriptor: which errno, or what else.
+ * Every call on every kind of descriptor: its value or errno.
  *
- * A case is `on_<kind>_<call>`: a descriptor in that state is made, the call is made on it once,
- * and once more if it took (an error that is told once only), and then poll says what it has
- * become.
+ * A case is `on_<kind>_<call>`. It makes a descriptor in that state and calls once, and once more
+ * if the call succeeded, since some errors are reported once only. Then poll shows the new state.
  */
 #include "suite.h"
 
@@ -19,7 +18,7 @@ static int huge_number(void)
     return 1 << 30;
 }
 
-/* The last of many, so that what the case opens next has a lower number. */
+/* Takes the last of many numbers, so that the case's next descriptor has a lower number. */
 static int just_closed(void)
 {
     int fds[16];
@@ -536,7 +535,7 @@ static const struct probe {
     {"close", call_close},
 };
 
-/* Once more, unless the first closed it; then what it has become. */
+/* Makes the call again unless the first one closed the descriptor, then notes the state. */
 static void meet(const void *first, const void *second)
 {
     const struct kind *kind = first;

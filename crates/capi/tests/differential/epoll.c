@@ -155,7 +155,7 @@ CASE(fewer_places_than_events)
     epoll_add(epoll, two.fd, EV(OUT), 2);
     epoll_add(epoll, three.fd, EV(OUT), 3);
     settle();
-    /* Level-triggered ones take turns. */
+    /* Level-triggered descriptors take turns. */
     try_events_max(epoll, 1, 0);
     try_events_max(epoll, 1, 0);
     try_events_max(epoll, 1, 0);
@@ -164,7 +164,7 @@ CASE(fewer_places_than_events)
     try_events_max(epoll, 2, 0);
 }
 
-/* Whoever is ready before the wait is told by it, however many they are: programs count. */
+/* A wait reports all descriptors that were ready before it: some programs count on that. */
 CASE(many_ready_and_room_for_all)
 {
     enum { MANY = 60 };

@@ -1,6 +1,6 @@
 /*
- * epoll: many of them, one in another, other descriptors in them, and what becomes of a
- * registration whose descriptor is closed.
+ * epoll: several of them, one in another, other descriptors in them, and registrations whose
+ * descriptor is closed.
  */
 #include "suite.h"
 

@@ -1,5 +1,5 @@
 /*
- * What cases begin with: sockets in this state or that, and what can be said of them.
+ * The starting states of cases: sockets in various states, and notes about them.
  */
 #include <stdarg.h>
 
@@ -18,7 +18,7 @@ long now_ms(void)
     return now.tv_sec * 1000L + now.tv_nsec / 1000000;
 }
 
-/* A moment for both ends. A stack that its callers turn gets its turn. */
+/* Lets both ends run for a moment. A stack that its callers turn takes a turn. */
 static void pump(void)
 {
     CALL(poll, NULL, 0, 0);
@@ -135,7 +135,7 @@ int tcp_listener6(struct side *side, int backlog, struct sockaddr_in6 *at)
     return fd;
 }
 
-/* `from` connects to the listener of `to`; the accepted socket is told in `there`. */
+/* Connects `from` to the listener of `to`; returns the accepted socket in `there`. */
 static int join(struct side *from, struct side *to, int family, const struct sockaddr *at, socklen_t len, int listener, int *there)
 {
     int fd = new_socket(from, family);
@@ -239,7 +239,7 @@ struct sockaddr_in silent_peer(void)
     int filler;
 
     tcp_listener(&peer, 0, &at);
-    /* The queue of backlog 0 has room for one, which nobody accepts. */
+    /* A queue with a backlog of 0 has room for one connection, which is never accepted. */
     filler = tcp_socket(&me);
     CALL(connect, filler, (struct sockaddr *)&at, sizeof at);
     await(&me, filler, POLLOUT);
@@ -274,7 +274,7 @@ int refused(void)
     struct sockaddr_in at = closed_port();
     int fd = tcp_socket(&me);
 
-    /* The kernel's loopback answers within the call, but the call does not look. */
+    /* The kernel's loopback answers within the call, but connect does not look for the answer. */
     if (CALL(connect, fd, (struct sockaddr *)&at, sizeof at) == 0 || errno != EINPROGRESS)
         note(" (%s at once)", strerrorname_np(errno));
     await(&me, fd, POLLOUT);
@@ -296,8 +296,7 @@ long fill(struct side *side, int fd)
     long total = 0;
     ssize_t sent;
 
-    /* What is full now may have room when the first bytes have been sent: full is what stays
-     * full. */
+    /* A full buffer may have room after the first bytes were sent, so fill until it stays full. */
     for (int rounds = 0; rounds < 3; rounds++) {
         while ((sent = ON(side, write, fd, bytes, sizeof bytes)) > 0)
             total += sent;
@@ -333,7 +332,7 @@ void try_so_error(int fd)
         note(" SO_ERROR:%s", error ? strerrorname_np(error) : "0");
 }
 
-/* The names of epoll's and poll's bits are the same, and so are their values. */
+/* epoll and poll have the same bits, with the same names and values. */
 static void note_mask(uint32_t mask)
 {
     static const struct {

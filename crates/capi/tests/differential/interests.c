@@ -1,12 +1,12 @@
 /*
- * What exactly was asked for: the end alone, urgent bytes alone, nothing; and that a wait for what
- * is not there sleeps. Urgent bytes. Descriptors of the kernel asked for this bit or that.
+ * Exactly the requested events: the end only, urgent bytes only, none. A wait for something that
+ * does not come sleeps. Urgent bytes. Kernel descriptors with various masks.
  */
 #include "suite.h"
 
 static char bytes[256];
 
-/* Waits in vain, and adds whether that took the processor. */
+/* Waits in vain, and notes whether the wait used the processor. */
 static void try_asleep(int epoll)
 {
     struct timespec before, after;
@@ -168,7 +168,7 @@ CASE(peek_into_parts)
     TRY(recvmsg, pair.fd, &message, 0);
 }
 
-/* A kernel's descriptor says what the kernel says. */
+/* A kernel descriptor reports the kernel's events. */
 CASE(pipe_asked_for_other_names)
 {
     int ends[2], epoll = epoll_new();

@@ -1,10 +1,10 @@
-//! The same conversations of calls on the kernel and on libmtcp: every line must be equal, or stand
-//! in `differences.txt` with its reason.
+//! Conversations of calls, each played on the kernel and on libmtcp. Every line must be equal, or
+//! be listed in `differences.txt` with its reason.
 //!
-//! The C sources beside this file are compiled twice (`suite.h` says how a case is written). The
-//! peer is the kernel both times: over its loopback interface, and over a TAP that libmtcp drives.
-//! A case that differs is played again, with more time for effects to reach the other end: a loaded
-//! machine is no difference.
+//! The C sources beside this file are compiled twice (`suite.h` describes cases). The peer is the
+//! kernel both times: over its loopback interface, and over a TAP that libmtcp drives. A case that
+//! differs is repeated with more time for effects to reach the other end, since a loaded machine is
+//! not a difference.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -16,13 +16,13 @@ use std::process::Command;
 use common::With;
 use common::lab::{self, Lab};
 
-/// The mistakes that cases make on purpose.
+/// Warnings about mistakes that cases make on purpose.
 const ON_PURPOSE: [&str; 3] = [
     "-Wno-nonnull",
     "-Wno-stringop-overflow",
     "-Wno-stringop-overread",
 ];
-/// How long an effect may take to reach the other end, and how long at each further look.
+/// Time for an effect to reach the other end, in ms: at first, and in each repetition.
 const SETTLE_MS: [&str; 5] = ["2", "12", "40", "200", "1000"];
 
 /// Settings of libmtcp on the lab's TAP.
@@ -36,11 +36,10 @@ tcp_timewait = 60
 
 type Lines = BTreeMap<String, String>;
 
-/// Linux's defaults, which a machine may have changed.
+/// Linux's defaults, restored in case the machine has changed them.
 const TCP_RMEM: &str = "4096 131072 6291456";
 
-/// The addresses with which the kernel plays against itself, on the loopback interface: mine, and
-/// the peer's.
+/// The addresses of both kernel ends on the loopback interface: mine, and the peer's.
 const LOOPBACK: [[&str; 2]; 2] = [["10.77.0.1", "fd77::1"], ["10.77.0.2", "fd77::2"]];
 
 struct Suite<'a> {
@@ -70,7 +69,7 @@ impl<'a> Suite<'a> {
         }
     }
 
-    /// Plays all cases, or those named. One that hangs or crashes costs its own line only.
+    /// Runs all cases, or those named. A case that hangs or crashes only loses its own line.
     fn play(&self, chosen: &[String], settle_ms: &str) -> Lines {
         let mut lines = Lines::new();
         let mut rest = chosen;
@@ -106,8 +105,8 @@ impl<'a> Suite<'a> {
     }
 }
 
-/// Addresses of the kernel's own for both ends. A call to one comes from the other, as between
-/// hosts; of itself the kernel would call itself from either.
+/// Gives both ends kernel addresses of their own. A call to one of them comes from the other, as
+/// between hosts; by default the kernel would call itself from either.
 fn give_loopback(lab: &Lab) {
     for [four, six] in LOOPBACK {
         lab.ip("ours", &format!("addr add {four}/32 dev lo"));
@@ -126,7 +125,7 @@ fn give_loopback(lab: &Lab) {
     }
 }
 
-/// `name: what ours says`, under a reason that begins with `#`.
+/// The listed lines `name: OUR LINE`, under reasons that begin with `#`.
 fn listed() -> Lines {
     let text = include_str!("../differences.txt");
     let lines = text

@@ -1,6 +1,6 @@
 /*
- * The two vocabularies: libc's, and libmtcp's. The only header of the suite that knows which one I
- * speak; my peers always speak libc's.
+ * The two sets of names: libc's and libmtcp's. Only this header knows which one the tested side
+ * uses; the peers always use libc's.
  */
 #ifndef NAMES_H
 #define NAMES_H
@@ -17,7 +17,7 @@ typedef struct epoll_event event_t;
 #include <mtcp_api.h>
 #include <mtcp_epoll.h>
 
-/* The context of the thread that plays the cases. */
+/* The context of the thread that runs the cases. */
 extern mctx_t mctx;
 
 #define MINE(name, ...) mtcp_##name(mctx, __VA_ARGS__)

@@ -6,7 +6,7 @@
 static const struct option {
     const char *name;
     int level, number;
-    /* Read before, set, and read after. */
+    /* value before setting, value set, value after setting */
     int values[3];
 } options[] = {
     {"SO_REUSEADDR", SOL_SOCKET, SO_REUSEADDR, {1, 0, 7}},
@@ -60,8 +60,8 @@ static void round_trip(const void *first, const void *second)
     const struct option *option = first;
     const char *state = second;
     int fd = strcmp(state, "connected") == 0 ? connected().fd : tcp_socket(&me);
-    /* Defaults of these are settings of the machine; and TCP_MAXSEG of a connection is the
-     * wire's. */
+    /* The defaults of these are settings of the machine, and a connection's TCP_MAXSEG depends on
+     * the wire. */
     bool is_default_known = option->number != TCP_SYNCNT || option->level != IPPROTO_TCP;
 
     if (is_default_known && !(option->level == IPPROTO_TCP && option->number == TCP_MAXSEG))
@@ -73,7 +73,7 @@ static void round_trip(const void *first, const void *second)
     }
 }
 
-/* One length after the other, for reading and for setting. */
+/* Tries several lengths, for reading and for setting. */
 static void lengths(const void *first, const void *second)
 {
     const struct option *option = first;

@@ -4,9 +4,9 @@
  *   suite [CASE...]     all cases, or those named
  *   suite --list
  *
- * SETTLE_MS says how long an effect may take to reach the other end. A case that hangs ends the
- * program after its line says so, with exit status 3. Lines are flushed case by case, so that a
- * crash is known by what is missing.
+ * SETTLE_MS is the time that an effect may take to reach the other end. If a case hangs, its line
+ * says so and the program ends with exit status 3. Lines are flushed case by case, so a missing
+ * line shows a crash.
  */
 #include <stdarg.h>
 
@@ -34,7 +34,7 @@ static struct {
     int fd;
 } kept[KEPT_MAX];
 static int kept_count;
-/* The aide closes, too. */
+/* The aide closes descriptors, too. */
 static pthread_mutex_t kept_lock = PTHREAD_MUTEX_INITIALIZER;
 
 void open_sides(void);
@@ -84,7 +84,7 @@ int keep(struct side *side, int fd)
     return fd;
 }
 
-/* Whose descriptors are the kernel's. */
+/* True for sides whose descriptors are the kernel's. */
 static bool is_kernels(const struct side *side)
 {
 #ifdef ON_KERNEL

@@ -1,5 +1,5 @@
 /*
- * The ends and their addresses, and the thread of the aide.
+ * The ends with their addresses, and the aide's thread.
  */
 #include "suite.h"
 
@@ -8,7 +8,7 @@ struct side me, peer, aide;
 void open_sides(void);
 void close_sides(void);
 
-/* What the aide is to do next; `run` is NULL when it has done it. */
+/* The aide's next task; `run` is NULL when it is done. */
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -64,7 +64,7 @@ static void start_aide(void)
     pthread_t thread;
     sigset_t all, before;
 
-    /* Signals are for the main thread. */
+    /* Only the main thread takes signals. */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     if (pthread_create(&thread, NULL, be_aide, NULL))

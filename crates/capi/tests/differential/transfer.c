@@ -1,11 +1,11 @@
 /*
- * Bytes: reading and writing in all their forms, and the ends of a connection in both orders.
+ * Bytes: all forms of reading and writing, and both orders of closing.
  */
 #include "suite.h"
 
 static char bytes[70000];
 
-/* What was read, as text. */
+/* Notes the bytes read as text. */
 static void note_bytes(long count)
 {
     if (count > 0)
@@ -307,7 +307,7 @@ CASE(msg_with_name_and_room)
     note(" namelen=%u controllen=%u", (unsigned)message.msg_namelen, (unsigned)message.msg_controllen);
 }
 
-/* A large transfer: no byte lost, none twice. */
+/* In a large transfer, no byte is lost or duplicated. */
 
 CASE(large_transfer)
 {
@@ -615,7 +615,7 @@ CASE(six_reset)
     TRY(read, pair.fd, bytes, 1);
 }
 
-/* What ioctl counts. */
+/* Counts that ioctl returns. */
 
 CASE(ioctl_counts_what_can_be_read)
 {

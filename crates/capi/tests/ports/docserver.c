@@ -1,6 +1,6 @@
 /*
- * A web server in mTCP's manner: a thread for each core, level-triggered, its connections in an
- * array by descriptor. Documents are as long as their names say.
+ * A web server in the style of mTCP: a thread for each core, level-triggered, with connections in
+ * an array indexed by descriptor. The name of a document is its length.
  *
  *   docserver -f CONFIG -N CORES [-d]      -d: into the background once the configuration is read
  */
@@ -13,7 +13,7 @@
 #define HTTP_HEADER_LEN 1024
 #define SNDBUF_SIZE (8 * 1024)
 #define DOCUMENT_MAX (100 << 20)
-/* After so many bytes a document begins again. */
+/* Period of a document's bytes. */
 #define DOCUMENT_PERIOD 182
 
 struct server_vars {
@@ -57,7 +57,7 @@ static void want(struct thread_context *ctx, int sockid, uint32_t events)
     mtcp_epoll_ctl(ctx->mctx, ctx->ep, MTCP_EPOLL_CTL_MOD, sockid, &ev);
 }
 
-/* Writes until there is no room. 1: all is out. */
+/* Writes until there is no room. 1: everything was written. */
 static int send_until_available(struct thread_context *ctx, int sockid, struct server_vars *sv, int cpu)
 {
     int ret;

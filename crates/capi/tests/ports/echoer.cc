@@ -1,5 +1,5 @@
 /*
- * An echo service in C++, edge-triggered, with objects and threads of the language: what a program for mTCP looks like that is not a C program.
+ * An echo service in C++, edge-triggered, with objects and threads of the language.
  *
  *   echoer serve CONFIG CORES
  *   echoer load CONFIG CORES CONNECTIONS BYTES SERVER
@@ -66,7 +66,7 @@ public:
         handlers[sockid] = std::move(handler);
     }
 
-    /* The object lives until the events of this round are through. */
+    /* The object lives until the events of this round are handled. */
     void drop(int sockid)
     {
         auto found = handlers.find(sockid);

@@ -1,7 +1,7 @@
 /*
- * What the programs here share: command lines, figures, time. They are written as programs for mTCP
- * are, each from scratch and with a style of its own; nothing in them knows that it is Millstream's
- * libmtcp that they are linked with. ports.rs says how they are built and run.
+ * Parts that these programs share: command lines, results, time. They are written like mTCP
+ * programs, each in a style of its own, and do not know that their libmtcp is Millstream's.
+ * ports.rs says how they are built and run.
  */
 #ifndef PORTS_H
 #define PORTS_H
@@ -27,7 +27,7 @@
 #define FALSE (0)
 #endif
 
-/* The byte of a document at an offset. Its length is its name. */
+/* The byte of a document at an offset. The document's name is its length. */
 static inline char document_byte(size_t at)
 {
     return (char)('a' + at * 31 / 7 % 26);

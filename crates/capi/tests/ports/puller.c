@@ -1,6 +1,6 @@
 /*
- * A load generator in mTCP's manner: each core keeps so many connections open, one document each,
- * and measures how long each took and how long the slowest heard nothing.
+ * A load generator in the style of mTCP. Each core keeps a number of connections open, each for
+ * one document. It measures the time of each, and the longest silence.
  *
  *   puller -f CONFIG -N CORES -c CONNECTIONS -n TOTAL [-b BYTES] [-a ADDRESSES] SERVER      both numbers for each core
  */
@@ -11,7 +11,7 @@
 #define MAX_FLOW_NUM 10000
 #define MAX_EVENTS 30000
 #define BUF_SIZE (8 * 1024)
-/* Who hears nothing for so long, while others do, is counted. */
+/* Connections without bytes for this long, while others receive some, are counted. */
 #define SILENCE_MS 2000
 
 struct wget_vars {
@@ -106,7 +106,7 @@ static void send_request(struct thread_context *ctx, int sockid, struct wget_var
     mtcp_epoll_ctl(ctx->mctx, ctx->ep, MTCP_EPOLL_CTL_MOD, sockid, &ev);
 }
 
-/* Returns how many bytes of a piece belong to the document. */
+/* Returns the number of bytes in a piece that belong to the document. */
 static int take_header(struct wget_vars *wv, const char *buf, int len)
 {
     int room = (int)sizeof(wv->response) - 1 - wv->headerlen, n = len < room ? len : room;

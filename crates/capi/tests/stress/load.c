@@ -1,7 +1,7 @@
 /*
- * The clients. Each connection sends a stream that its seed determines, checks that it comes back,
- * and ends: in order, or by closing with bytes under way, or by a reset, or (when somebody kills
- * the process) without a word. Then the next one begins in its place. Edge-triggered.
+ * The clients. Each connection sends a stream determined by its seed, checks that it returns, and
+ * ends: in order, by closing with bytes under way, by a reset, or silently when the process is
+ * killed. The next connection then begins in its place. Edge-triggered.
  */
 #include "stress.h"
 
@@ -15,7 +15,7 @@ struct client {
     uint64_t seed;
     enum ending ending;
     bool is_connected, was_shut;
-    size_t length; /* of the stream; for the endings that cut it, where */
+    size_t length; /* length of the stream; for endings that cut it, the place */
     size_t sent, received;
     long progress_ms;
 };
@@ -24,7 +24,7 @@ struct crowd {
     struct worker *worker;
     struct client *clients;
     uint64_t state;
-    bool is_last_round; /* all end in order, and none begins */
+    bool is_last_round; /* all connections end in order, and no new one begins */
 };
 
 static uint64_t draw(struct crowd *crowd)
@@ -77,7 +77,7 @@ static void finish(struct crowd *crowd, struct client *client)
     client->sockid = -1;
 }
 
-/* Sends what there is room for. True: something was sent. */
+/* Sends as much as there is room for. True: bytes were sent. */
 static bool send_some(struct worker *worker, struct client *client)
 {
     char piece[PIECE_MAX];
@@ -105,7 +105,7 @@ static bool send_some(struct worker *worker, struct client *client)
     return did;
 }
 
-/* Reads what is there and checks it. False: the end has come. */
+/* Reads and checks the available bytes. False: the end has come. */
 static bool receive_some(struct worker *worker, struct client *client, bool *did)
 {
     char bytes[8192];
@@ -128,7 +128,7 @@ static bool receive_some(struct worker *worker, struct client *client, bool *did
     }
 }
 
-/* False: it is over. */
+/* Advances a connection. False: it is over. */
 static bool go_on(struct crowd *crowd, struct client *client)
 {
     struct worker *worker = crowd->worker;
@@ -143,7 +143,7 @@ static bool go_on(struct crowd *crowd, struct client *client)
         fail(worker, "more came back than was sent");
     if (did)
         client->progress_ms = now_ms();
-    /* Those that do not end in order leave in the middle. */
+    /* Connections that do not end in order leave in the middle. */
     return client->ending == IN_ORDER || client->received < client->length / 2;
 }
 
@@ -186,7 +186,7 @@ static void look_for_stalls(struct crowd *crowd)
     }
 }
 
-/* Until the time is over, or (in the last round) nothing is open. */
+/* Runs until the time is over or, in the last round, until no connection is open. */
 static void run(struct crowd *crowd, long until_ms)
 {
     struct worker *worker = crowd->worker;
@@ -221,14 +221,14 @@ void *load(void *argument)
     for (int i = 0; i < connections; i++)
         begin(&crowd, &crowd.clients[i]);
     run(&crowd, until_ms);
-    /* What is open ends; then as many as ever, at the same time, once more: what had leaked
-     * would be missing now. */
+    /* Open connections end, and then the full number is opened once more at the same time: leaked
+     * resources would be missing now. */
     crowd.is_last_round = true;
     run(&crowd, 0);
     for (int i = 0; i < connections; i++)
         begin(&crowd, &crowd.clients[i]);
     run(&crowd, 0);
-    /* The epoll. */
+    /* The epoll remains. */
     must_be_at_rest(worker, 1, 0);
     mtcp_destroy_context(worker->mctx);
     free(crowd.clients);

@@ -1,5 +1,5 @@
 /*
- * The command line, the threads, and the figures.
+ * The command line, the threads, and the results.
  */
 #include "stress.h"
 
@@ -16,8 +16,8 @@ static void end_soon(int signum)
 
 static struct worker workers[THREADS_MAX];
 
-/* What all threads counted, but zeroes: what went wrong, when something does. The names are the
- * same in all of them. */
+/* Prints the sum of all threads' counters that are not zero, for the search for errors. All threads
+ * have the same counters. */
 static void tell_counters(void)
 {
     const struct worker *first = &workers[0];

@@ -15,13 +15,13 @@ struct echo {
     char bytes[ROOM];
 };
 
-/* All of a worker's, linked in a ring. */
+/* The connections of a worker, linked in a ring. */
 struct echoes {
     struct echo head;
     long looked_ms;
 };
 
-/* Tells of the first that wait for long, a few at a time. */
+/* Reports the first connections that have waited for long, a few at a time. */
 static void look_for_the_late(struct worker *worker, struct echoes *echoes)
 {
     const struct echo *echo;
@@ -146,8 +146,7 @@ void *serve(void *argument)
             else
                 accept_all(worker, listener, &echoes);
     }
-    /* The epoll, and the listener. Whoever ends the server has seen to it that nothing else is
-     * open. */
+    /* The epoll and the listener remain. The test has made sure that nothing else is open. */
     must_be_at_rest(worker, 2, 1);
     mtcp_destroy_context(worker->mctx);
     return NULL;

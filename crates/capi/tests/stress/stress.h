@@ -1,13 +1,13 @@
 /*
- * The stress test: a server that sends back what it gets, and clients that check every byte and
- * leave in every way there is.
+ * The stress test: a server that echoes, and clients that check every byte and end in all possible
+ * ways.
  *
  *   stress serve -f CONFIG [-t THREADS]
  *   stress load -f CONFIG [-t THREADS] [-c CONNECTIONS] [-s SECONDS] ADDRESS
  *
- * Each thread has its context. CONNECTIONS is the number that each thread keeps open. Both print a
- * line of figures once a second, and the last one when they end; a lost byte, a wrong byte or a
- * connection that makes no progress ends the program with status 1.
+ * Each thread has its context and keeps CONNECTIONS open. Both programs print a line of results
+ * once a second, and a last one at the end. A lost byte, a wrong byte or a connection without
+ * progress ends the program with status 1.
  */
 #ifndef STRESS_H
 #define STRESS_H
@@ -30,21 +30,21 @@
 #define THREADS_MAX 64
 #define EVENTS_MAX 512
 #define PORT 9
-/* How many times slower than usual this is, by sanitizers within the library. */
+/* Factor by which sanitizers within the library slow the test down. */
 #ifndef SLOWNESS
 #define SLOWNESS 1
 #endif
-/* A connection that neither sends nor receives for that long has stalled. */
+/* Time without sending or receiving after which a connection counts as stalled. */
 #define STALL_MS (60000 * SLOWNESS)
-/* How long a context may take to be rid of connections that have ended. */
+/* Time that a context may take to free ended connections. */
 #define REST_MS (60000 * SLOWNESS)
-/* Counters that a thread keeps, at most. */
+/* Largest number of counters per thread. */
 #define COUNTERS_MAX 256
-/* How often the counters of all threads are printed. */
+/* Interval at which the counters of all threads are printed. */
 #define COUNTERS_S 20
-/* How long an end of a connection may wait for progress before the server tells of it. */
+/* Time without progress after which the server reports a connection. */
 #define LATE_MS (30000 * SLOWNESS)
-/* How long a loop waits at most, to look at the clock. */
+/* Longest wait of a loop, so that it looks at the clock. */
 #define TICK_MS 200
 
 struct counts {
@@ -57,8 +57,8 @@ struct worker {
     int number;
     mctx_t mctx;
     int epoll;
-    struct counts counts; /* read by the main thread while it changes: figures for people */
-    struct mtcp_counter counters[COUNTERS_MAX]; /* as they last stood, likewise */
+    struct counts counts; /* read by the main thread while it changes, for display only */
+    struct mtcp_counter counters[COUNTERS_MAX]; /* last values; also read while they change */
     int counters_len;
     long noted_ms;
 };
@@ -71,19 +71,18 @@ extern volatile sig_atomic_t is_over;
 void *serve(void *worker);
 void *load(void *worker);
 
-/* Says what went wrong, and ends the program. */
+/* Prints an error and ends the program. */
 void fail(const struct worker *worker, const char *what);
 long now_ms(void);
-/* A context and an epoll for the calling thread. */
+/* Makes a context and an epoll for the calling thread. */
 void open_worker(struct worker *worker);
 void watch(struct worker *worker, int op, int sockid, uint32_t events, void *what);
-/* Keeps the context's counters where the main thread finds them; once a second, however often it
- * is called. */
+/* Copies the context's counters for the main thread, at most once a second. */
 void note_counters(struct worker *worker);
-/* What a connection's two ends know of it: printed where it makes no progress. */
+/* Prints the state of a connection's end that makes no progress. */
 void tell_connection(const struct worker *worker, int sockid, const char *what);
-/* Waits until all pools are full again, but for that many descriptors and sockets that are still
- * open. */
+/* Waits until all pools are full again, except for the given numbers of open descriptors and
+ * sockets. */
 void must_be_at_rest(struct worker *worker, unsigned int descriptors, unsigned int sockets);
 
 #endif

@@ -1,4 +1,4 @@
-/* Helpers of the program's own, by names that libmtcp has too: the program's come first. */
+/* The program's own helpers under names that libmtcp has, too. The program's come first. */
 #include "cpu.h"
 
 int asked_for_cpus, asked_for_core;

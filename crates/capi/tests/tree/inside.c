@@ -1,6 +1,6 @@
 /*
- * A program that includes what mTCP has among its sources, and links the archive by its name. Built
- * by the Makefile beside it, in a tree that tree.rs lays out.
+ * A program that includes a header of mTCP's sources and links the archive by its name. Built by
+ * the Makefile beside it, in a tree that tree.rs lays out.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /*
- * Two threads with small stacks that talk within one process. Macros, functions and tags have names
- * that programs are fond of, and that no header of ours may trip over. Built by the Makefile beside
- * it, in a tree that tree.rs lays out.
+ * Two threads with small stacks that talk within one process. It uses common names for macros,
+ * functions and tags, which must not clash with our headers. Built by the Makefile beside it, in a
+ * tree that tree.rs lays out.
  */
 #define TRUE (1)
 #define FALSE (0)
@@ -34,7 +34,7 @@ struct thread_context { mctx_t mctx; int core; };
 extern int asked_for_cpus, asked_for_core;
 static int is_listening;
 
-/* Names of calls that mTCP did not have. */
+/* Calls that mTCP did not have. */
 int mtcp_shutdown(struct thread_context *ctx)
 {
     return ctx->core == ERROR;
@@ -118,7 +118,7 @@ int main(int argc, char **argv)
     pthread_attr_t small;
     struct mtcp_conf conf;
 
-    /* Before anything is known of the command line. */
+    /* Before the command line is read. */
     mtcp_getconf(&conf);
     conf.num_cores = MAX(GetNumCPUs(), 2);
     mtcp_setconf(&conf);

@@ -1,7 +1,7 @@
-//! Answers to Wireshark, as an extcap program gives them: the interfaces, their kind and settings,
-//! and a capture into a FIFO.
+//! The extcap protocol, by which Wireshark asks for interfaces, their link type and settings, and a
+//! capture into a FIFO.
 //!
-//! `packaging/wireshark/millstream` is the program; it passes everything on to `mill capture`.
+//! Wireshark calls `packaging/wireshark/millstream`, which passes everything on to `mill capture`.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::limits::CAPTURE_SNAP_MAX;
 use crate::processes::Processes;
 
-/// The interface that stands for all processes, and the beginning of those for one.
+/// The name of the interface for all processes, and the prefix of those for one process.
 const ALL: &str = "millstream";
 
 /// The words of the protocol.
@@ -40,13 +40,13 @@ pub struct ExtcapOptions {
 /// A request of Wireshark.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Wish {
-    /// Nothing: somebody else called.
+    /// Nothing: the caller is not Wireshark.
     Nothing,
-    /// This text.
+    /// A text to print.
     Answer(String),
-    /// To know whether a filter makes sense.
+    /// A check whether a filter is valid.
     Check(String),
-    /// Frames.
+    /// A capture.
     Capture {
         which: Which,
         fifo: PathBuf,
@@ -54,10 +54,10 @@ pub enum Wish {
     },
 }
 
-/// Reads the wish.
+/// Reads the request.
 ///
 /// # Errors
-/// It makes no sense.
+/// An invalid request.
 pub fn wish(options: &ExtcapOptions) -> Result<Wish, Failure> {
     if options.extcap_interfaces {
         let snapshots = Processes::find(None)?.snapshots();
@@ -94,7 +94,7 @@ fn interfaces<'a>(found: impl Iterator<Item = (u32, &'a str)>) -> String {
     let mut text = format!("extcap {{version={version}}}{{display=Millstream}}\n");
     text += &format!("interface {{value={ALL}}}{{display=Millstream: all processes}}\n");
     for (pid, command) in found {
-        // The command is the process's own word, and braces end a field.
+        // The process chooses its command's name, in which braces would end a field.
         let is_plain = |one: &char| one.is_alphanumeric() || "-_.+ ".contains(*one);
         let command: String = command.chars().filter(is_plain).collect();
         // Writing to memory does not fail.

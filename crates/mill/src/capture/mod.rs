@@ -2,7 +2,7 @@
 //!
 //! Owns the options and the loop. `sources` reads the logs of all contexts, `program` is the
 //! filter, `output` writes the files, `extcap` talks to Wireshark. A context logs for a few seconds
-//! after each request, so nothing stays switched on when this process dies.
+//! after each request, so logging stops when this process dies.
 
 mod extcap;
 mod output;
@@ -24,9 +24,9 @@ use crate::failure::Failure;
 use crate::limits::{CAPTURE_FILES_MAX, CAPTURE_SNAP_MAX, FILTER_BYTES_MIN};
 use crate::stop::Stop;
 
-/// How often the contexts are asked to go on.
+/// Interval at which the contexts are asked to continue logging.
 const RENEWAL: Duration = Duration::from_secs(1);
-/// How long the loop sleeps after a round that found frames, and after ones that found none.
+/// Sleep of the loop after a round with frames, and after one without.
 const NAPS: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(10)];
 
 /// Options of `mill capture`.
@@ -63,7 +63,7 @@ pub struct CaptureOptions {
     extcap: ExtcapOptions,
 }
 
-/// The choice of frames, and the place they go to.
+/// The frames to capture, and where to write them.
 struct Plan {
     which: Which,
     filter: Option<String>,
@@ -71,7 +71,7 @@ struct Plan {
     count: Option<u64>,
     write: PathBuf,
     limits: Limits,
-    /// Nothing is said of a capture that went well: Wireshark takes each word for an error.
+    /// Prints nothing after a successful capture, since Wireshark takes any output for an error.
     is_silent: bool,
 }
 
@@ -85,7 +85,7 @@ pub fn capture(options: &CaptureOptions) -> Result<(), Failure> {
             return Ok(());
         }
         Wish::Check(filter) => {
-            // Wireshark shows what is printed, and takes silence for yes.
+            // Wireshark shows what is printed; no output means that the filter is valid.
             if let Err(why) = Program::compile(&filter) {
                 print!("{why}");
             }
@@ -147,7 +147,7 @@ fn run(plan: &Plan) -> Result<(), Failure> {
         None => Program::all(),
     };
     let stop = Stop::on_signals().map_err(|error| Failure::Run(format!("signals: {error}")))?;
-    // The filter sees what is logged, so headers must be.
+    // The filter sees logged bytes only, so the headers must be logged.
     let wish = sources::Wish {
         snap: match plan.filter {
             Some(_) => plan.snap.max(FILTER_BYTES_MIN),
@@ -160,7 +160,7 @@ fn run(plan: &Plan) -> Result<(), Failure> {
     let outcome = copy(plan, &program, &stop, &mut sources, &mut output);
     let outcome = outcome.and_then(|()| output.finish());
     match outcome {
-        // Nobody reads any more.
+        // The reader has closed the pipe.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
         Err(error) => {
             let place = plan.write.display();
@@ -179,7 +179,7 @@ fn run(plan: &Plan) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Copies from the logs to the file.
+/// Copies frames from the logs to the file.
 fn copy(
     plan: &Plan,
     program: &Program,
@@ -222,7 +222,7 @@ fn copy(
     }
 }
 
-/// Sleeps for a while; whether a signal came.
+/// Sleeps for a while; returns whether a signal came.
 fn wait(stop: &Stop, nap: Duration) -> bool {
     let nap = Timespec {
         tv_sec: 0,

@@ -1,6 +1,6 @@
 //! The file that a capture is written to, or a ring of files.
 //!
-//! Each file tells of all interfaces at its beginning, and of what they missed at its end.
+//! Each file begins with all interfaces and ends with the number of frames that each has missed.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -11,15 +11,15 @@ use packetio::pcap::{Direction, Packet, PcapWriter};
 
 use super::sources::{Frame, Interface};
 
-/// Bytes that are gathered before they are written.
+/// Bytes that are buffered before a write.
 const BUFFER_BYTES: usize = 64 * 1024;
 
-/// Bounds of a file and of a ring.
+/// Limits of a file and of a ring of files.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Bytes that are kept of a frame.
+    /// Bytes to keep of each frame.
     pub snap: u32,
-    /// Bytes after which another file begins; `None`: one file.
+    /// Bytes after which the next file begins; `None`: there is only one file.
     pub file_bytes_max: Option<u64>,
     /// Files in the ring.
     pub files: u32,
@@ -31,17 +31,17 @@ pub struct Output {
     limits: Limits,
     writer: Option<PcapWriter<Box<dyn Write>>>,
     interfaces: Vec<Known>,
-    /// Which file of the ring is written.
+    /// The index in the ring of the present file.
     file: u32,
-    /// Bytes of frames in it.
+    /// Bytes of frames in the present file.
     bytes: u64,
     /// Frames written.
     pub captured: u64,
-    /// Frames that the logs had lost before they were read.
+    /// Frames that the logs lost before they were read.
     pub missed: u64,
 }
 
-/// An interface and what came of it.
+/// An interface with its counts.
 struct Known {
     name: String,
     description: String,
@@ -52,7 +52,7 @@ struct Known {
 }
 
 impl Output {
-    /// The file at `path`, or stdout for `-`. It begins with the first interface.
+    /// The file at `path`, or stdout for `-`. It is opened for the first interface.
     pub fn new(path: &Path, limits: Limits) -> Self {
         Self {
             path: path.to_owned(),
@@ -66,9 +66,9 @@ impl Output {
         }
     }
 
-    /// Makes an interface known, if it is new.
+    /// Adds an interface, if it is new.
     pub fn interface(&mut self, interface: &Interface) -> io::Result<()> {
-        // Numbers are given out one after the other.
+        // Interfaces are numbered consecutively.
         if interface.id >= self.interfaces.len() {
             self.interfaces.push(Known {
                 name: interface.name.clone(),
@@ -87,7 +87,7 @@ impl Output {
         Ok(())
     }
 
-    /// Counts a frame that the filter does not want.
+    /// Counts a frame that the filter does not accept.
     pub fn pass(&mut self, frame: &Frame<'_>) -> io::Result<()> {
         self.interface(frame.interface)?;
         self.missed = self.missed.saturating_add(frame.missed);
@@ -135,12 +135,12 @@ impl Output {
         })
     }
 
-    /// Passes on what is gathered.
+    /// Writes the buffered bytes.
     pub fn flush(&mut self) -> io::Result<()> {
         self.writer.as_mut().map_or(Ok(()), PcapWriter::flush)
     }
 
-    /// Ends the file with what came of each interface.
+    /// Ends the file with the counts of each interface.
     pub fn finish(&mut self) -> io::Result<()> {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         let now_ns = since.map_or(0, |since| since.as_nanos() as u64);

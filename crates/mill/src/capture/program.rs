@@ -1,12 +1,12 @@
-//! A filter of libpcap's: compiled by `tcpdump -ddd`, run by `packetio`'s machine, here and in the
-//! processes that are captured.
+//! A libpcap filter: compiled by `tcpdump -ddd`, and run by `packetio` here and in the captured
+//! processes.
 
 use std::process::{Command, Stdio};
 
 use packetio::frame_filter::{FrameFilter, Instruction, Verdict, encode};
 use packetio::limits::SENT_FILTER_INSTRUCTIONS_MAX;
 
-/// A filter, or the wish for every frame.
+/// A filter, or none, which accepts every frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program(Option<Compiled>);
 
@@ -17,12 +17,12 @@ struct Compiled {
 }
 
 impl Program {
-    /// Takes every frame.
+    /// Accepts every frame.
     pub fn all() -> Self {
         Self(None)
     }
 
-    /// Has tcpdump compile a filter for Ethernet. The error is one line.
+    /// Makes tcpdump compile a filter for Ethernet. The error is one line.
     pub fn compile(filter: &str) -> Result<Self, String> {
         let mut command = Command::new("tcpdump");
         command.args(["-y", "EN10MB", "-ddd", "--", filter]);
@@ -39,7 +39,7 @@ impl Program {
             .ok_or_else(|| "filter: tcpdump's program makes no sense".to_owned())
     }
 
-    /// Reads `-ddd`: the number of instructions, then four numbers for each.
+    /// Reads the output of `-ddd`: the number of instructions, then four numbers for each.
     fn parse(text: &str) -> Option<Self> {
         let mut lines = text.lines();
         let length: usize = lines.next()?.trim().parse().ok()?;
@@ -63,15 +63,15 @@ impl Program {
         })))
     }
 
-    /// The frame is wanted.
+    /// True if the filter accepts the frame.
     pub fn accepts(&self, bytes: &[u8], wire_bytes: usize) -> bool {
         self.0
             .as_ref()
             .is_none_or(|one| one.filter.judge(bytes, wire_bytes) == Verdict::Wanted)
     }
 
-    /// The program that a process is asked to run beside its stack: none if all frames are wanted
-    /// or the program is too long for that.
+    /// The program that a process shall run beside its stack: none if all frames are wanted, or if
+    /// the program is too long for that.
     pub fn to_send(&self) -> Vec<u8> {
         match &self.0 {
             Some(one) if one.instructions.len() <= SENT_FILTER_INSTRUCTIONS_MAX => {
@@ -107,7 +107,7 @@ mod tests {
         assert!(Program::all().accepts(&[], 0) && Program::all().to_send().is_empty());
     }
 
-    /// Frames of several kinds, some cut short and some with random bytes.
+    /// Frames of several kinds, some of them cut short and some with random bytes.
     fn frames() -> Vec<Vec<u8>> {
         let mut all = Vec::new();
         let mut state = 1_u32;
@@ -120,7 +120,7 @@ mod tests {
             frame[22] = number as u8;
             frame[26..34].copy_from_slice(&[10, 0, 0, (number % 7) as u8, 10, 0, 0, 2]);
             if number % 5 == 0 {
-                // IPv6, with TCP behind it.
+                // IPv6 with TCP.
                 frame[12..15].copy_from_slice(&[0x86, 0xdd, 0x60]);
                 frame[20] = 6;
             }

@@ -1,8 +1,7 @@
-//! The ports that are captured: the logs of all ports of all contexts are switched on, kept on and
-//! read.
+//! The captured ports: starts, renews and reads the logs of all ports of all contexts.
 //!
-//! Each process may be hostile or stuck. Nothing it does holds up the frames of another for long: a
-//! round takes a bounded number of frames from each log, and an answer is waited for briefly.
+//! A process may be hostile or stuck. It must not delay frames of others for long, so a round takes
+//! a bounded number of frames from each log, and waits only briefly for an answer.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -20,12 +19,12 @@ use rustix::io::Errno;
 use crate::failure::Failure;
 use crate::limits::{CAPTURE_ROUND_FRAMES, PUBLISH_MS_MAX};
 
-/// The processes that are meant.
+/// The processes to capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
-    /// All, and those that come.
+    /// All processes, including later ones.
     All,
-    /// The process of this number.
+    /// The process with this number.
     One(u32),
     /// The only process.
     Only,
@@ -38,7 +37,7 @@ pub struct Interface {
     pub id: usize,
     /// Process, context and wire: `4711/0 xdp:eth0`.
     pub name: String,
-    /// The process's command.
+    /// The command of the process.
     pub description: String,
 }
 
@@ -48,9 +47,9 @@ pub struct Sources {
     ports: Vec<CapturedPort>,
     which: Which,
     wish: Wish,
-    /// Interfaces so far.
+    /// Number of interfaces so far.
     interfaces: usize,
-    /// Times that a port had stopped logging because no request came.
+    /// Number of times that a port stopped logging because no request came.
     pub gaps: u64,
 }
 
@@ -66,21 +65,21 @@ struct CapturedPort {
     place: Place,
     interface: Rc<Interface>,
     log: FrameLogReader,
-    /// Nothing more is logged. The port leaves once its log is read.
+    /// Logging has ended. The port is removed once its log is read.
     is_over: bool,
 }
 
-/// The place of a port in its process.
+/// The identity of a port in its process.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Place {
-    /// The slot of its context, which answers for it.
+    /// The slot of its context, which answers requests for the port.
     slot: u16,
-    /// Its number in the context.
+    /// The port's number in the context.
     number: u8,
 }
 
 impl Place {
-    /// `None`: the process names a port that cannot be.
+    /// Reads it from a context's values; `None` if the port's number is invalid.
     fn of(values: &ContextValues) -> Option<Self> {
         Some(match values.behind_first {
             None => Self {
@@ -94,7 +93,7 @@ impl Place {
         })
     }
 
-    /// The request for its log.
+    /// The request for the port's log.
     fn request(self, wish: &Wish) -> Vec<u8> {
         let mut body = wish.snap.to_le_bytes().to_vec();
         body.push(self.number);
@@ -103,20 +102,20 @@ impl Place {
     }
 }
 
-/// The request to each port.
+/// The contents of the requests for logs.
 pub struct Wish {
     /// Bytes to log of each frame.
     pub snap: u32,
-    /// The program of the frames to be logged; empty: all. Other readers of the same port may want
-    /// others, so what is read needs to be filtered again.
+    /// The filter program for frames to log; empty: all. Other readers of the port may have asked
+    /// for others, so the frames must be filtered again after reading.
     pub filter: Vec<u8>,
 }
 
 impl Sources {
-    /// Connects to the processes, and switches their captures on.
+    /// Connects to the processes and starts their captures.
     ///
     /// # Errors
-    /// There is no such process, or it refuses.
+    /// There is no such process, or it refuses the request.
     pub fn open(which: Which, wish: Wish) -> Result<Self, Failure> {
         let mut sources = Self {
             processes: Vec::new(),
@@ -151,30 +150,31 @@ impl Sources {
         }
     }
 
-    /// Every port that is captured.
+    /// All captured ports.
     pub fn interfaces(&self) -> impl Iterator<Item = &Interface> {
         self.ports.iter().map(|port| &*port.interface)
     }
 
-    /// No port is left.
+    /// True if no port is left.
     pub fn is_empty(&self) -> bool {
         self.ports.is_empty() && self.which != Which::All
     }
 
-    /// Asks every context to go on, and finds new ones.
+    /// Asks every context to continue logging, and finds new contexts.
     pub fn renew(&mut self) {
         if self.which == Which::All {
             self.look_for_new();
         }
         let mut processes = std::mem::take(&mut self.processes);
         for process in &mut processes {
-            // The first question may take its time. From now on frames of others wait meanwhile.
+            // Only the first request may take long. Later, frames of other processes would wait.
             let patience = Duration::from_millis(PUBLISH_MS_MAX);
             process.client.set_patience(patience);
         }
         processes.retain_mut(|process| match self.ask(process) {
             Ok(()) => true,
-            // A stuck process may recover; the agent takes no other request on this connection.
+            // A stuck process may recover, but the agent accepts no other request on this
+            // connection.
             Err(Errno::TIMEDOUT) => process.connect_again(),
             Err(_) => false,
         });
@@ -185,7 +185,7 @@ impl Sources {
         }
     }
 
-    /// Takes the next frames of every log, in the order of their times.
+    /// Takes the next frames of every log, sorted by time.
     pub fn read(&mut self, round: &mut Round) {
         round.begin();
         self.ports.retain_mut(|port| {
@@ -195,7 +195,7 @@ impl Sources {
         round.sort();
     }
 
-    /// Connects to processes that are not known yet; how many are there.
+    /// Connects to new processes; returns the number of processes.
     fn look_for_new(&mut self) -> usize {
         let mut found = 0;
         for directory in place::directories() {
@@ -203,7 +203,7 @@ impl Sources {
                 let is_wanted = !matches!(self.which, Which::One(wanted) if wanted != pid);
                 found += usize::from(is_wanted);
                 if is_wanted && !self.processes.iter().any(|process| process.pid == pid) {
-                    // A process that ends meanwhile is as good as gone.
+                    // The process may have ended meanwhile, which does not matter.
                     self.processes.extend(Process::open(pid, &path));
                 }
             }
@@ -211,7 +211,7 @@ impl Sources {
         found
     }
 
-    /// Switches on the captures of a process, or keeps them on.
+    /// Starts or renews the captures of a process.
     fn ask(&mut self, process: &mut Process) -> Result<(), Errno> {
         let statistics = process.client.statistics()?;
         for found in statistics.ports(&[]) {
@@ -220,7 +220,7 @@ impl Sources {
             };
             let body = place.request(&self.wish);
             let file = match process.client.ask(place.slot, kind::CAPTURE, &body) {
-                // The context has gone meanwhile.
+                // The context is gone.
                 Err(Errno::SRCH) => continue,
                 answer => answer?.file.ok_or(Errno::PROTO)?,
             };
@@ -266,7 +266,7 @@ impl Process {
         })
     }
 
-    /// Whether the process is still there.
+    /// Connects again. False: the process is gone.
     fn connect_again(&mut self) -> bool {
         let Ok(client) = Client::connect(&self.path) else {
             return false;
@@ -276,7 +276,7 @@ impl Process {
     }
 }
 
-/// Frames of all logs, as they were read in one round.
+/// Frames that one round read from all logs.
 #[derive(Default)]
 pub struct Round {
     held: Vec<Held>,
@@ -302,14 +302,14 @@ pub struct Frame<'a> {
     pub is_outbound: bool,
     pub wire_bytes: usize,
     pub bytes: &'a [u8],
-    /// Why the stack dropped the frame.
+    /// The reason if the stack dropped the frame.
     pub reason: Option<&'a str>,
-    /// Frames of this interface that were missed since the last one.
+    /// Frames of this interface that were missed since the previous one.
     pub missed: u64,
 }
 
 impl Round {
-    /// The round's frames.
+    /// The frames of the round.
     pub fn frames(&self) -> impl Iterator<Item = Frame<'_>> {
         self.held.iter().map(|held| Frame {
             interface: &held.interface,
@@ -322,12 +322,12 @@ impl Round {
         })
     }
 
-    /// A log had more than was taken.
+    /// True if a log had more frames than the round took.
     pub fn is_full(&self) -> bool {
         self.is_full
     }
 
-    /// There was no frame.
+    /// True if there was no frame.
     pub fn is_empty(&self) -> bool {
         self.held.is_empty()
     }
@@ -338,7 +338,7 @@ impl Round {
         self.is_full = false;
     }
 
-    /// Takes frames of a port; how many.
+    /// Takes frames of a port; returns their number.
     fn take(&mut self, port: &mut CapturedPort) -> usize {
         let before = self.held.len();
         while self.held.len() < before + CAPTURE_ROUND_FRAMES {

@@ -1,9 +1,9 @@
-//! The demo's last step: short HTTP connections over Millstream and over the kernel, by the same
+//! The demo's last step: short HTTP connections over Millstream and over the kernel, with the same
 //! programs on the same cores.
 //!
 //! Each run starts `mill serve` on core 0 and `mill get -n N -c C` on core 1, with a connection for
 //! each request. Over Millstream the two processes share a memif; over the kernel they use its
-//! loopback. Runs take turns, and medians are compared.
+//! loopback. Runs alternate, and their medians are compared.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::world::{kill_on_exit, run};
 use crate::cpu;
 
-/// Connections at once.
+/// Concurrent connections.
 const CONNECTIONS: u32 = 64;
 /// Requests of one run.
 const REQUESTS: u32 = 200_000;
@@ -22,13 +22,13 @@ const REQUESTS_QUICK: u32 = 30_000;
 /// Runs of each stack.
 const RUNS: usize = 3;
 const RUNS_QUICK: usize = 1;
-/// Port of the server on the kernel's loopback, and of Millstream's.
+/// Port of the server in both cases.
 const PORT: u16 = 8_077;
 const KERNEL_ADDRESS: &str = "127.0.0.1";
 const SERVER_ADDRESS: &str = "10.93.0.2";
 const CLIENT_ADDRESS: &str = "10.93.0.1";
 
-/// The figures of both stacks.
+/// The results of both stacks.
 #[derive(Debug, Serialize)]
 pub struct Compared {
     pub connections: u32,
@@ -41,15 +41,15 @@ pub struct Compared {
 #[derive(Debug, Serialize)]
 pub struct Seen {
     pub requests_per_second: f64,
-    /// CPU time of the server's process for each request, in µs.
+    /// CPU time of the server's process per request, in µs.
     pub server_cpu_us: f64,
     pub requests_per_second_of_runs: Vec<f64>,
 }
 
-/// One run: requests per second, and the server's CPU time for each in µs.
+/// One run: requests per second, and the server's CPU time per request in µs.
 type Run = (f64, f64);
 
-/// Compares them; the error says which run failed and why.
+/// Compares both stacks. The error says which run failed and why.
 pub fn compare(documents: &Path, quick: bool) -> Result<Compared, String> {
     let (requests, runs) = match quick {
         true => (REQUESTS_QUICK, RUNS_QUICK),
@@ -69,12 +69,12 @@ pub fn compare(documents: &Path, quick: bool) -> Result<Compared, String> {
 }
 
 impl Compared {
-    /// Millstream's rate over the kernel's.
+    /// Millstream's rate divided by the kernel's.
     pub fn ratio(&self) -> f64 {
         self.millstream.requests_per_second / self.kernel.requests_per_second
     }
 
-    /// The kernel's CPU time for a request over Millstream's.
+    /// The kernel's CPU time per request divided by Millstream's.
     pub fn cpu_ratio(&self) -> f64 {
         self.kernel.server_cpu_us / self.millstream.server_cpu_us
     }
@@ -91,7 +91,7 @@ impl Seen {
     }
 }
 
-/// The middle one; of an even number the higher of the two.
+/// The median; of an even number of values the upper one.
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or_default()
@@ -157,7 +157,7 @@ fn one_run(
     Ok((rate(&said)?, spent_ns as f64 / 1e3 / f64::from(requests)))
 }
 
-/// The rate in the report of `mill get --json`, which must be one without failures.
+/// The rate in a report of `mill get --json`, which must have no failures.
 fn rate(said: &str) -> Result<f64, String> {
     let report: serde_json::Value =
         serde_json::from_str(said).map_err(|error| format!("{error}: {said}"))?;
@@ -170,7 +170,7 @@ fn rate(said: &str) -> Result<f64, String> {
     }
 }
 
-/// `mill serve`; killed when dropped.
+/// `mill serve`, killed on drop.
 struct Server(Child);
 
 impl Server {
@@ -181,7 +181,7 @@ impl Server {
         Ok(Self(child))
     }
 
-    /// The server's first line says that it listens.
+    /// Waits for the server's first line, which says that it listens.
     fn wait_until_ready(&mut self) -> Result<(), String> {
         let stdout = self.0.stdout.take().ok_or("the server has no stdout")?;
         let mut line = String::new();
@@ -200,7 +200,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // The server may have ended by itself.
+        // The server may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

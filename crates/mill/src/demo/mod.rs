@@ -6,9 +6,9 @@
 //!   kernel's stack, curl, wrk, ab ─veth─ mill serve, AF_XDP, 10.77.0.2
 //! ```
 //!
-//! [`world`] makes all that the demo needs on the machine, and removes it, also on Ctrl-C.
-//! [`steps`] holds the steps of the demo, each with what it saw and whether that is right.
-//! [`compare`] is the last step. [`report`] prints them.
+//! [`world`] makes everything that the demo needs on the machine and removes it, even after Ctrl-C.
+//! [`steps`] runs the demo's steps and checks their results. [`compare`] is the last step.
+//! [`report`] prints the results.
 
 mod compare;
 mod report;
@@ -34,7 +34,7 @@ pub struct DemoOptions {
     pub json: Option<PathBuf>,
 }
 
-/// Runs every step, whatever became of the one before; succeeds only if all of them held.
+/// Runs every step, even after one has failed. Succeeds only if all steps do.
 pub fn demo(options: &DemoOptions) -> Result<(), Failure> {
     if !rustix::process::geteuid().is_root() {
         let cause = "the demo makes network namespaces and AF_XDP sockets, which takes root";

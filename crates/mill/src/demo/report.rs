@@ -1,5 +1,4 @@
-//! The demo's results: printed as they come and as a table at the end, and written as JSON on
-//! request.
+//! The demo's results: printed as they come and as a table at the end; as JSON on request.
 
 use std::path::Path;
 use std::time::Instant;
@@ -7,10 +6,10 @@ use std::time::Instant;
 use serde::Serialize;
 use serde_json::Value;
 
-/// The result of a step, or why it did not hold.
+/// The result of a step, or the reason for its failure.
 pub type Outcome = Result<Saw, String>;
 
-/// The result of a step: a line for people, and the same in numbers for programs.
+/// The result of a step: as a line of text, and as numbers for programs.
 pub struct Saw {
     pub line: String,
     pub values: Value,
@@ -57,7 +56,7 @@ impl Report {
         }
     }
 
-    /// Runs a step and keeps what came of it.
+    /// Runs a step and keeps its result.
     pub fn step(&mut self, name: &'static str, run: impl FnOnce() -> Outcome) {
         eprintln!("… {name}");
         let begin = Instant::now();
@@ -84,7 +83,7 @@ impl Report {
         std::fs::write(path, json + "\n")
     }
 
-    /// Prints the table. True: every step held.
+    /// Prints the table. True if every step succeeded.
     pub fn finish(&self) -> bool {
         let width = self
             .steps

@@ -1,4 +1,4 @@
-//! The demo's steps. Each returns its result in a line, or why it did not hold.
+//! The demo's steps. Each returns its result in a line, or the reason for its failure.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -16,7 +16,7 @@ use super::world::{LARGE_BYTES, PAGE, SERVER, World, run};
 
 type Step = fn(&World, bool) -> Outcome;
 
-/// All of them, in their order.
+/// All steps, in order.
 pub const STEPS: [(&str, Step); 8] = [
     ("ping", ping),
     ("curl, a page", curl_page),
@@ -90,7 +90,7 @@ fn hash(path: &str) -> Result<String, String> {
         .ok_or_else(|| format!("sha256sum said {said:?}"))
 }
 
-/// Opens all connections before the first request is sent, so that they exist at the same time.
+/// Opens all connections before it sends the first request, so that they exist at the same time.
 fn thousand(world: &World, _quick: bool) -> Outcome {
     let namespace = world.client_namespace();
     let client = std::thread::spawn(move || {

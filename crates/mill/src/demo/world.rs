@@ -1,9 +1,9 @@
-//! The demo's place on the machine: two namespaces joined by a veth pair, a directory with
-//! something to serve, and the server that serves it.
+//! The demo's environment: two namespaces joined by a veth pair, a directory of documents, and the
+//! server.
 //!
-//! Owns all of it, and removes it when it is dropped. SIGINT, SIGTERM and SIGHUP remove it too, and
-//! end the demo with 128 + signal. What a killed demo leaves is called `mst-<pid>-…` and `cargo
-//! xtask clean` removes it.
+//! Owns all of these and removes them on drop. SIGINT, SIGTERM and SIGHUP remove them, too, and end
+//! the demo with status 128 + signal. A killed demo leaves things named `mst-<pid>-…`, which `cargo
+//! xtask clean` removes.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// Where Millstream listens.
+/// The server's address.
 pub const SERVER: &str = "10.77.0.2";
 const SERVER_CIDR: &str = "10.77.0.2/24";
 const CLIENT_CIDR: &str = "10.77.0.1/24";
@@ -26,7 +26,7 @@ pub const LARGE_BYTES: usize = 100_000_000;
 const READY_TIMEOUT: Duration = Duration::from_secs(20);
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How to undo what was made: a command to run, or a directory to remove.
+/// The undoing of one step: a command to run, or a directory to remove.
 enum Undo {
     Run(Vec<String>),
     RemoveDirectory(PathBuf),
@@ -35,14 +35,14 @@ enum Undo {
 static UNDO: Mutex<Vec<Undo>> = Mutex::new(Vec::new());
 
 pub struct World {
-    /// Beginning of every name that we give.
+    /// Prefix of all names.
     prefix: String,
     directory: PathBuf,
     server: Mutex<Option<Child>>,
 }
 
 impl World {
-    /// Makes all of it. What is half made when it fails is removed.
+    /// Makes the environment. After a failure, removes the parts made so far.
     pub fn new() -> Result<Self, String> {
         undo_on_signals()?;
         let prefix = format!("mst-{}", std::process::id());
@@ -63,17 +63,17 @@ impl World {
         self.directory.join("www")
     }
 
-    /// A file for what a client brings back.
+    /// A file for a client's download.
     pub fn download(&self) -> PathBuf {
         self.directory.join("download")
     }
 
-    /// The client's namespace, as a file to enter it by.
+    /// The file of the client's namespace, for setns.
     pub fn client_namespace(&self) -> PathBuf {
         Path::new("/run/netns").join(self.namespace("client"))
     }
 
-    /// Runs a program in the client's namespace; what it printed, if it left with status 0.
+    /// Runs a program in the client's namespace. Returns its output if its status is 0.
     pub fn client(&self, words: &[&str]) -> Result<String, String> {
         let namespace = self.namespace("client");
         let line: Vec<&str> = ["ip", "netns", "exec", &namespace]
@@ -83,7 +83,7 @@ impl World {
         run(&line)
     }
 
-    /// Ends the server as a user would; its last words.
+    /// Ends the server as a user would; returns its last output.
     pub fn stop_server(&self) -> Result<String, String> {
         let mut server = self
             .server
@@ -199,8 +199,8 @@ impl Drop for World {
     }
 }
 
-/// The server's first line says that it listens. A thread reads it, for a server that says nothing
-/// must not hold us up.
+/// Waits for the server's first line, which says that it listens. A thread reads it, so that a
+/// silent server does not block the demo.
 fn wait_for_ready(server: &mut Child) -> Result<(), String> {
     let stdout = server.stdout.take().ok_or("the server has no stdout")?;
     let (tell, told) = std::sync::mpsc::channel();
@@ -208,7 +208,7 @@ fn wait_for_ready(server: &mut Child) -> Result<(), String> {
         let mut reader = BufReader::new(stdout);
         let mut line = String::new();
         let read = reader.read_line(&mut line);
-        // Nobody listens any more if it took too long.
+        // After a timeout there is no receiver.
         let _ = tell.send(read.map(|_| (line, reader.into_inner())));
     });
     match told.recv_timeout(READY_TIMEOUT) {
@@ -225,7 +225,7 @@ fn wait_for_ready(server: &mut Child) -> Result<(), String> {
     }
 }
 
-/// Bytes that do not compress and are the same every time.
+/// Writes incompressible bytes, the same in every run.
 fn write_noise(path: &Path) -> std::io::Result<()> {
     let mut file = std::io::BufWriter::with_capacity(1 << 20, fs::File::create(path)?);
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
@@ -238,8 +238,7 @@ fn write_noise(path: &Path) -> std::io::Result<()> {
     file.flush()
 }
 
-/// Runs a program to its end; what it printed, if it left with status 0, else what it complained
-/// of.
+/// Runs a program to its end. Returns its output if its status is 0, otherwise its errors.
 pub fn run(words: &[&str]) -> Result<String, String> {
     let (program, arguments) = words.split_first().ok_or("no program")?;
     let output = Command::new(program)
@@ -259,7 +258,7 @@ pub fn run(words: &[&str]) -> Result<String, String> {
     ))
 }
 
-/// Kills the child if the demo is stopped by a signal.
+/// Kills the child if a signal ends the demo.
 pub fn kill_on_exit(child: &Child) {
     let pid = Pid::from_child(child).as_raw_nonzero().to_string();
     remember(Undo::Run(
@@ -276,7 +275,8 @@ fn remember(undo: Undo) {
 fn undo_all() {
     let mut list = UNDO.lock().unwrap_or_else(PoisonError::into_inner);
     while let Some(undo) = list.pop() {
-        // A step fails if its namespace or file is gone already. The other steps run all the same.
+        // An error means that the namespace or file is gone already. The remaining steps run
+        // nevertheless.
         match undo {
             Undo::Run(words) => {
                 let words: Vec<&str> = words.iter().map(String::as_str).collect();

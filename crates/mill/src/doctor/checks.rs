@@ -23,7 +23,7 @@ pub fn all(facts: &Facts) -> Vec<Finding> {
     findings
 }
 
-/// The value behind `key:` on the first line that begins with it, leading blanks aside.
+/// The value after `key:` on the first line that begins with it, ignoring leading blanks.
 fn value<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     text.lines().find_map(|line| {
         let rest = line.trim_start().strip_prefix(key)?;
@@ -31,7 +31,7 @@ fn value<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     })
 }
 
-/// The number at the start of such a value.
+/// The number at the beginning of a value.
 fn number(text: &str, key: &str) -> Option<u64> {
     value(text, key)?.split_whitespace().next()?.parse().ok()
 }

@@ -1,8 +1,8 @@
-//! Facts about a host, as texts that were read: the input of all checks, recorded in tests.
+//! Facts about a host, as raw text: the input of all checks. Tests use recorded ones.
 
 use crate::net::options::Cidr;
 
-/// Facts about the host and, if a wire was named, about the wire.
+/// Facts about the host and the wire, if one was named.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     /// `/proc/sys/kernel/osrelease`.
@@ -25,7 +25,7 @@ pub struct Facts {
     pub clock: String,
     /// `available_clocksource` of sysfs.
     pub clocks: String,
-    /// The program that runs.
+    /// The running program.
     pub program: String,
     /// Facts about the wire.
     pub wire: Option<WireFacts>,
@@ -38,11 +38,11 @@ pub struct WireFacts {
     pub kind: &'static str,
     /// The kernel's interface, if the wire has one.
     pub interface: Option<String>,
-    /// Whether the wire asks for XDP in the driver: it does not work otherwise.
+    /// The wire requires XDP in the driver.
     pub native_only: bool,
-    /// Whether the wire sends large packets by a packet socket where it can.
+    /// The wire sends large packets by a packet socket, if possible.
     pub wants_bulk: bool,
-    /// The reason why the kernel gives no such socket; empty: it does.
+    /// The error of the kernel for that socket; empty: none.
     pub bulk_refusal: String,
     /// Contexts that share the wire.
     pub contexts: u16,
@@ -64,6 +64,6 @@ pub struct WireFacts {
     pub spread: String,
     /// `nft list ruleset`, or `iptables-save`.
     pub firewall: String,
-    /// Whether `/dev/net/tun` exists.
+    /// `/dev/net/tun` exists.
     pub has_tun: bool,
 }

@@ -1,7 +1,7 @@
 //! Reads the facts: files of `/proc` and `/sys`, and what `ip`, `ethtool` and `nft` print.
 //!
-//! A file that cannot be read and a program that is not installed give an empty text; the check
-//! that needs it says so.
+//! An unreadable file or a program that is not installed gives an empty text, which the check
+//! reports.
 
 use std::fs;
 use std::path::Path;
@@ -79,7 +79,7 @@ fn read(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }
 
-/// A program's output; empty if it is not installed or ends badly.
+/// A program's output; empty if it is not installed or fails.
 fn run(words: &[&str]) -> String {
     let mut command = Command::new(words[0]);
     command.args(&words[1..]).stdin(Stdio::null());

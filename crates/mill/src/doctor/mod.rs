@@ -1,4 +1,4 @@
-//! `mill doctor`: whether this host can run Millstream well, and the command that mends it.
+//! `mill doctor`: checks whether this host can run Millstream well, and names commands that help.
 //!
 //! ```text
 //! gather   the host's files and programs → facts (texts, as read)
@@ -38,15 +38,15 @@ pub struct DoctorOptions {
     pub json: bool,
 }
 
-/// How a check ended.
+/// The outcome of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// As it should be.
+    /// Everything is right.
     Ok,
-    /// Works, but slower or with less certainty than it could.
+    /// Millstream works, but slower or less reliably than it could.
     Warning,
-    /// Millstream cannot work so.
+    /// Millstream cannot work.
     Failure,
 }
 
@@ -55,11 +55,11 @@ pub enum Verdict {
 pub struct Finding {
     /// The check's name: `kernel`, `memlock`.
     pub check: &'static str,
-    /// How it ended.
+    /// The outcome.
     pub verdict: Verdict,
     /// The value that was read, in one line.
     pub found: String,
-    /// The command that mends it.
+    /// The command that solves the problem.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
 }
@@ -91,7 +91,7 @@ impl Finding {
     }
 }
 
-/// Looks at the host and says what it finds. Status 1 if a check fails.
+/// Checks the host and prints the findings. Status 1 if a check fails.
 pub fn doctor(options: &DoctorOptions) -> Result<(), Failure> {
     let wire = match &options.wire {
         Some(Wire::Millstream(spec)) => Some(&**spec),
@@ -103,7 +103,7 @@ pub fn doctor(options: &DoctorOptions) -> Result<(), Failure> {
         true => json(&findings)?,
         false => lines(&findings),
     };
-    // A closed stdout leaves nobody to tell.
+    // An error is ignored: stdout is closed.
     let _ = std::io::stdout().write_all(text.as_bytes());
     match findings.iter().map(|one| one.verdict).max() {
         Some(Verdict::Failure) => Err(Failure::Reported),

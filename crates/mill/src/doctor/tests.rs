@@ -1,4 +1,4 @@
-//! Recorded hosts, and one that is made of a veth pair.
+//! Recorded hosts, and a real one with a veth pair.
 
 use super::checks;
 use super::facts::{Facts, WireFacts};
@@ -18,7 +18,7 @@ const SPREAD: &str = "RX flow hash indirection table for eth0 with 4 RX ring(s):
 const RULES: &str = "table inet filter {\n\tchain input {\n\t\ttype filter hook input priority 0; \
     policy drop;\n\t\ttcp dport 22 accept\n\t}\n}\n";
 
-/// A host where nothing is amiss, with a NIC of Intel's.
+/// A host without problems, with an Intel NIC.
 fn host() -> Facts {
     Facts {
         kernel: "6.18.44\n".into(),
@@ -55,7 +55,7 @@ fn cidr(text: &str) -> Cidr {
     text.parse().unwrap()
 }
 
-/// The host with a change to its wire.
+/// The host with a changed wire.
 fn with_wire(change: impl FnOnce(&mut WireFacts)) -> Facts {
     let mut facts = host();
     change(facts.wire.as_mut().unwrap());

@@ -1,4 +1,4 @@
-//! One download, into a file or to stdout. A file appears under its name only when it is whole.
+//! One download into a file or to stdout. A file gets its name only when it is complete.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
@@ -17,7 +17,7 @@ use crate::net::{Interest, Net};
 
 const TOKEN: usize = 0;
 
-/// What `--json` prints.
+/// The output of `--json`.
 #[derive(Serialize)]
 struct Seen<'a> {
     url: String,
@@ -100,7 +100,7 @@ fn fetch<N: Net>(
     Ok(exchange)
 }
 
-/// On stderr, and only where somebody looks at it.
+/// A progress bar on stderr, if that is a terminal.
 fn progress_bar(options: &GetOptions, target: &Target) -> ProgressBar {
     if options.quiet || target.path.is_none() || !io::stderr().is_terminal() {
         return ProgressBar::hidden();
@@ -118,7 +118,7 @@ fn show(bar: &ProgressBar, exchange: &Exchange) {
     bar.set_position(exchange.content_bytes());
 }
 
-/// Where the bytes go.
+/// The destination of the bytes.
 struct Target {
     path: Option<PathBuf>,
     partial: Option<(PathBuf, File)>,
@@ -175,7 +175,7 @@ impl Target {
 }
 
 impl Drop for Target {
-    /// An incomplete file is removed.
+    /// Removes an incomplete file.
     fn drop(&mut self) {
         if let Some((partial, _)) = self.partial.take() {
             let _ = std::fs::remove_file(partial);

@@ -7,7 +7,7 @@ use crate::http::url::Url;
 use crate::limits::VISIT_BYTES_MAX;
 use crate::net::{Interest, Net};
 
-/// The request's bytes, the same for every exchange of a load.
+/// The request's bytes, the same for all exchanges of a load.
 pub fn request_bytes(url: &Url, keep_alive: bool) -> Vec<u8> {
     let connection = if keep_alive {
         ""
@@ -23,7 +23,7 @@ pub fn request_bytes(url: &Url, keep_alive: bool) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Why there is no whole response.
+/// The reason why there is no complete response.
 #[derive(Debug, thiserror::Error)]
 pub enum ExchangeError {
     #[error("connect: {}", reason(.0))]
@@ -36,7 +36,7 @@ pub enum ExchangeError {
     Sink(io::Error),
 }
 
-/// Without the number that std puts behind it.
+/// The error's text without the number that std appends.
 fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     match text.split_once(" (os error") {
@@ -45,11 +45,11 @@ fn reason(error: &io::Error) -> String {
     }
 }
 
-/// How far it came.
+/// The state of an exchange after a step.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Progress {
     Wait(Interest),
-    /// The response is whole; whether the connection may carry another.
+    /// The response is complete. `reusable`: the connection may carry another one.
     Done {
         reusable: bool,
     },
@@ -66,7 +66,7 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// On a connection that has just been started, or on one that is there.
+    /// An exchange on a connection that was just begun (`connecting`), or on an open one.
     pub fn new(connecting: bool) -> Self {
         Self {
             connecting,
@@ -81,12 +81,12 @@ impl Exchange {
         self.head
     }
 
-    /// Bytes of content so far.
+    /// Number of content bytes received so far.
     pub fn content_bytes(&self) -> u64 {
         self.content_bytes
     }
 
-    /// Goes on as far as it can, a bounded amount; the content goes to `sink`.
+    /// Advances by a bounded amount; the content goes to `sink`.
     pub fn advance<N: Net>(
         &mut self,
         net: &N,
@@ -168,8 +168,8 @@ impl Exchange {
                     sink(content).map_err(ExchangeError::Sink)?;
                 }
                 Output::End => {
-                    // Bytes that no request asked for: the connection is not to be trusted with
-                    // another.
+                    // Bytes without a request: the connection cannot be trusted with another
+                    // request.
                     let keep_alive = self.head.is_some_and(|head| head.keep_alive);
                     let reusable = keep_alive && input.is_empty();
                     return Ok(Some(Progress::Done { reusable }));

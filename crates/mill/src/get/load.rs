@@ -1,4 +1,4 @@
-//! Many requests at many connections: as many at once as asked for, a new one as soon as one ends.
+//! A load: many requests on a given number of connections, a new request as soon as one ends.
 
 use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
@@ -13,10 +13,10 @@ use crate::failure::Failure;
 use crate::limits::READ_BYTES;
 use crate::net::{Interest, Net, Ready};
 
-/// How often the progress bar moves and stalled requests are looked for.
+/// Interval at which the progress bar is updated and stalled requests are searched, in ns.
 const LOOK_NS: u64 = 200_000_000;
 
-/// One place among those that are busy at once.
+/// One of the concurrent exchanges.
 struct Slot<N: Net> {
     stream: N::Stream,
     interest: Interest,
@@ -41,7 +41,7 @@ struct Load<'a, N: Net> {
     clock: Instant,
 }
 
-/// Puts on the load and prints the summary.
+/// Runs the load and prints the summary.
 pub fn load<N: Net>(net: &N, options: &GetOptions, address: SocketAddr) -> Result<(), Failure> {
     let requests = options
         .requests
@@ -124,7 +124,7 @@ impl<N: Net> Load<'_, N> {
         self.clock.elapsed().as_nanos() as u64
     }
 
-    /// Starts requests in the slot until one is under way or none is left.
+    /// Begins requests in the slot until one is in progress or none is left.
     fn begin(&mut self, index: usize) {
         while self.left > 0 && self.slots[index].is_none() {
             self.left -= 1;
@@ -182,7 +182,7 @@ impl<N: Net> Load<'_, N> {
         }
     }
 
-    /// A response is whole.
+    /// Handles a complete response.
     fn complete(&mut self, index: usize, reusable: bool) {
         let now_ns = self.now_ns();
         let Some(slot) = &mut self.slots[index] else {
@@ -203,7 +203,7 @@ impl<N: Net> Load<'_, N> {
         self.advance(index);
     }
 
-    /// The slot's connection goes; the next request takes its place.
+    /// Ends the slot's connection and begins the next request in its place.
     fn end(&mut self, index: usize, failure: Option<&str>) {
         if let Some(cause) = failure {
             self.summary.fail(cause);

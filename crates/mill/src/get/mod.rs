@@ -2,7 +2,7 @@
 //!
 //! [`exchange`] is one request and its response on one connection. [`download`] makes one exchange
 //! and writes its body into a file or to stdout. [`load`] makes many on many connections, and
-//! [`summary`] says how they went.
+//! [`summary`] reports their results.
 
 mod download;
 mod exchange;
@@ -67,7 +67,7 @@ fn connections(text: &str) -> Result<usize, String> {
     number.ok_or_else(|| format!("no number from 1 to {CLIENT_CONNECTIONS_MAX}"))
 }
 
-/// Fetches, or puts on the load.
+/// Downloads, or runs the load.
 pub fn get(options: &GetOptions) -> Result<(), Failure> {
     options.net.check().map_err(Failure::Usage)?;
     let address = resolve(&options.url)?;
@@ -96,7 +96,7 @@ fn get_over<N: Net>(net: &N, options: &GetOptions, address: SocketAddr) -> Resul
     }
 }
 
-/// An address is taken as it is; a name goes to the system's resolver.
+/// The URL's host as an address, by the system's resolver if it is a name.
 fn resolve(url: &Url) -> Result<SocketAddr, Failure> {
     if let Ok(address) = url.host.parse::<IpAddr>() {
         return Ok(SocketAddr::new(address, url.port));

@@ -1,4 +1,4 @@
-//! How a load went: rates, latencies, and failures by their cause.
+//! The result of a load: rates, latencies, and failures by cause.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -7,22 +7,22 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-/// Latencies are kept to three digits up to this many nanoseconds; a longer one counts as this.
+/// Largest recorded latency in ns; longer ones count as this. Three digits are recorded.
 const LATENCY_NS_MAX: u64 = 600_000_000_000;
 const DIGITS: u8 = 3;
 
-/// Counts while the load is on.
+/// Counts of a running load.
 pub struct Summary {
     connections: usize,
     keep_alive: bool,
     latencies_ns: Histogram<u64>,
     bytes: u64,
     failures: BTreeMap<String, u64>,
-    /// The stack's counters, without the zeros; set at the end.
+    /// The stack's counters other than zero; set at the end.
     pub stack: BTreeMap<&'static str, u64>,
 }
 
-/// What `--json` prints.
+/// The output of `--json`.
 #[derive(Serialize)]
 struct Report<'a> {
     connections: usize,
@@ -69,7 +69,7 @@ impl Summary {
         *self.failures.entry(cause.to_owned()).or_default() += 1;
     }
 
-    /// Requests that have ended, well or not.
+    /// Number of requests that have ended, successfully or not.
     pub fn requests(&self) -> u64 {
         self.latencies_ns.len() + self.failures()
     }

@@ -1,21 +1,21 @@
-//! The client's side of one exchange: a response's bytes in, its head and content out (RFC 9112,
-//! 6).
+//! The client's side of one exchange: takes a response's bytes, returns its head and content (RFC
+//! 9112, 6).
 //!
-//! `get` calls [`Response::take`] with what it read until the input is used up or it says
+//! `get` calls [`Response::take`] with the bytes read until the input is used up or it returns
 //! [`Output::End`].
 
 use crate::limits::{CHUNK_LINE_BYTES_MAX, HEADERS_MAX, RESPONSE_HEAD_BYTES_MAX};
 
-/// A part of the answer, taken from the input.
+/// A part of the response.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Output<'a> {
-    /// Nothing yet.
+    /// No complete part yet.
     Nothing,
-    /// The head is whole.
+    /// The complete head.
     Head(ResponseHead),
-    /// Some of the content.
+    /// A part of the content.
     Content(&'a [u8]),
-    /// The response is whole. What follows in the input is not a part of it.
+    /// The end of the response. Further input is not part of it.
     End,
 }
 
@@ -29,7 +29,7 @@ pub struct ResponseHead {
     pub keep_alive: bool,
 }
 
-/// A response that is none.
+/// The reason why bytes are not a valid response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ResponseError {
     #[error("the response's head is malformed")]
@@ -44,7 +44,7 @@ pub enum ResponseError {
     CutShort,
 }
 
-/// How the content's end is known (RFC 9112, 6.3).
+/// The way to find the content's end (RFC 9112, 6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Head,
@@ -57,17 +57,17 @@ enum State {
     End,
 }
 
-/// One response in the making.
+/// A response being received.
 #[derive(Debug)]
 pub struct Response {
     state: State,
     to_head: bool,
-    /// The head, or the line of the chunked coding, that is not whole yet.
+    /// An incomplete head, or an incomplete line of the chunked coding.
     partial: Vec<u8>,
 }
 
 impl Response {
-    /// The response to a request; one to HEAD has no content.
+    /// The response to a request. One to HEAD has no content.
     pub fn new(to_head: bool) -> Self {
         Self {
             state: State::Head,
@@ -76,7 +76,7 @@ impl Response {
         }
     }
 
-    /// Takes from the front of the input. The number is how many bytes it used.
+    /// Takes bytes from the front of the input; returns their number.
     pub fn take<'a>(&mut self, input: &'a [u8]) -> Result<(usize, Output<'a>), ResponseError> {
         match self.state {
             State::End | State::Length(0) => {
@@ -104,7 +104,7 @@ impl Response {
         }
     }
 
-    /// The connection's end: the response's as well, if it goes on until then.
+    /// Handles the end of the connection, which also ends a response without a length.
     pub fn close(&self) -> Result<(), ResponseError> {
         match self.state {
             State::UntilClose | State::End | State::Length(0) => Ok(()),
@@ -114,7 +114,7 @@ impl Response {
 
     fn take_head<'a>(&mut self, input: &'a [u8]) -> Result<(usize, Output<'a>), ResponseError> {
         let before = self.partial.len();
-        // Nearly always the whole head comes at once, and nothing is kept.
+        // Usually the whole head comes at once, and is not copied.
         let bytes: &[u8] = if before == 0 {
             input
         } else {

@@ -1,18 +1,17 @@
-//! Dates of HTTP (RFC 9110, 5.6.7): one form written, three forms read. Times are whole seconds
+//! Dates of HTTP (RFC 9110, 5.6.7): one format is written, three are read. Times are whole seconds
 //! since 1970.
 
 use std::time::{Duration, UNIX_EPOCH};
 
-/// The last second of the year 9999: what four digits hold.
+/// The last second of the year 9999, which has the largest year of four digits.
 const SECONDS_MAX: u64 = 253_402_300_799;
 
-/// Writes `Sun, 06 Nov 1994 08:49:37 GMT`. A time beyond the year 9999 is written as the last
-/// second of it.
+/// Writes `Sun, 06 Nov 1994 08:49:37 GMT`. Later times than the year 9999 become its last second.
 pub fn format(seconds: u64) -> String {
     httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(seconds.min(SECONDS_MAX)))
 }
 
-/// Reads any of the three forms; `None` for anything else and for times before 1970.
+/// Reads any of the three formats; `None` for other texts and for times before 1970.
 pub fn parse(text: &str) -> Option<u64> {
     let time = httpdate::parse_http_date(text.trim()).ok()?;
     let since_1970 = time.duration_since(UNIX_EPOCH).ok()?;

@@ -2,7 +2,7 @@
 
 use mime_guess::MimeGuess;
 
-/// The content type of a file; a file of unknown kind is bytes.
+/// The content type of a file; `application/octet-stream` if unknown.
 pub fn type_of(path: &[u8]) -> String {
     let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
     let dot = name.iter().rposition(|&byte| byte == b'.');
@@ -10,7 +10,7 @@ pub fn type_of(path: &[u8]) -> String {
     let media = extension.and_then(|extension| MimeGuess::from_ext(extension).first_raw());
     match media {
         None => BYTES.to_owned(),
-        // Browsers take text without a character set for an old one.
+        // Without a character set browsers assume an old one.
         Some(text) if text.starts_with("text/") => format!("{text}; charset=utf-8"),
         Some(other) => other.to_owned(),
     }

@@ -1,7 +1,7 @@
 //! HTTP/1.1 without input or output: bytes in, values out.
 //!
-//! Knows no socket, file or clock, so that all of it is tested by feeding it bytes. The server's
-//! side is [`server`], used by `serve`; the client's is [`client`], used by `get`.
+//! This module uses no socket, file or clock, so tests only feed it bytes. The server's side is
+//! [`server`], used by `serve`; the client's is [`client`], used by `get`.
 
 pub mod client;
 pub mod date;

@@ -1,7 +1,7 @@
 //! The request target as a path below the served directory (RFC 9112, 3.2; RFC 3986, 5.2.4).
 //!
-//! A [`DocumentPath`] has no `..`, no empty part, no NUL and no leading slash. That alone does not
-//! keep a symbolic link from leading out; the kernel does, when `serve::documents` opens it.
+//! A [`DocumentPath`] has no `..`, no empty part, no NUL and no leading slash. Symbolic links could
+//! still lead out; the kernel prevents that when `serve::documents` opens the path.
 
 use super::status::Status;
 
@@ -10,7 +10,7 @@ use super::status::Status;
 pub struct DocumentPath {
     /// Parts joined by `/`; empty for the directory itself.
     pub bytes: Vec<u8>,
-    /// The target ended in a slash: it asks for a directory's index.
+    /// The target ended with a slash, which asks for a directory's index.
     pub is_directory: bool,
 }
 
@@ -38,7 +38,7 @@ pub fn parse(target: &str) -> Result<DocumentPath, Status> {
     })
 }
 
-/// The part of an absolute form behind its authority; the target itself in the other forms.
+/// The part of an absolute form after its authority; other forms unchanged.
 fn without_authority(target: &str) -> Option<&str> {
     let scheme = target
         .get(..7)

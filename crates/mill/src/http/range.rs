@@ -1,4 +1,4 @@
-//! Byte ranges (RFC 9110, 14): one range is honoured, several are answered with the whole.
+//! Byte ranges (RFC 9110, 14). One range is honoured; several get the whole document.
 
 use std::ops::Range;
 
@@ -7,12 +7,12 @@ use std::ops::Range;
 pub enum ByteRange {
     /// `first-` and `first-last`, last included.
     From { first: u64, last: Option<u64> },
-    /// `-count`: the last so many bytes.
+    /// `-count`: the last `count` bytes.
     Last { count: u64 },
 }
 
-/// Reads `bytes=0-499`. `None` (serve the whole) for other units, several ranges and what is
-/// malformed.
+/// Reads `bytes=0-499`. `None` (serve the whole document) for other units, several ranges and
+/// malformed ones.
 pub fn parse(value: &str) -> Option<ByteRange> {
     let (unit, ranges) = value.split_once('=')?;
     if !unit.trim().eq_ignore_ascii_case("bytes") || ranges.contains(',') {
@@ -38,7 +38,7 @@ pub fn parse(value: &str) -> Option<ByteRange> {
 }
 
 impl ByteRange {
-    /// The bytes of a document of this length; `None` if there are none (416).
+    /// The bytes of a document of this length; `None` if the range has none (416).
     pub fn within(self, length: u64) -> Option<Range<u64>> {
         match self {
             Self::From { first, .. } if first >= length => None,
@@ -53,7 +53,7 @@ impl ByteRange {
     }
 }
 
-/// Digits only; a number that does not fit is larger than any document.
+/// A number of digits only. A number that is too large for the type is larger than any document.
 fn number(text: &str) -> Option<u64> {
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;

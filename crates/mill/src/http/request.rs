@@ -1,4 +1,4 @@
-//! A request's head as values (RFC 9112, 2 to 7). Called by [`super::server`] with a whole head.
+//! A request's head as values (RFC 9112, 2 to 7). Called by [`super::server`] with a complete head.
 
 use super::date;
 use super::path::{self, DocumentPath};
@@ -10,21 +10,21 @@ use crate::limits::{HEADERS_MAX, REQUEST_CONTENT_BYTES_MAX};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     pub path: DocumentPath,
-    /// HEAD: the head of the answer alone.
+    /// HEAD: the answer has no content.
     pub head_only: bool,
-    /// Set only if the range is to be honoured.
+    /// Set only if the range must be honoured.
     pub range: Option<ByteRange>,
-    /// Seconds since 1970; set only if it is to be honoured.
+    /// Seconds since 1970; set only if the condition must be honoured.
     pub modified_since: Option<u64>,
     pub connection: Persistence,
 }
 
-/// The fate of the connection after the answer, and whether the answer has to say so.
+/// Whether the connection stays open after the answer, and whether the answer says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Persistence {
-    /// HTTP/1.1's default.
+    /// The connection stays, by HTTP/1.1's default.
     Stay,
-    /// An HTTP/1.0 client asked for it and must be told.
+    /// The connection stays, as an HTTP/1.0 client has asked, and the answer says so.
     StayTold,
     Close,
 }
@@ -35,14 +35,14 @@ impl Persistence {
     }
 }
 
-/// The request in a head, and the number of content bytes behind it that are skipped.
+/// The request in a head, and the number of content bytes after it to skip.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Parsed {
     pub outcome: Result<Request, Refusal>,
     pub content_bytes: u64,
 }
 
-/// A request that gets a status and no document.
+/// A request that is refused with a status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refusal {
     pub status: Status,
@@ -51,7 +51,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    /// After this the input cannot be trusted to start with a request.
+    /// A refusal after which the input no longer begins with a request, so the connection closes.
     pub fn closing(status: Status) -> Self {
         Self {
             status,
@@ -61,7 +61,7 @@ impl Refusal {
     }
 }
 
-/// Reads a head that ends in its blank line.
+/// Parses a head, including its blank line.
 pub fn parse(head: &[u8]) -> Parsed {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut raw = httparse::Request::new(&mut headers);
@@ -92,7 +92,7 @@ fn refused(refusal: Refusal) -> Parsed {
     }
 }
 
-/// 505 for a version that exists or may exist, 400 for a word that is none.
+/// 505 for a well-formed version, 400 for any other word.
 fn version_refusal(head: &[u8]) -> Status {
     let line = head.split(|&byte| byte == b'\n').next().unwrap_or(head);
     let word = line.trim_ascii_end().rsplit(|&byte| byte == b' ').next();
@@ -126,7 +126,7 @@ impl Fields {
         for header in headers {
             fields.take(header.name, header.value)?;
         }
-        // Both at once is how requests are smuggled past a proxy (RFC 9112, 6.3).
+        // Both fields at once serve to smuggle requests past a proxy (RFC 9112, 6.3).
         if fields.transfer_encoding && fields.content_length.is_some() {
             return Err(Status::BadRequest);
         }
@@ -163,7 +163,7 @@ impl Fields {
         }
     }
 
-    /// Equal repetitions pass (RFC 9112, 6.3); different ones, and what is no number, do not.
+    /// Accepts equal repetitions (RFC 9112, 6.3), and refuses different values and non-numbers.
     fn content_length(&mut self, list: &str) -> Result<(), Status> {
         for text in list.split(',').map(str::trim) {
             if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -227,8 +227,8 @@ fn interpret(method: &str, target: &str, version: u8, fields: &Fields) -> Parsed
         Ok(path) => path,
         Err(status) => return refuse(status),
     };
-    // A range belongs to GET, and we give no validator that If-Range could match: then the whole is
-    // right.
+    // A range applies to GET only. We send no validator that If-Range could match, so such a
+    // request gets the whole document.
     let honour_range = !head_only && !fields.if_range && fields.ranges == 1;
     let request = Request {
         path,
@@ -243,7 +243,7 @@ fn interpret(method: &str, target: &str, version: u8, fields: &Fields) -> Parsed
     }
 }
 
-/// 405 for methods that exist, 501 for words that are none of ours.
+/// 405 for methods that exist, 501 for unknown words; `None` for supported methods.
 fn method_refusal(method: &str) -> Option<Status> {
     match method {
         "GET" | "HEAD" => None,

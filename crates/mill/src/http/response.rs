@@ -1,4 +1,4 @@
-//! The head of an answer as bytes (RFC 9112, 4). Called by `serve`.
+//! The head of a response as bytes (RFC 9112, 4). Called by `serve`.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use super::date;
 use super::request::{Persistence, Refusal};
 use super::status::Status;
 
-/// The line that every answer carries; made anew when the second changes.
+/// The `Date` line of every response, made anew each second.
 pub struct DateLine {
     seconds: u64,
     line: String,
@@ -18,7 +18,7 @@ impl DateLine {
         Self { seconds, line }
     }
 
-    /// Follows the clock.
+    /// Sets the time.
     pub fn update(&mut self, seconds: u64) {
         if seconds != self.seconds {
             *self = Self::new(seconds);
@@ -26,23 +26,23 @@ impl DateLine {
     }
 }
 
-/// The values of an answer's head.
+/// The values of a response's head.
 pub struct Head<'a> {
     pub status: Status,
     pub connection: Persistence,
-    /// Bytes of content that follow, or would follow if it were no HEAD. `None` for 304.
+    /// Bytes of content that follow, or would follow without HEAD. `None` for 304.
     pub content_length: Option<u64>,
     pub content_type: Option<&'a str>,
-    /// Which bytes of how many, for 206; no bytes of how many, for 416.
+    /// The range and the document's length for 206; no range and the length for 416.
     pub content_range: Option<(Option<Range<u64>>, u64)>,
     /// Seconds since 1970.
     pub last_modified: Option<u64>,
-    /// Where it has moved, percent-encoded already.
+    /// The new location, already percent-encoded.
     pub location: Option<&'a str>,
 }
 
 impl Head<'_> {
-    /// An answer without more to say.
+    /// A head without optional fields.
     pub fn new(status: Status, connection: Persistence) -> Self {
         Self {
             status,
@@ -55,7 +55,7 @@ impl Head<'_> {
         }
     }
 
-    /// Appends the head, up to and with its blank line.
+    /// Appends the head, including its blank line.
     pub fn write(&self, date: &DateLine, out: &mut Vec<u8>) {
         let mut text = |part: &str| out.extend_from_slice(part.as_bytes());
         text("HTTP/1.1 ");
@@ -100,7 +100,7 @@ impl Head<'_> {
     }
 }
 
-/// Appends a whole answer that is a status and a line of text.
+/// Appends a complete response with a status and a line of text.
 pub fn write_refusal(refusal: &Refusal, date: &DateLine, out: &mut Vec<u8>) {
     let content = format!("{}\n", refusal.status.line());
     let head = Head {

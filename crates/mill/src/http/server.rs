@@ -1,8 +1,8 @@
-//! The server's side of one connection: bytes in, requests out, in order.
+//! The server's side of one connection: takes bytes, returns requests in order.
 //!
-//! Owns the bytes that are not yet a request. `serve::connection` calls [`Requests::push`] with
-//! what it read and then [`Requests::next`] until it says [`Step::More`]. After a refusal that
-//! closes, the rest of the input is thrown away.
+//! Owns the bytes of incomplete requests. `serve::connection` calls [`Requests::push`] with the
+//! bytes read and then [`Requests::next`] until it returns [`Step::More`]. After a closing refusal
+//! the remaining input is dropped.
 
 use super::request::{self, Parsed, Refusal, Request};
 use super::status::Status;
@@ -13,11 +13,11 @@ use crate::limits::{
 /// The next action.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing whole is here: read more.
+    /// No complete request: read more.
     More,
-    /// Answer it with a document, or say why there is none.
+    /// A request to answer with a document, or with the reason why there is none.
     Request(Request),
-    /// Answer it with this status.
+    /// A request to refuse with this status.
     Refuse(Refusal),
 }
 
@@ -25,18 +25,18 @@ pub enum Step {
 #[derive(Debug, Default)]
 pub struct Requests {
     input: Vec<u8>,
-    /// Where the next request starts in `input`.
+    /// The beginning of the next request in `input`.
     start: usize,
-    /// Up to here `input` holds no end of a head.
+    /// The part of `input` before this index has no end of a head.
     scanned: usize,
-    /// Bytes of content still to come that nobody wants.
+    /// Remaining content bytes to skip.
     skip: u64,
     blank_lines: u32,
     closed: bool,
 }
 
 impl Requests {
-    /// Takes what was read.
+    /// Adds bytes that were read.
     pub fn push(&mut self, mut bytes: &[u8]) {
         if self.closed {
             return;
@@ -48,7 +48,7 @@ impl Requests {
         self.input.extend_from_slice(bytes);
     }
 
-    /// The next whole request, in the order of arrival.
+    /// The next complete request, in the order of arrival.
     pub fn next(&mut self) -> Step {
         if self.closed {
             return Step::More;
@@ -85,12 +85,12 @@ impl Requests {
         }
     }
 
-    /// A request has begun and is not whole.
+    /// True if an incomplete request is there.
     pub fn is_partial(&self) -> bool {
         !self.closed && (self.start < self.input.len() || self.skip > 0)
     }
 
-    /// Ends the reading of requests: 408 and such.
+    /// Stops reading requests, as after 408.
     pub fn stop(&mut self) {
         self.closed = true;
         self.input = Vec::new();
@@ -116,7 +116,7 @@ impl Requests {
         self.scanned = self.scanned.max(self.start);
     }
 
-    /// Moves what is left to the front, and lets a large buffer go when nothing is left.
+    /// Moves the remaining bytes to the front, and frees a large buffer when none remain.
     fn compact(&mut self) {
         if self.start == 0 {
             return;
@@ -131,7 +131,7 @@ impl Requests {
         self.start = 0;
     }
 
-    /// RFC 9112, 2.2: a server ignores an empty line before a request. We ignore a few.
+    /// Skips a few blank lines before a request (RFC 9112, 2.2).
     fn skip_blank_lines(&mut self) -> Result<(), ()> {
         loop {
             let rest = &self.input[self.start..];
@@ -149,10 +149,10 @@ impl Requests {
         }
     }
 
-    /// Where the head ends: behind its blank line. Looks at each byte once, however slowly they
-    /// come.
+    /// The end of the head, after its blank line. Looks at each byte only once, even if bytes
+    /// arrive slowly.
     fn head_end(&mut self) -> Option<usize> {
-        // The blank line may have begun in what was scanned already.
+        // The blank line may have begun in the part that was scanned before.
         let from = self.scanned.saturating_sub(2).max(self.start);
         let bytes = &self.input[from..];
         let mut feeds = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
@@ -165,7 +165,7 @@ impl Requests {
         end
     }
 
-    /// No whole head is here; is it too long already?
+    /// Refuses an incomplete head that is too long already.
     fn check_length(&mut self) -> Step {
         match too_long(&self.input[self.start..]) {
             Some(status) => self.close(status),
@@ -174,7 +174,7 @@ impl Requests {
     }
 }
 
-/// The status for a head, whole or not, that is over a limit.
+/// The status for a head, complete or not, that exceeds a limit.
 fn too_long(head: &[u8]) -> Option<Status> {
     let first = &head[..head.len().min(REQUEST_LINE_BYTES_MAX + 1)];
     if first.len() > REQUEST_LINE_BYTES_MAX && !first.contains(&b'\n') {

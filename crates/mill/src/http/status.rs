@@ -1,4 +1,4 @@
-//! The status codes that the server gives (RFC 9110, 15).
+//! The status codes of the server (RFC 9110, 15).
 
 /// A status code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub enum Status {
 }
 
 impl Status {
-    /// The three digits and the phrase, as the status line has them.
+    /// The three digits and the phrase of the status line.
     pub fn line(self) -> &'static str {
         match self {
             Self::Ok => "200 OK",

@@ -1,18 +1,19 @@
-//! The URLs that `mill get` takes: `http://host[:port][/path][?query]`. Called by the command line.
+//! The URLs that `mill get` accepts: `http://host[:port][/path][?query]`. Called by the command
+//! line.
 
 use std::fmt;
 
-/// An http URL, taken apart.
+/// A parsed http URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Url {
-    /// A name or address, without the brackets of IPv6.
+    /// A name or an address, without the brackets of IPv6.
     pub host: String,
     pub port: u16,
-    /// Path and query, starting with a slash: the request target.
+    /// Path and query with a leading slash: the request target.
     pub target: String,
 }
 
-/// Why a text is no URL that we take.
+/// The reason why a URL is not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UrlError {
     #[error("https is not supported: the URL must begin with http://")]
@@ -88,7 +89,7 @@ fn host_and_port(authority: &str) -> Result<(String, u16), UrlError> {
 }
 
 impl Url {
-    /// The value of the Host field.
+    /// The value of the `Host` field.
     pub fn authority(&self) -> String {
         let host = if self.host.contains(':') {
             format!("[{}]", self.host)
@@ -102,7 +103,7 @@ impl Url {
         }
     }
 
-    /// The last part of the path: the name of the file to write. `None` if it ends in a slash.
+    /// The last part of the path, for the name of a file. `None` if the path ends with a slash.
     pub fn file_name(&self) -> Option<&str> {
         let path = self.target.split('?').next()?;
         let name = path.rsplit('/').next()?;

@@ -1,7 +1,7 @@
-//! `mill metrics`: every value of all Millstream processes for Prometheus, over HTTP on a socket of
-//! the kernel's, into a file for node_exporter, or once to stdout.
+//! `mill metrics`: the values of all Millstream processes for Prometheus, over HTTP on a kernel
+//! socket, into a file for node_exporter, or once to stdout.
 //!
-//! Owns the options and the little server. `text` makes the page.
+//! Owns the options and the HTTP server. `text` makes the page.
 
 #[cfg(test)]
 mod tests;
@@ -53,7 +53,7 @@ pub fn metrics(options: &MetricsOptions) -> Result<(), Failure> {
             std::thread::sleep(Duration::from_secs(options.interval));
         },
         (None, None) => {
-            // A closed stdout leaves nobody to tell.
+            // An error is ignored: stdout is closed.
             let _ = std::io::stdout().write_all(page(&mut processes, options.pid).as_bytes());
             Ok(())
         }
@@ -66,7 +66,7 @@ fn page(processes: &mut Processes, pid: Option<u32>) -> String {
     text::open_metrics(snapshots)
 }
 
-/// A reader of the file sees the old one or the new one.
+/// Replaces the file atomically: a reader sees the old or the new one.
 fn write(file: &Path, page: &str) -> std::io::Result<()> {
     let mut name = file.as_os_str().to_owned();
     name.push(format!(".{}", std::process::id()));
@@ -75,7 +75,7 @@ fn write(file: &Path, page: &str) -> std::io::Result<()> {
     std::fs::rename(&new, file)
 }
 
-/// Serves one scrape after the other. A client that is slow is left.
+/// Serves one scrape at a time. A slow client is dropped.
 fn listen(address: SocketAddr, processes: &mut Processes, pid: Option<u32>) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::Run(format!("{address}: {error}"));
     let listener = TcpListener::bind(address).map_err(failed)?;
@@ -84,7 +84,7 @@ fn listen(address: SocketAddr, processes: &mut Processes, pid: Option<u32>) -> R
         listener.local_addr().map_err(failed)?
     );
     for stream in listener.incoming() {
-        // An error of one client concerns no other client.
+        // An error of one client does not affect the others.
         let _ = stream.and_then(|stream| answer(stream, || page(processes, pid)));
     }
     Ok(())

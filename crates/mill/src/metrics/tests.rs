@@ -1,4 +1,4 @@
-//! The page of processes that are made up, and requests to the little server.
+//! The page of made-up processes, and requests to the HTTP server.
 
 use observe::layout::Kind;
 use observe::limits::BUCKETS;

@@ -1,5 +1,5 @@
 //! Values as OpenMetrics, by `prometheus-client`. Labels name process, context and port. Drops have
-//! a reason, retransmissions a cause. No label names a connection.
+//! a reason label, retransmissions a cause label. There are no labels for connections.
 
 use std::collections::BTreeMap;
 use std::fmt::Error;
@@ -16,7 +16,7 @@ use crate::processes::{Snapshot, is_drop};
 /// The media type of the page.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// The label of a histogram's last bucket, as `prometheus-client` takes it.
+/// The label of a histogram's last bucket, as `prometheus-client` expects it.
 const INFINITE: f64 = f64::INFINITY;
 const NS: f64 = 1e9;
 
@@ -30,7 +30,7 @@ pub fn open_metrics(snapshots: Vec<Snapshot>) -> String {
     page
 }
 
-/// The page in the older text format. There the type of a counter or of an info has the name of its
+/// The page in the older text format. There a counter's or an info's type has the name of its
 /// samples, and an info is a gauge.
 pub fn for_text_file(page: &str) -> String {
     let suffixes: BTreeMap<&str, &str> = page
@@ -119,7 +119,7 @@ impl All {
                         kind: name.kind,
                         samples: Vec::new(),
                     });
-                    // Processes of other versions may mean something else by a name.
+                    // In processes of other versions a name may have another meaning.
                     if family.kind == name.kind && family.unit == name.unit {
                         family.samples.push((labels, value));
                     }
@@ -130,7 +130,7 @@ impl All {
     }
 }
 
-/// Contexts of one number on one wire are told apart by their places.
+/// Labels of a context. Contexts with the same number on one wire are distinguished by their slots.
 fn labels(snapshot: &Snapshot, at: usize, context: &ContextValues) -> Labels {
     let is_same = |one: &ContextValues| one.context == context.context && one.port == context.port;
     let number = match snapshot.contexts[..at].iter().any(is_same) {
@@ -144,7 +144,7 @@ fn labels(snapshot: &Snapshot, at: usize, context: &ContextValues) -> Labels {
     ]
 }
 
-/// Counters of segments sent again, each with its cause as a label in one metric.
+/// Counters of retransmitted segments, which become one metric with the cause as a label.
 const CAUSES: [(&str, &str); 6] = [
     ("resent_by_timeout", "timeout"),
     ("resent_by_fast_recovery", "fast_recovery"),
@@ -154,8 +154,8 @@ const CAUSES: [(&str, &str); 6] = [
     ("syn_acks_retransmitted", "syn_ack"),
 ];
 
-/// The metric of a value and its help. Drops are one metric with a label more, and so are causes of
-/// retransmission.
+/// The metric of a value, and its help. Drops form one metric with an additional label; so do
+/// retransmissions.
 fn metric_of(name: &Name, labels: &mut Labels) -> (String, String) {
     let is_counter = name.kind == Kind::Counter;
     let cause = CAUSES.iter().find(|(counter, _)| *counter == name.name);
@@ -172,7 +172,7 @@ fn metric_of(name: &Name, labels: &mut Labels) -> (String, String) {
     (metric_name(&name.name, &name.unit), name.help.clone())
 }
 
-/// The name without its unit, which comes last in OpenMetrics.
+/// The metric's name with its unit at the end, as OpenMetrics requires.
 fn metric_name(name: &str, unit: &str) -> String {
     let words: Vec<&str> = name.split('_').filter(|word| *word != unit).collect();
     format!("millstream_{}", words.join("_"))
@@ -220,8 +220,8 @@ impl Family<'_> {
     }
 }
 
-/// Limits and counts of the buckets that are shown: every one up to 1024 of plain numbers, and
-/// every other one from a microsecond to 17 seconds of times.
+/// Limits and counts of the buckets that are shown: of plain numbers all up to 1024, of times every
+/// other one from a microsecond to 17 seconds.
 fn buckets(counts: &[u64], scale: f64) -> Vec<(f64, u64)> {
     let shown: Vec<usize> = match scale == NS {
         true => (10..=34).step_by(2).collect(),

@@ -1,4 +1,4 @@
-//! Asks a service that runs, and shows its answer as JSON or as a table.
+//! Queries a running service, and shows its answer as JSON or as a table.
 
 use std::os::fd::{AsFd as _, BorrowedFd};
 
@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::failure::Failure;
 use crate::limits::{MUX_ANSWER_BYTES_MAX, MUX_ANSWER_S_MAX};
 
-/// Asks the service at `path` and prints its answer.
+/// Queries the service at `path` and prints its answer.
 pub(super) fn ask(path: &str, query: Query, as_json: bool) -> Result<(), Failure> {
     let answer = fetch(path, query)?;
     if as_json {
@@ -28,7 +28,7 @@ pub(super) fn ask(path: &str, query: Query, as_json: bool) -> Result<(), Failure
     }
 }
 
-/// How many applications the service at `path` has.
+/// Number of applications of the service at `path`.
 pub(super) fn applications(path: &str) -> Result<usize, Failure> {
     let answer = fetch(path, Query::Status)?;
     Ok(list(&answer["applications"]).count())
@@ -100,7 +100,7 @@ fn list(value: &Value) -> impl Iterator<Item = &Value> {
     value.as_array().into_iter().flatten()
 }
 
-/// The answer for people.
+/// The answer as human-readable text.
 pub(super) fn text(query: Query, answer: &Value) -> String {
     match query {
         Query::Status => status(answer),
@@ -203,7 +203,7 @@ fn check(hop: &Value) -> String {
     }
 }
 
-/// One line, or none without a counter.
+/// Counters in one line; empty if there are none.
 fn counters(title: &str, counters: &Value) -> String {
     let counters = counters.as_object().into_iter().flatten();
     let counters: Vec<String> = counters
@@ -215,7 +215,7 @@ fn counters(title: &str, counters: &Value) -> String {
     }
 }
 
-/// Text without its quotes; `-` for what is not there.
+/// A string without quotes; `-` if there is none.
 fn word(value: &Value) -> &str {
     value.as_str().unwrap_or("-")
 }

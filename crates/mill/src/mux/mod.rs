@@ -1,8 +1,8 @@
-//! `mill mux`: shares a NIC among many user-level stacks and the kernel, and asks a service that
-//! runs.
+//! `mill mux`: shares a NIC among many user-level stacks and the kernel, and queries a running
+//! service.
 //!
-//! Owns the options. The service is the crate `mux`; `ask` speaks with one that runs; `private` is
-//! about one that a program has for itself.
+//! Owns the options. The service is the crate `mux`. `ask` queries a running one; `private`
+//! concerns a service for one program.
 
 mod ask;
 mod private;
@@ -26,7 +26,7 @@ use packetio::xdp::XdpMode;
 use crate::failure::Failure;
 use crate::stop::Stop;
 
-/// Where namespaces, pins and notes of services lie.
+/// Directory of services' namespaces, pins and notes.
 const RUN_DIRECTORY: &str = "/run/millstream";
 
 /// Options of `mill mux`.
@@ -126,7 +126,7 @@ impl FromStr for PortRange {
     }
 }
 
-/// A question to a service that runs.
+/// A query to a running service.
 #[derive(Subcommand, Clone, Debug)]
 enum Question {
     /// Show applications with their ports, contexts, packets and drops
@@ -151,7 +151,7 @@ struct QuestionArguments {
     json: bool,
 }
 
-/// Runs the service until SIGINT, SIGTERM or `mill mux stop`; or asks one.
+/// Runs the service until SIGINT, SIGTERM or `mill mux stop`, or queries one.
 pub fn mux(options: &MuxOptions) -> Result<(), Failure> {
     match (&options.question, &options.interface) {
         (Some(question), _) => {
@@ -223,7 +223,7 @@ fn run(interface: &str, arguments: &ServiceArguments) -> Result<(), Failure> {
     outcome.map_err(|error| Failure::Run(error.to_string()))
 }
 
-/// A rate as `mill wire --rate` takes it, in bytes a second.
+/// A rate in the format of `mill wire --rate`, in bytes per second.
 fn bytes_a_second(text: &str) -> Result<u64, Failure> {
     let mut line = packetio::fault::LineOptions::default();
     packetio::spec::set_line_key(&mut line, "rate", text)

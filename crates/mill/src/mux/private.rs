@@ -1,8 +1,8 @@
-//! A service for one program alone: `mill run --workers` starts it, and it ends with the last
-//! process of the program.
+//! A service for one program: `mill run --workers` starts it, and it ends with the program's last
+//! process.
 //!
-//! Owns the thread that watches the program. The service runs in a process of its own, which is no
-//! child of the program's: a program may wait for all of its children.
+//! Owns the thread that watches the program. The service's process is not a child of the program,
+//! since a program may wait for all of its children.
 
 use std::io;
 use std::process::Command;
@@ -16,13 +16,13 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open, setsid};
 use super::ask;
 use crate::failure::Failure;
 
-/// Time between two looks at the applications of the service.
+/// Interval at which the service's applications are counted.
 const LOOK: Duration = Duration::from_millis(500);
-/// The service ends when no application was there at so many looks, one after the other: a program
-/// that goes to the background has no connection for a moment.
+/// Consecutive looks without an application after which the service ends. A program that moves to
+/// the background has no connection for a moment.
 const IDLE_LOOKS_MAX: u32 = 4;
 
-/// Starts this very command again, in a session of its own, and lets it go.
+/// Starts this command again in a new session, without waiting for it.
 pub(super) fn detach() -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::Run(format!("mux: {error}"));
     let program = std::env::current_exe().map_err(failed)?;
@@ -32,9 +32,9 @@ pub(super) fn detach() -> Result<(), Failure> {
     command.spawn().map(drop).map_err(failed)
 }
 
-/// The service is ready: from now on nobody listens to what it says, and no terminal ends it.
+/// Closes the service's output once it is ready, and detaches it from the terminal.
 pub(super) fn go_silent() {
-    // A process that leads its session already, or that has no /dev/null, goes on as it is.
+    // Errors are ignored: the process may be a session leader already, or /dev/null may be missing.
     let _ = setsid();
     if let Ok(null) = std::fs::File::options().write(true).open("/dev/null") {
         let _ = rustix::stdio::dup2_stdout(&null);
@@ -61,7 +61,7 @@ pub(super) fn end_after(pid: i32, socket: String) -> Result<(), Failure> {
                 Err(_) => return,
             }
         }
-        // A service that does not answer ends already.
+        // A service that does not answer is ending already.
         let _ = ask::fetch(&socket, Query::Stop);
     };
     let thread = thread::Builder::new().name("mux-only-for".to_owned());

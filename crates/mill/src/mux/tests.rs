@@ -1,4 +1,4 @@
-//! The command line of `mill mux`, and answers as people see them.
+//! The command line of `mill mux`, and its human-readable answers.
 
 use clap::Parser;
 use serde_json::json;

@@ -1,5 +1,4 @@
-//! [`Net`] over the kernel's own TCP, through epoll: the baseline, and a way to use `mill` where no
-//! wire is.
+//! [`Net`] over the kernel's TCP and epoll: the baseline, and a way to use `mill` without a wire.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -19,7 +18,7 @@ use crate::limits::EVENTS_MAX;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Kernel;
 
-/// An epoll instance and the memory that it fills.
+/// An epoll instance and its buffer of events.
 pub struct Poll {
     epoll: OwnedFd,
     events: Vec<epoll::Event>,
@@ -42,7 +41,7 @@ impl Net for Kernel {
     fn listen(&self, address: SocketAddr, backlog: usize) -> io::Result<OwnedFd> {
         let socket = socket(address)?;
         sockopt::set_socket_reuseaddr(&socket, true)?;
-        // One listener per thread, and the kernel spreads the connections.
+        // Each thread has a listener, and the kernel distributes connections among them.
         sockopt::set_socket_reuseport(&socket, true)?;
         net::bind(&socket, &address)?;
         net::listen(&socket, i32::try_from(backlog).unwrap_or(i32::MAX))?;
@@ -85,8 +84,8 @@ impl Net for Kernel {
     }
 
     fn abort(&self, stream: OwnedFd) {
-        // Closing with a linger time of zero resets. If it cannot be set, an ordinary close has to
-        // do.
+        // A close with a linger time of zero sends a reset. If the option cannot be set, an
+        // ordinary close has to do.
         let _ = sockopt::set_socket_linger(&stream, Some(Duration::ZERO));
     }
 
@@ -136,7 +135,7 @@ impl Net for Kernel {
     ) -> io::Result<()> {
         ready.clear();
         poll.events.clear();
-        // A timeout that does not fit is one that never comes.
+        // A timeout that is too large never comes.
         let timeout = timeout.and_then(|timeout| timeout.try_into().ok());
         let buffer: &mut [MaybeUninit<epoll::Event>] = poll.events.spare_capacity_mut();
         match epoll::wait(&poll.epoll, buffer, timeout.as_ref()) {

@@ -1,4 +1,4 @@
-//! [`Net`] over Millstream: a thin translation, nothing of its own but the events' memory.
+//! [`Net`] over Millstream: a thin translation that owns nothing but a buffer of events.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr};
@@ -16,7 +16,7 @@ use super::{Interest, Net, Ready};
 use crate::failure::Failure;
 use crate::limits::EVENTS_MAX;
 
-/// Windows that a receive buffer holds so that one in it is never short of room.
+/// Size of the receive buffer in windows, if a window is held: then the window is never reduced.
 const WINDOWS_HELD: u32 = 8;
 
 /// One context, on the thread that took it.
@@ -25,7 +25,7 @@ pub struct Millstream {
     context: Context,
 }
 
-/// A poll and the memory that it fills.
+/// A poll and its buffer of events.
 pub struct Poll {
     poll: millstream::Poll,
     events: Events,
@@ -41,7 +41,7 @@ impl Millstream {
     }
 }
 
-/// The configuration that the options ask for. Called only for a wire of Millstream's.
+/// The configuration for the options. Called only for a wire of Millstream's.
 pub fn config(options: &NetOptions) -> Result<Config, Failure> {
     let wires = options.wires.iter().map_while(|wire| match wire {
         Wire::Millstream(wire) => Some((**wire).clone()),
@@ -99,7 +99,7 @@ fn rules(file: &Path) -> Result<RuleSet, Failure> {
     millstream::rules::parse(&text).map_err(|error| Failure::Usage(error.in_file(file)))
 }
 
-/// Opens the wire and makes the stacks. What fails here is a matter of what was asked.
+/// Opens the wire and makes the stacks. Failures here are errors of usage.
 pub fn runtime(options: &NetOptions) -> Result<Runtime, Failure> {
     Runtime::new(config(options)?).map_err(|error| {
         let remedy = error.remedy().map(|line| format!("\nmill: {line}"));
@@ -230,7 +230,7 @@ impl Net for Millstream {
     }
 }
 
-/// Those that counted anything; none where they cannot be had.
+/// The counters other than zero; empty if they cannot be read.
 pub fn counters(context: &Context) -> Vec<(&'static str, u64)> {
     let mut rows = context.counters().unwrap_or_default();
     rows.retain(|(_, value)| *value > 0);

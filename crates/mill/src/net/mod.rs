@@ -1,7 +1,8 @@
 //! The transport under `serve` and `get`: Millstream's sockets, or the kernel's for comparison.
 //!
-//! [`Net`] is the little that both need, readiness-based and never blocking; the code above is
-//! compiled once for each and has no other way to a socket. All readiness is level-triggered.
+//! [`Net`] is the small interface that both need; it is based on readiness and never blocks. The
+//! code above is compiled once for each transport and uses no other sockets. All readiness is
+//! level-triggered.
 
 pub mod kernel;
 pub mod millstream;
@@ -12,32 +13,32 @@ use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-/// The readiness that a registration waits for.
+/// The readiness that a registration asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
-    /// Bytes, a connection or the end can be taken.
+    /// Bytes, a connection, or the end can be read.
     Read,
     /// There is room for bytes, or a connect has ended.
     Write,
 }
 
-/// One registration is ready, or has failed and a read or write will say how.
+/// A registration that is ready, or has failed; a read or write will return the error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ready {
-    /// The token that the registration was given.
+    /// The token of the registration.
     pub token: usize,
 }
 
 /// Sockets and readiness of one thread.
 pub trait Net {
-    /// A bound socket that accepts.
+    /// A listening socket.
     type Listener;
     /// A connection.
     type Stream;
     /// A set of registrations.
     type Poll;
 
-    /// CPU time that was spent looking for something to do so far, ns.
+    /// CPU time spent looking for work so far, in ns.
     fn looked_ns(&self) -> u64 {
         0
     }
@@ -47,33 +48,33 @@ pub trait Net {
     fn listen(&self, address: SocketAddr, backlog: usize) -> io::Result<Self::Listener>;
     /// The next connection, or `WouldBlock`.
     fn accept(&self, listener: &Self::Listener) -> io::Result<(Self::Stream, SocketAddr)>;
-    /// Starts to connect; the stream is writable when it is done or has failed.
+    /// Begins to connect. The stream becomes writable when it is connected or has failed.
     fn connect(&self, address: SocketAddr) -> io::Result<Self::Stream>;
-    /// Why a connection failed, if it did.
+    /// The reason why a connection failed, if it did.
     fn take_error(&self, stream: &Self::Stream) -> io::Result<Option<io::Error>>;
-    /// Reads what is there; 0 is the peer's end, `WouldBlock` nothing yet.
+    /// Reads available bytes; 0 is the peer's end, `WouldBlock` means none yet.
     fn read(&self, stream: &mut Self::Stream, buffer: &mut [u8]) -> io::Result<usize>;
-    /// Writes what there is room for, or `WouldBlock`.
+    /// Writes as much as there is room for, or `WouldBlock`.
     fn write(&self, stream: &mut Self::Stream, bytes: &[u8]) -> io::Result<usize>;
-    /// Sends the end of what we write; reading goes on.
+    /// Closes the sending direction; reading continues.
     fn shutdown_write(&self, stream: &Self::Stream) -> io::Result<()>;
-    /// Closes with a reset: the peer must not take what it got for the whole.
+    /// Resets the connection, so that the peer does not take the bytes so far for everything.
     fn abort(&self, stream: Self::Stream);
 
-    /// Holds the receive window at `bytes`, in a buffer that it does not fill, so that ACKs fall
-    /// due by segments and not by what the reader takes.
+    /// Fixes the receive window at `bytes`, in a buffer larger than that. ACKs then depend on
+    /// segments, not on how fast the reader reads.
     fn hold_window(&self, _stream: &Self::Stream, _bytes: u32) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Watches a listener for connections to accept.
+    /// Watches a listener for connections.
     fn register_listener(
         &self,
         poll: &mut Self::Poll,
         listener: &Self::Listener,
         token: usize,
     ) -> io::Result<()>;
-    /// Watches it no longer.
+    /// Stops watching a listener.
     fn deregister_listener(
         &self,
         poll: &mut Self::Poll,
@@ -87,7 +88,7 @@ pub trait Net {
         token: usize,
         interest: Interest,
     ) -> io::Result<()>;
-    /// Watches a registered stream for something else.
+    /// Changes the readiness that a stream is watched for.
     fn reregister(
         &self,
         poll: &mut Self::Poll,
@@ -95,14 +96,14 @@ pub trait Net {
         token: usize,
         interest: Interest,
     ) -> io::Result<()>;
-    /// A kernel descriptor that becomes readable.
+    /// Watches a kernel descriptor for input.
     fn register_fd(
         &self,
         poll: &mut Self::Poll,
         fd: BorrowedFd<'_>,
         token: usize,
     ) -> io::Result<()>;
-    /// Waits for readiness and replaces what `ready` held. An interrupted wait is an empty one.
+    /// Waits for readiness and replaces the contents of `ready`. An interrupted wait returns none.
     fn wait(
         &self,
         poll: &mut Self::Poll,
@@ -110,7 +111,7 @@ pub trait Net {
         timeout: Option<Duration>,
     ) -> io::Result<()>;
 
-    /// The stack's counters, without the zeros: for a report, not for a program to act on.
+    /// The stack's counters other than zero, for reports.
     fn counters(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }

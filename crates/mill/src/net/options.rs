@@ -1,4 +1,4 @@
-//! The options that say which wire and which address: shared by every command that opens one.
+//! The options for wires and addresses, shared by every command that opens a wire.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use millstream::{CongestionAlgorithm, HugePages};
 use packetio::WireSpec;
 
-/// Which wire, and who we are on it.
+/// Wires, and our addresses on them.
 #[derive(Args, Clone, Debug)]
 pub struct NetOptions {
     /// The wire: xdp:IFACE, memif:PATH, dpdk:PORT, tap:NAME, packet:IFACE, mux: (a virtual port of
@@ -87,7 +87,7 @@ pub enum Acks {
 }
 
 impl Acks {
-    /// As an option's value.
+    /// The name as an option's value.
     pub fn name(self) -> &'static str {
         match self {
             Self::On => "on",
@@ -96,7 +96,7 @@ impl Acks {
         }
     }
 
-    /// Puts the choice into the settings.
+    /// Applies the choice to a configuration.
     pub fn apply(self, config: &mut millstream::Config) {
         config.merge_acks = self == Self::Merge;
         config.offload_acks = self != Self::Off;
@@ -144,7 +144,7 @@ impl FromStr for Wire {
 pub struct OnWire<T> {
     /// The value.
     pub value: T,
-    /// The wire's number among those given, from 1.
+    /// The wire's number in the order of the options, from 1.
     pub wire: usize,
 }
 
@@ -166,7 +166,7 @@ impl<T: FromStr<Err: fmt::Display>> FromStr for OnWire<T> {
 pub struct Cidr {
     /// The address.
     pub address: IpAddr,
-    /// How many leading bits its subnet has in common.
+    /// Number of leading bits that the subnet has in common.
     pub prefix_bits: u8,
 }
 
@@ -201,13 +201,13 @@ impl fmt::Display for Cidr {
 }
 
 impl NetOptions {
-    /// The wire, the first if there are several.
+    /// The first wire.
     pub fn wire(&self) -> &Wire {
-        // The parser requires one.
+        // The parser requires at least one wire.
         self.wires.first().unwrap_or(&Wire::Kernel)
     }
 
-    /// Where a server listens: at each of our addresses, or everywhere on the kernel.
+    /// Addresses at which a server listens: all of ours, or any address of the kernel.
     pub fn listen_addresses(&self, port: u16) -> Vec<SocketAddr> {
         let any = SocketAddr::from(([0, 0, 0, 0], port));
         match self.wire() {
@@ -223,12 +223,12 @@ impl NetOptions {
             .collect()
     }
 
-    /// The first of them.
+    /// The first address at which a server listens.
     pub fn listen_address(&self, port: u16) -> SocketAddr {
         self.listen_addresses(port)[0]
     }
 
-    /// Checks the options against each other. The error is one line.
+    /// Checks that the options fit together. The error is one line.
     pub fn check(&self) -> Result<(), String> {
         if self.wires.len() > 1 && self.wires.contains(&Wire::Kernel) {
             return Err("--wire kernel: stands alone".to_owned());

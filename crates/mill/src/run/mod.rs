@@ -1,7 +1,7 @@
 //! `mill run -- PROGRAM`: an unmodified program whose TCP sockets on the wire are Millstream's.
 //!
-//! Owns the command line, the search for the library and for the program, and what the library is
-//! told. The library is the crate `preload`. The program takes this process's place.
+//! Owns the command line, the search for the library and for the program, and the library's
+//! settings. The library is the crate `preload`. The program replaces this process.
 
 mod program;
 #[cfg(test)]
@@ -67,8 +67,8 @@ pub struct RunOptions {
 }
 
 impl RunOptions {
-    /// The wire that was asked for, or the usual one. Localhost alone needs none: a wire without
-    /// another end stands for it.
+    /// The wire in the options, or the default. With `--lo` alone, a loopback without another end
+    /// serves as wire.
     fn wire(&self) -> WireSpec {
         let usual = match self.lo {
             true => WireSpec::from(Backend::Loopback(LoopbackOptions::default())),
@@ -103,7 +103,7 @@ fn ports_and_prefixes(text: &str) -> Result<String, String> {
     })
 }
 
-/// Puts the program in this process's place; comes back only if that fails.
+/// Replaces this process by the program; returns only on failure.
 pub fn run(options: &RunOptions) -> Result<(), Failure> {
     let mut wire = options.wire();
     if !wire.has_host() && !options.workers && !options.lo && options.addresses.is_empty() {
@@ -129,7 +129,7 @@ pub fn run(options: &RunOptions) -> Result<(), Failure> {
     Err(Failure::Run(format!("{}: {error}", path.display())))
 }
 
-/// The library before others that the user preloads.
+/// The value of `LD_PRELOAD`: the library, then the user's other libraries.
 fn preloads(library: &Path) -> std::ffi::OsString {
     let mut all = library.as_os_str().to_owned();
     if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
@@ -139,7 +139,7 @@ fn preloads(library: &Path) -> std::ffi::OsString {
     all
 }
 
-/// Settings for the library, a line for each.
+/// The library's settings, one per line.
 fn settings(options: &RunOptions, wire: &WireSpec) -> String {
     let mut lines = vec![format!("wire={wire}")];
     lines.extend(options.addresses.iter().map(|cidr| format!("addr={cidr}")));
@@ -162,7 +162,7 @@ fn settings(options: &RunOptions, wire: &WireSpec) -> String {
     lines.join("\n")
 }
 
-/// The library: beside this program, or where an installation has it.
+/// Finds the library beside this program, or in an installation's directory.
 fn library() -> Result<PathBuf, Failure> {
     let own = std::env::current_exe()
         .map_err(|error| Failure::Run(format!("run: this program's path: {error}")))?;

@@ -1,4 +1,4 @@
-//! The program that `mill run` starts: where it is, and whether a library can be preloaded into it.
+//! The program that `mill run` starts: its path, and whether a library can be preloaded into it.
 
 use std::fs::{File, Metadata};
 use std::io::Read;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
 
-/// The file that a shell would run.
+/// The file that a shell would execute.
 pub fn find(name: &str) -> Result<PathBuf, Failure> {
     let is_program = |path: &Path| {
         let kind = path.metadata();
@@ -27,7 +27,7 @@ pub fn find(name: &str) -> Result<PathBuf, Failure> {
         .ok_or_else(|| Failure::Usage(format!("run: {name}: not found")))
 }
 
-/// Refuses programs that the loader starts without preloaded libraries, or that no loader starts.
+/// Refuses programs that are started without a loader or without preloaded libraries.
 pub fn check(path: &Path) -> Result<(), Failure> {
     let refuse = |why: &str| Failure::Usage(format!("run: {}: {why}", path.display()));
     let unreadable = |error: std::io::Error| refuse(&error.to_string());
@@ -56,7 +56,7 @@ pub fn check(path: &Path) -> Result<(), Failure> {
     }
 }
 
-/// The interpreter of a script.
+/// Checks a binary, such as a script's interpreter.
 fn check_binary(path: &Path) -> Result<(), Failure> {
     let refuse = |why: &str| Failure::Usage(format!("run: {}: {why}", path.display()));
     let kind = path
@@ -76,7 +76,7 @@ fn is_privileged(kind: &Metadata) -> bool {
     changes_user || changes_group
 }
 
-/// A file of ELF's without a segment that names a loader.
+/// True for an ELF file without a segment that names a loader.
 pub(super) fn is_static(head: &[u8]) -> bool {
     const PT_INTERP: u32 = 3;
     if !head.starts_with(b"\x7fELF") || head.get(4) != Some(&2) {
@@ -95,9 +95,9 @@ pub(super) fn is_static(head: &[u8]) -> bool {
         let place = usize::try_from(from.checked_add(at * size)?).ok()?;
         number(place, 4)
     });
-    // A table that lies beyond the head is left to the loader.
+    // A table beyond the bytes read is left to the loader.
     !kinds.any(|kind| kind == u64::from(PT_INTERP)) && from + count * size <= head.len() as u64
 }
 
-/// Bytes of a file that are looked at: the header, and the table behind it.
+/// Bytes of a file that are read: the header, and the table after it.
 const HEAD_BYTES: u64 = 64 << 10;

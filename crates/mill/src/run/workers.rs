@@ -1,8 +1,9 @@
-//! `mill run --workers`: a service for this program alone, by which its processes share a wire.
+//! `mill run --workers`: starts a service for this program, through which its processes share a
+//! wire.
 //!
-//! A stack of its own belongs to one process, so a program with a master and workers needs `mill
-//! mux`. Where none runs, one is started on the interface of the wire. Owns nothing: the service is
-//! a process that ends with the program (`crate::mux`).
+//! A stack belongs to one process, so a program with a master and workers needs `mill mux`. If none
+//! runs, this module starts one on the wire's interface. Owns nothing: the service is a process
+//! that ends with the program (`crate::mux`).
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Command, Stdio};
@@ -11,7 +12,7 @@ use packetio::{Backend, WireSpec};
 
 use crate::failure::Failure;
 
-/// The wire of the program's processes: the service's, which listens when this returns.
+/// The wire of the program's processes. The service listens when this returns.
 pub(super) fn share(wire: &WireSpec) -> Result<WireSpec, Failure> {
     let interface = match &wire.backend {
         Backend::Mux(_) => return Ok(wire.clone()),
@@ -35,11 +36,11 @@ pub(super) fn share(wire: &WireSpec) -> Result<WireSpec, Failure> {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut starter = command.spawn().map_err(|error| failed(error.to_string()))?;
     let (stdout, stderr) = (starter.stdout.take(), starter.stderr.take());
-    // The service itself is another process, which has the pipes.
+    // The service is yet another process, which has inherited the pipes.
     starter.wait().map_err(|error| failed(error.to_string()))?;
     let mut ready = String::new();
     if let Some(stdout) = stdout {
-        // A service that says nothing has said why on its other pipe.
+        // A service that prints nothing here has printed its error on the other pipe.
         let _ = BufReader::new(stdout).read_line(&mut ready);
     }
     if ready.is_empty() {

@@ -1,4 +1,4 @@
-//! The answer to a request: its head, and the bytes of a document that follow. Touches no socket.
+//! The answer to a request: its head, and the range of a document to send. Uses no socket.
 
 use std::fmt::Write as _;
 use std::io;
@@ -11,7 +11,7 @@ use crate::http::request::{Refusal, Request};
 use crate::http::response::{self, DateLine, Head};
 use crate::http::status::Status;
 
-/// Content that follows the head.
+/// Content that is sent after the head.
 #[derive(Debug)]
 pub struct Body {
     pub document: Rc<Document>,
@@ -19,8 +19,8 @@ pub struct Body {
     pub range: Range<u64>,
 }
 
-/// Appends the head, and a small answer's content, to `out`. A document's content is left to the
-/// caller.
+/// Appends the head, and the content of a small answer, to `out`. The caller sends a document's
+/// content.
 pub fn answer(
     request: &Request,
     found: io::Result<Found>,
@@ -93,7 +93,7 @@ fn answer_document(
     (!request.head_only && !range.is_empty()).then_some(Body { document, range })
 }
 
-/// A directory's name without its slash.
+/// Appends a redirect for a directory's name without its slash.
 fn answer_moved(request: &Request, date: &DateLine, out: &mut Vec<u8>) {
     let location = encoded(&request.path);
     let head = Head {
@@ -104,7 +104,7 @@ fn answer_moved(request: &Request, date: &DateLine, out: &mut Vec<u8>) {
     head.write(date, out);
 }
 
-/// The path with a slash at both ends, fit for a header field.
+/// The path with a slash at both ends, encoded for a header field.
 fn encoded(path: &DocumentPath) -> String {
     let mut text = String::from("/");
     for &byte in &path.bytes {

@@ -1,9 +1,9 @@
-//! One connection of the server: reads requests, sends answers, in order, a bounded amount per
+//! One connection of the server: reads requests and sends answers, in order, a bounded amount per
 //! visit.
 //!
-//! Owns the stream and what is under way on it. The worker visits it when it is ready and closes it
-//! when the visit says so. Answers of pipelined requests gather in one buffer until it is full or a
-//! document must be read.
+//! Owns the stream and its present request. The worker visits a connection when it is ready, and
+//! closes it when the visit says so. Answers of pipelined requests are gathered in one buffer until
+//! it is full or a document must be read.
 
 use std::io;
 
@@ -19,7 +19,7 @@ use crate::http::status::Status;
 use crate::limits::{GATHERED_BYTES_MAX, READ_BYTES, VISIT_BYTES_MAX};
 use crate::net::{Interest, Net};
 
-/// Parts of the worker that it lends to the connection that it visits.
+/// Parts of the worker that a connection uses during a visit.
 pub struct Desk {
     pub documents: Documents,
     pub date: DateLine,
@@ -27,8 +27,7 @@ pub struct Desk {
     pub now_ns: u64,
     pub input: Box<[u8]>,
     pub file_bytes: FileBuffer,
-    /// Where the visited connection gathers its answers; it keeps the memory only while they cannot
-    /// leave.
+    /// Buffer for the answers of the visited connection, which keeps it only while it cannot send.
     pub out: Vec<u8>,
 }
 
@@ -49,25 +48,26 @@ impl Desk {
 /// The fate of the connection after a visit.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Visit {
-    /// Visit it again when it is ready for this; why it waits; whether it got anywhere.
+    /// Visit the connection again when it is ready; with the reason for waiting, and whether it
+    /// made progress.
     Wait {
         interest: Interest,
         reason: Reason,
         progress: bool,
     },
-    /// Everything is said: close it.
+    /// Everything was sent: close it.
     Close,
     /// The connection failed, or its answer cannot be completed: reset it.
     Abort,
 }
 
-/// The action when all is sent.
+/// The action after everything was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Stay,
     Close,
-    /// Say that we are done, then read until the peer has seen it: closing at once would reset it
-    /// and lose the answer.
+    /// Shut our direction, then read until the peer closes. Closing at once would send a reset,
+    /// which could destroy the answer.
     Linger,
     Lingering,
 }
@@ -77,19 +77,19 @@ pub struct Connection<N: Net> {
     pub stream: N::Stream,
     requests: Requests,
     out: Vec<u8>,
-    /// Bytes of `out` that are sent.
+    /// Number of bytes of `out` that were sent.
     sent: usize,
-    /// Follows `out`.
+    /// Sent after `out`.
     body: Option<Body>,
     fate: Fate,
 }
 
-/// How far sending came.
+/// The result of sending.
 enum Sent {
     All,
-    /// The peer's or the network's turn.
+    /// The peer or the network has to take bytes first.
     Blocked,
-    /// The other connections' turn.
+    /// The visit has used its budget.
     Budget,
     Failed,
 }
@@ -106,7 +106,7 @@ impl<N: Net> Connection<N> {
         }
     }
 
-    /// Goes on as far as it can.
+    /// Advances as far as possible.
     pub fn visit(&mut self, net: &N, desk: &mut Desk) -> Visit {
         if self.out.is_empty() {
             std::mem::swap(&mut self.out, &mut desk.out);
@@ -136,7 +136,7 @@ impl<N: Net> Connection<N> {
                     return wait(Interest::Write, Reason::Send, progress);
                 }
                 Sent::All if self.fate != Fate::Stay => return self.finish(net, desk),
-                // There may be more requests than the buffer took answers.
+                // There may be more requests than the buffer had room to answer.
                 Sent::All if answered => continue,
                 Sent::All => {}
             }
@@ -157,7 +157,7 @@ impl<N: Net> Connection<N> {
         }
     }
 
-    /// Ends a connection that waited too long.
+    /// Handles a connection that waited too long.
     pub fn time_out(&mut self, net: &N, desk: &mut Desk, reason: Reason) -> Visit {
         match reason {
             Reason::Idle | Reason::Linger => Visit::Close,
@@ -178,8 +178,8 @@ impl<N: Net> Connection<N> {
         }
     }
 
-    /// Answers what was asked, until the buffer is full, a body has to leave first, or nothing more
-    /// is asked.
+    /// Answers requests until the buffer is full, a body has to be sent first, or no request is
+    /// left.
     fn answer(&mut self, desk: &mut Desk) -> bool {
         let mut answered = false;
         while self.body.is_none() && self.out.len() < GATHERED_BYTES_MAX && self.fate == Fate::Stay
@@ -210,7 +210,7 @@ impl<N: Net> Connection<N> {
         }
     }
 
-    /// A small document in memory goes with its head, in one write.
+    /// Appends a small cached document to its head, so that one write sends both.
     fn gather_small_body(&mut self) {
         let Some(body) = &self.body else { return };
         let Content::Memory(bytes) = &body.document.content else {
@@ -268,14 +268,14 @@ impl<N: Net> Connection<N> {
         Sent::All
     }
 
-    /// All is sent, and nothing more will be.
+    /// Ends a connection on which everything was sent.
     fn finish(&mut self, net: &N, desk: &mut Desk) -> Visit {
         if self.fate == Fate::Close || net.shutdown_write(&self.stream).is_err() {
             return Visit::Close;
         }
         self.fate = Fate::Lingering;
         match self.linger(net, desk) {
-            // From now on, however much the peer sends.
+            // The time limit holds from now on, however much the peer sends.
             Visit::Wait {
                 interest, reason, ..
             } => wait(interest, reason, true),
@@ -283,7 +283,7 @@ impl<N: Net> Connection<N> {
         }
     }
 
-    /// Reads and throws away. The time to do so is not extended by what the peer sends.
+    /// Reads and drops bytes. The peer cannot extend the time for this.
     fn linger(&mut self, net: &N, desk: &mut Desk) -> Visit {
         let mut budget = VISIT_BYTES_MAX;
         while budget > 0 {
@@ -307,7 +307,7 @@ fn wait(interest: Interest, reason: Reason, progress: bool) -> Visit {
     }
 }
 
-/// Sorts out what a write said. An interrupted one wrote nothing.
+/// Interprets the result of a write. An interrupted one wrote nothing.
 fn written(result: io::Result<usize>) -> Result<usize, Sent> {
     match result {
         Ok(0) => Err(Sent::Blocked),

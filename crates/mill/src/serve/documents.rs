@@ -1,9 +1,9 @@
-//! The served directory: opens files beneath it and keeps the popular ones.
+//! The served directory: opens files in it, and caches the popular ones.
 //!
-//! The kernel resolves each path with `openat2` and `RESOLVE_BENEATH`, so that neither `..` nor a
-//! symbolic link leads out. Small files are held in memory, large ones as open descriptors that are
-//! read as they are sent. The cache drops the least recently used at its limits; an entry older
-//! than [`CACHE_FRESH_NS`] is compared with the file before it is believed. Owned by a worker.
+//! The kernel resolves each path with `openat2` and `RESOLVE_BENEATH`, so neither `..` nor a
+//! symbolic link leads out. Small files are kept in memory, large ones as open descriptors that are
+//! read while they are sent. At its limits the cache drops the least recently used documents. An
+//! entry older than [`CACHE_FRESH_NS`] is compared with the file before use. Owned by a worker.
 
 use std::fs::File;
 use std::io;
@@ -19,7 +19,7 @@ use crate::http::media;
 use crate::http::path::DocumentPath;
 use crate::limits::{CACHE_BYTES_MAX, CACHE_DOCUMENTS_MAX, CACHE_FRESH_NS, CACHED_FILE_BYTES_MAX};
 
-/// The name that stands for a directory.
+/// The file that is served for a directory.
 const INDEX: &[u8] = b"index.html";
 
 /// A file that can be sent.
@@ -33,7 +33,7 @@ pub struct Document {
     identity: Identity,
 }
 
-/// Where the bytes are.
+/// The place of a document's bytes.
 #[derive(Debug)]
 pub enum Content {
     Memory(Box<[u8]>),
@@ -44,13 +44,13 @@ pub enum Content {
 #[derive(Clone, Debug)]
 pub enum Found {
     Document(Rc<Document>),
-    /// A directory that was asked for as a file: say so, or its index's relative links point to the
-    /// wrong place.
+    /// A directory requested without a slash. The client must be redirected, or relative links in
+    /// the index would be wrong.
     Directory,
     Nothing,
 }
 
-/// Attributes that change when the file does.
+/// Attributes that change with the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Identity {
     device: u64,
@@ -72,7 +72,7 @@ pub struct Documents {
 }
 
 impl Documents {
-    /// Opens the directory and makes sure that the kernel can keep paths within it.
+    /// Opens the directory, and checks that the kernel can confine paths to it.
     pub fn open(directory: &Path) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = fs::open(directory, flags, Mode::empty())?;
@@ -85,7 +85,7 @@ impl Documents {
         Ok(documents)
     }
 
-    /// Looks up the object at the path.
+    /// The object at a path, from the cache if it is fresh.
     pub fn find(&mut self, path: &DocumentPath, now_ns: u64) -> io::Result<Found> {
         if let Some(entry) = self.cache.get(path)
             && now_ns.saturating_sub(entry.checked_ns) < CACHE_FRESH_NS
@@ -95,7 +95,7 @@ impl Documents {
         self.look(path, now_ns)
     }
 
-    /// Looks at the file itself.
+    /// The object at a path, from the file system.
     #[cold]
     fn look(&mut self, path: &DocumentPath, now_ns: u64) -> io::Result<Found> {
         let opened = match self.open_document(path) {
@@ -132,7 +132,7 @@ impl Documents {
             }
             name.extend_from_slice(INDEX);
         }
-        // NONBLOCK: opening a FIFO must not wait for its writer.
+        // With NONBLOCK, opening a FIFO does not wait for a writer.
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
         let file = self.open_beneath(&name, flags)?;
         let stat = fs::fstat(&file)?;
@@ -153,7 +153,7 @@ impl Documents {
                 Mode::empty(),
                 resolve,
             ) {
-                // The kernel saw a rename on the way and could not be sure.
+                // The kernel noticed a concurrent rename and could not be sure.
                 Err(Errno::AGAIN | Errno::INTR) => {}
                 result => return result,
             }
@@ -199,7 +199,7 @@ impl Document {
     }
 }
 
-/// Errors that mean there is nothing to serve: absent, forbidden, or outside.
+/// True for errors that mean there is nothing to serve: absent, forbidden, or outside.
 fn is_absence(error: Errno) -> bool {
     matches!(
         error,
@@ -236,7 +236,7 @@ fn load(path: &DocumentPath, file: File, stat: &Stat) -> io::Result<Document> {
     let mut length = identity.length;
     let content = if length <= CACHED_FILE_BYTES_MAX {
         let bytes = read_whole(&file, length as usize)?;
-        // The file may have grown shorter since: the bytes that were read are the answer.
+        // The file may have become shorter meanwhile: serve the bytes that were read.
         length = bytes.len() as u64;
         Content::Memory(bytes)
     } else {

@@ -1,9 +1,9 @@
 //! Bytes of a file between reading and sending.
 //!
-//! A connection takes what its send buffer has room for, which is seldom all that was read. The
-//! bytes that it did not take stay here for its next visit, so they are not read twice. Owns one
-//! buffer for all connections of a worker; another document, or another place in it, replaces what
-//! is there. Called by connections.
+//! A connection takes as many bytes as its send buffer has room for, which is seldom everything
+//! that was read. The remaining bytes stay here for its next visit, so that they are not read
+//! twice. Owns one buffer for all connections of a worker; another document, or another offset,
+//! replaces its contents. Called by connections.
 
 use std::fs::File;
 use std::io;
@@ -17,9 +17,9 @@ use crate::limits::FILE_READ_BYTES;
 /// See the module's documentation.
 pub struct FileBuffer {
     bytes: Box<[u8]>,
-    /// The document that the bytes are of.
+    /// The document that the bytes belong to.
     document: Option<Rc<Document>>,
-    /// The bytes' place in it.
+    /// The range of the bytes in the document.
     held: Range<u64>,
 }
 
@@ -32,11 +32,11 @@ impl FileBuffer {
         }
     }
 
-    /// The first bytes of `wanted` of the document, which is in `file`; at least one. `wanted` is
-    /// not empty.
+    /// The first bytes of `wanted` of the document, at least one. The document is in `file`;
+    /// `wanted` is not empty.
     ///
     /// # Errors
-    /// Those of reading; `UnexpectedEof` if the file is shorter now.
+    /// Errors of reading; `UnexpectedEof` if the file has become shorter.
     pub fn bytes_of(
         &mut self,
         document: &Rc<Document>,
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
     use crate::http::path;
 
-    /// A document of `length` bytes, each its place's lowest byte and `plus`.
+    /// A document of `length` bytes. Each byte is the low byte of its offset, plus `plus`.
     fn document(site: &Site, name: &str, length: usize, plus: usize) -> Rc<Document> {
         let bytes: Vec<u8> = (0..length).map(|at| (at + plus) as u8).collect();
         site.write(name, bytes);
@@ -95,7 +95,7 @@ mod tests {
         let mut buffer = FileBuffer::new();
         let first = buffer.bytes_of(&one, file(&one), &(0..400_000)).unwrap();
         assert_eq!((first.len(), first[9]), (FILE_READ_BYTES, 9));
-        // What is read from here on is nothing.
+        // Further reads of the file would return nothing.
         site.write("one", "");
         let again = buffer.bytes_of(&one, file(&one), &(10..400_000)).unwrap();
         assert_eq!((again.len(), again[0]), (FILE_READ_BYTES - 10, 10));
@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(part, [20, 21, 22, 23, 24]);
         let behind = buffer.bytes_of(&one, file(&one), &(end..400_000));
         assert_eq!(behind.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
-        // A failure leaves nothing that could be taken for the bytes.
+        // A failed read must not leave bytes that could be taken for the document's.
         let gone = buffer.bytes_of(&one, file(&one), &(10..400_000));
         assert!(gone.is_err());
     }

@@ -63,7 +63,7 @@ pub struct ServeOptions {
     pub json: bool,
 }
 
-/// A message of a worker thread.
+/// A message from a worker thread.
 enum News {
     Ready,
     Ended(io::Result<Stats>),
@@ -84,7 +84,7 @@ pub fn serve(options: &ServeOptions) -> Result<(), Failure> {
     }
 }
 
-/// Serves over the stacks that `net_of` makes, one on each worker's thread.
+/// Serves with the transports that `net_of` makes, one on each worker's thread.
 pub fn serve_over<N: Net>(
     options: &ServeOptions,
     net_of: &(dyn Fn(usize) -> io::Result<N> + Sync),
@@ -98,7 +98,7 @@ pub fn serve_over<N: Net>(
             let stop = &stop;
             scope.spawn(move || {
                 let result = work(options, net_of, index, stop, &tell);
-                // The receiver is gone only if serving has ended.
+                // An error means that serving has ended.
                 let _ = tell.send(News::Ended(result));
             });
         }
@@ -128,7 +128,7 @@ fn work<N: Net>(
     worker.run(stop.fd())
 }
 
-/// Says when all are ready, waits for their ends, and stops the others when one fails.
+/// Reports when all workers are ready, waits for their ends, and stops the others when one fails.
 fn follow(
     options: &ServeOptions,
     contexts: usize,
@@ -150,7 +150,7 @@ fn follow(
                 ended += 1;
                 match result {
                     Ok(counted) => stats.add(&counted),
-                    // An error before anything was served comes from the options.
+                    // An error before serving has begun is due to the options.
                     Err(error) if ready < contexts => {
                         failure = Some(Failure::Usage(error.to_string()))
                     }
@@ -201,7 +201,7 @@ fn say_stopped(options: &ServeOptions, stats: &Stats) {
     say(&line);
 }
 
-/// The parent may have closed our stdout; that is no reason to stop serving.
+/// Prints a line. An error is ignored: the parent may have closed our stdout.
 fn say(line: &str) {
     let mut out = io::stdout().lock();
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());

@@ -1,19 +1,19 @@
-//! Counts of a worker. They are added up when all workers have stopped.
+//! Counts of a worker, added up after all workers have stopped.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-/// Counts of one worker, or of all.
+/// Counts of one worker, or of all workers.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Stats {
     /// Connections accepted.
     pub connections: u64,
     /// Requests that named a document, whether or not there was one.
     pub requests: u64,
-    /// Requests that were refused before a document was looked for.
+    /// Requests that were refused without looking for a document.
     pub refusals: u64,
-    /// Bytes of answers, heads included.
+    /// Bytes of answers, including heads.
     pub bytes_sent: u64,
     /// Connections that waited longer than a limit allows.
     pub timeouts: u64,
@@ -21,14 +21,14 @@ pub struct Stats {
     pub aborted: u64,
     /// Answers that could not be completed because the file changed.
     pub cut_short: u64,
-    /// Times that the worker had as many connections as it may and stopped accepting.
+    /// Times that the worker reached its limit of connections and stopped accepting.
     pub full: u64,
-    /// The stack's counters, without the zeros.
+    /// The stack's counters other than zero.
     pub stack: BTreeMap<&'static str, u64>,
 }
 
 impl Stats {
-    /// Adds another worker's.
+    /// Adds the counts of another worker.
     pub fn add(&mut self, other: &Self) {
         let Self {
             connections,

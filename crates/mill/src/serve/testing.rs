@@ -1,5 +1,5 @@
-//! For tests: a directory with files in it, and a server of it over the kernel's sockets, both gone
-//! when dropped.
+//! For tests: a directory with files, and a server for it over kernel sockets. Both are removed on
+//! drop.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ impl Drop for Site {
     }
 }
 
-/// A worker on a thread of its own.
+/// A worker on its own thread.
 pub struct Server {
     pub address: SocketAddr,
     stop: Arc<Stop>,
@@ -71,7 +71,7 @@ impl Server {
         }
     }
 
-    /// Stops it and says what it counted.
+    /// Stops the worker and returns its counts.
     pub fn stop(mut self) -> Stats {
         self.stop.raise();
         self.thread.take().unwrap().join().unwrap()

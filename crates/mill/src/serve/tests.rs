@@ -1,4 +1,4 @@
-//! The whole server over the kernel's sockets, as clients see it.
+//! The whole server over kernel sockets, from the clients' side.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -14,7 +14,7 @@ fn connect(server: &Server) -> TcpStream {
     stream
 }
 
-/// Everything that the server says to these bytes, until it closes.
+/// The server's whole output for these bytes, until it closes.
 fn say(server: &Server, text: &[u8]) -> String {
     let mut stream = connect(server);
     stream.write_all(text).unwrap();
@@ -37,7 +37,7 @@ fn site(name: &str) -> Site {
     site
 }
 
-/// Bytes that do not repeat soon, so that a piece in the wrong place is seen.
+/// Bytes with a long period, so that a misplaced piece is detected.
 fn large_content(length: usize) -> Vec<u8> {
     let mut state = 1u32;
     let mut next = || {

@@ -1,8 +1,7 @@
-//! Connections that wait: one list per reason, sorted by construction.
+//! Waiting connections: one list per reason, sorted by construction.
 //!
-//! All entries of a list wait equally long. So a new entry belongs at its tail, and the next to
-//! fall due is at its head. Setting, moving and removing cost the same at one connection and at a
-//! million. Owned by a worker.
+//! All entries of a list wait for the same time. So a new entry goes to the tail, and the next due
+//! entry is at the head. Setting, moving and removing take constant time. Owned by a worker.
 
 use crate::limits::{HEAD_NS, IDLE_NS, LINGER_NS, SEND_NS};
 
@@ -11,11 +10,11 @@ use crate::limits::{HEAD_NS, IDLE_NS, LINGER_NS, SEND_NS};
 pub enum Reason {
     /// The next request.
     Idle,
-    /// The rest of a request's head.
+    /// The remainder of a request's head.
     Head,
     /// Room to send.
     Send,
-    /// A refused peer's end.
+    /// The end of a refused peer's data.
     Linger,
 }
 
@@ -48,7 +47,7 @@ struct Ends {
     tail: usize,
 }
 
-/// The lists. A connection's key is its place in the worker's slab.
+/// The lists. A connection's key is its index in the worker's slab.
 pub struct Timeouts {
     links: Vec<Link>,
     lists: [Ends; REASONS],
@@ -65,7 +64,7 @@ impl Timeouts {
         }
     }
 
-    /// The connection waits from now on, for this.
+    /// Begins a wait of the connection for this reason.
     pub fn set(&mut self, key: usize, reason: Reason, now_ns: u64) {
         self.remove(key);
         if key >= self.links.len() {
@@ -92,12 +91,12 @@ impl Timeouts {
         };
     }
 
-    /// The reason why the connection waits.
+    /// The reason why the connection waits; `None` if it does not.
     pub fn reason(&self, key: usize) -> Option<Reason> {
         self.links.get(key)?.reason
     }
 
-    /// The connection waits for nothing.
+    /// Ends the wait of the connection.
     pub fn remove(&mut self, key: usize) {
         let Some(link) = self.links.get_mut(key) else {
             return;
@@ -117,7 +116,7 @@ impl Timeouts {
         }
     }
 
-    /// When the next one falls due.
+    /// Time at which the next entry is due.
     pub fn next_due_ns(&self) -> Option<u64> {
         let heads = self
             .lists
@@ -127,7 +126,7 @@ impl Timeouts {
         heads.map(|head| self.links[head].due_ns).min()
     }
 
-    /// Takes one that is due off its list.
+    /// Removes and returns an entry that is due.
     pub fn pop_due(&mut self, now_ns: u64) -> Option<(usize, Reason)> {
         let heads = self.lists.map(|list| list.head);
         let due = heads

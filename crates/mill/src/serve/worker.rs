@@ -1,4 +1,4 @@
-//! One thread of the server: its listeners, a poll, the connections, and the loop over them.
+//! One thread of the server: its listeners, its poll, its connections, and the loop over them.
 //!
 //! ```text
 //! wait ─► stop? ─► accept a batch ─► visit what is ready ─► time out what is due ─► wait
@@ -18,7 +18,7 @@ use crate::limits::ACCEPT_BATCH_MAX;
 use crate::net::{Interest, Net, Ready};
 
 const STOP: usize = 0;
-/// Listeners have the tokens from here on, and behind them come the keys of the slab.
+/// The first token of a listener. The tokens of connections follow those of the listeners.
 const FIRST_LISTENER: usize = 1;
 
 struct Entry<N: Net> {
@@ -26,12 +26,12 @@ struct Entry<N: Net> {
     interest: Interest,
 }
 
-/// One thread's part of the server.
+/// A worker: one thread's part of the server.
 pub struct Worker<N: Net> {
     net: N,
     poll: N::Poll,
     listeners: Vec<N::Listener>,
-    /// The listeners are not registered, because there are too many connections.
+    /// The listeners are not registered, because the worker has reached its limit of connections.
     is_full: bool,
     connections: Slab<Entry<N>>,
     connections_max: usize,
@@ -96,7 +96,7 @@ impl<N: Net> Worker<N> {
         Some(Duration::from_nanos(due_ns.saturating_sub(now_ns)))
     }
 
-    /// One reading of the clocks per turn of the loop.
+    /// Reads the clocks once per turn of the loop.
     fn look_at_clock(&mut self) {
         self.desk.now_ns = self.start.elapsed().as_nanos() as u64;
         let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
@@ -104,7 +104,7 @@ impl<N: Net> Worker<N> {
         self.desk.date.update(seconds);
     }
 
-    /// The token of the slab's first key.
+    /// The token of the first connection in the slab.
     fn first_connection(&self) -> usize {
         FIRST_LISTENER + self.listeners.len()
     }
@@ -118,7 +118,7 @@ impl<N: Net> Worker<N> {
                 Ok((stream, _)) => self.welcome(stream)?,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if is_of_one_connection(&error) => {}
-                // Out of descriptors or memory: wait until a connection leaves, if one can.
+                // Without descriptors or memory, wait until a connection ends, if there is one.
                 Err(error) if !self.connections.is_empty() => {
                     tracing::warn!("accept: {error}");
                     return self.stop_accepting();
@@ -158,7 +158,7 @@ impl<N: Net> Worker<N> {
     }
 
     fn stop_accepting(&mut self) -> io::Result<()> {
-        // Another listener of this batch of events may have been there before.
+        // Another listener in this batch of events may have reached the limit before.
         if self.is_full {
             return Ok(());
         }
@@ -209,7 +209,7 @@ impl<N: Net> Worker<N> {
         }
     }
 
-    /// Takes the connection out; the caller closes the stream by dropping it.
+    /// Removes the connection. The caller closes its stream by dropping it.
     fn leave(&mut self, key: usize) -> io::Result<N::Stream> {
         self.timeouts.remove(key);
         let entry = self.connections.remove(key);
@@ -230,7 +230,7 @@ impl<N: Net> Worker<N> {
     }
 }
 
-/// Errors of accept that tell of a connection that is gone already (accept(2)).
+/// True for errors of accept about a connection that is gone already (accept(2)).
 fn is_of_one_connection(error: &io::Error) -> bool {
     use io::ErrorKind as Kind;
     matches!(
@@ -252,7 +252,7 @@ mod tests {
     use crate::net::kernel::Kernel;
     use crate::serve::testing::Site;
 
-    /// More than one visit once took: those behind waited for whole rounds of the others' requests.
+    /// More connections than one visit used to accept; the others had to wait for whole rounds.
     #[test]
     fn listener_with_a_crowd_is_emptied_by_one_visit() {
         const CROWD: usize = 300;

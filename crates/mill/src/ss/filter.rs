@@ -9,7 +9,7 @@
 //! HOST       := [inet:|inet6:] (any | '*' | ADDRESS[/BITS] | NAME) [:PORT] | :PORT
 //! ```
 //!
-//! Owns the syntax tree and what it means; `parse` reads it.
+//! Owns the syntax tree and its meaning; `parse` reads it.
 
 mod parse;
 #[cfg(test)]
@@ -24,25 +24,25 @@ use super::states;
 
 pub use self::parse::parse;
 
-/// Which rows are wanted.
+/// The wanted rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filter {
-    /// Bits of the states that were named; `None`: none was.
+    /// Bits of the named states; `None`: no state was named.
     pub states: Option<u16>,
-    /// Addresses and ports.
+    /// The condition on addresses and ports.
     pub expression: Expression,
 }
 
 /// An end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// Ours: `src`, `sport`.
+    /// The local end: `src`, `sport`.
     Local,
-    /// The peer's: `dst`, `dport`.
+    /// The peer's end: `dst`, `dport`.
     Remote,
 }
 
-/// How a port is compared.
+/// The comparison of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Comparison {
     Equal,
@@ -67,18 +67,18 @@ pub enum Expression {
     True,
     Host(Side, Host),
     Port(Side, Comparison, u16),
-    /// Our port was chosen by the stack.
+    /// The local port was chosen by the stack.
     AutoBound,
     Not(Box<Self>),
     And(Box<Self>, Box<Self>),
     Or(Box<Self>, Box<Self>),
 }
 
-/// First and last port that the kernel, and the stack, choose by themselves.
+/// The range of ports that the kernel, and the stack, choose by themselves.
 const EPHEMERAL: std::ops::RangeInclusive<u16> = 32_768..=60_999;
 
 impl Filter {
-    /// The flow is wanted; `states` stand for those that the filter may name.
+    /// True if the flow is wanted; `states` are those that the options or the filter name.
     pub fn takes(&self, states: u16, flow: &FlowWords) -> bool {
         states & states::bit(flow.at(FlowWord::State)) != 0
             && self.expression.matches(flow.local(), flow.remote())
@@ -86,7 +86,7 @@ impl Filter {
 }
 
 impl Expression {
-    /// The row with these ends is wanted.
+    /// True if the row with these ends is wanted.
     pub fn matches(&self, local: SocketAddr, remote: SocketAddr) -> bool {
         let end = |side: Side| match side {
             Side::Local => local,
@@ -113,7 +113,8 @@ impl Host {
     }
 }
 
-/// An IPv4 prefix fits IPv4 in IPv6 too, as in iproute2.
+/// True if the prefix contains the address. An IPv4 prefix also contains IPv4-mapped addresses, as
+/// in iproute2.
 fn has_prefix(address: IpAddr, prefix: IpAddr, bits: u8) -> bool {
     let (held, wanted, len) = match (address.to_canonical(), prefix) {
         (IpAddr::V4(held), IpAddr::V4(wanted)) => {

@@ -1,19 +1,20 @@
-//! What `-i`, `-m`, `-o` and `-e` say of a connection, in the words and the order of iproute2.
+//! The output of `-i`, `-m`, `-o` and `-e` for a connection, in the words and the order of
+//! iproute2.
 
 use std::fmt::Write as _;
 
 use millstream::survey::{FlowWord as W, FlowWords};
 
-/// The retransmission timeout that iproute2 does not mention, us.
+/// The retransmission timeout that iproute2 does not print, in µs.
 const RTO_UNSAID_US: u64 = 3_000_000;
-/// The slow-start threshold from which on iproute2 does not mention it.
+/// The slow-start threshold from which on iproute2 does not print it.
 const SSTHRESH_UNSAID: u64 = 0xffff;
-/// Reordering that iproute2 does not mention.
+/// The reordering value that iproute2 does not print.
 const REORDERING_UNSAID: u64 = 3;
 /// A listener's congestion window in iproute2.
 const CWND_INITIAL: u64 = 10;
 
-/// `cubic wscale:7,7 rto:204 …`, without a blank at either end. `numeric`: rates in bits.
+/// `cubic wscale:7,7 rto:204 …`, without surrounding blanks. `numeric`: rates in bits.
 pub fn info(w: &FlowWords, numeric: bool) -> String {
     let mut out = String::new();
     if w.at(W::HasInfo) == 0 {
@@ -30,14 +31,14 @@ pub fn info(w: &FlowWords, numeric: bool) -> String {
     out.trim_start().to_owned()
 }
 
-/// ` key:value`, if the value is not 0.
+/// Appends ` key:value` if the value is not 0.
 fn some(w: &FlowWords, word: W, key: &str, out: &mut String) {
     if w.at(word) > 0 {
         let _ = write!(out, " {key}:{}", w.at(word));
     }
 }
 
-/// ` key:value` in milliseconds, if the value is not 0.
+/// Appends ` key:value` in milliseconds if the value is not 0.
 fn ms(w: &FlowWords, word: W, key: &str, out: &mut String) {
     if w.at(word) > 0 {
         let _ = write!(out, " {key}:{}", general(w.at(word) as f64 / 1000.0));
@@ -168,7 +169,7 @@ fn receiver(w: &FlowWords, out: &mut String) {
     some(w, W::SendWindow, "snd_wnd", out);
 }
 
-/// `skmem:(…)` of `-m`. What Millstream does not count by socket is 0.
+/// `skmem:(…)` of `-m`. Values that Millstream does not count per socket are 0.
 pub fn memory(w: &FlowWords) -> String {
     format!(
         "skmem:(r{},rb{},t0,tb{},f0,w{},o0,bl0,d0)",
@@ -200,7 +201,7 @@ pub fn timer(w: &FlowWords) -> Option<String> {
     Some(format!("timer:({name},{left},{})", w.at(W::TimerTries)))
 }
 
-/// `119min`, `1min5sec`, `12sec`, `3.204ms`, `204ms`: the forms of iproute2.
+/// A time in the formats of iproute2: `119min`, `1min5sec`, `12sec`, `3.204ms`, `204ms`.
 fn time_left(ms: u64) -> String {
     let (minutes, mut seconds, mut ms) = (ms / 60_000, ms / 1000 % 60, ms % 1000);
     let mut out = String::new();
@@ -235,12 +236,12 @@ fn bits_per_second(bits: f64, numeric: bool) -> String {
     }
 }
 
-/// C's `%g`.
+/// A number as by C's `%g`.
 fn general(value: f64) -> String {
     significant(value, 6)
 }
 
-/// At most so many significant digits, without zeros at the end.
+/// A number with at most `digits` significant digits, without trailing zeros.
 fn significant(value: f64, digits: i32) -> String {
     let whole = if value.abs() < 1.0 {
         0

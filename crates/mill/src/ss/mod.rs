@@ -94,7 +94,7 @@ pub struct SsOptions {
     pub filter: Vec<String>,
 }
 
-/// Lists, sums up or ends flows. `with_stories`: shows what happened to each connection.
+/// Lists, summarizes or ends flows. `with_stories`: also shows the story of each connection.
 pub fn ss(options: &SsOptions, with_stories: bool) -> Result<(), Failure> {
     let filter = filter::parse(&options.filter).map_err(Failure::Usage)?;
     let mut agents = source::agents(options.pid).map_err(Failure::Run)?;
@@ -107,7 +107,7 @@ pub fn ss(options: &SsOptions, with_stories: bool) -> Result<(), Failure> {
                 flows.push(flow);
             }
         });
-        // The process may have ended meanwhile, or may be stopped: the others are shown.
+        // The process may have ended or may be stopped; show the others.
         if let Err(why) = listed {
             tracing::warn!("{why}");
         }
@@ -124,12 +124,12 @@ pub fn ss(options: &SsOptions, with_stories: bool) -> Result<(), Failure> {
         (_, true) => json_text(&flows, &stories)?,
         (false, false) => table::text(options, &flows, wanted, &stories),
     };
-    // A closed stdout leaves nobody to tell.
+    // An error is ignored: stdout is closed.
     let _ = std::io::stdout().write_all(text.as_bytes());
     Ok(())
 }
 
-/// The states to be shown: those that the filter names, or those of the options.
+/// The states to show: those in the filter, otherwise those of the options.
 fn states_of(options: &SsOptions, filter: &Filter) -> u16 {
     match (filter.states, options.all, options.listening) {
         (Some(states), ..) => states,
@@ -149,7 +149,7 @@ fn is_wanted(options: &SsOptions, filter: &Filter, states: u16, flow: &Flow) -> 
     is_family && filter.takes(states, &flow.words)
 }
 
-/// Ends flows, and returns those that were there to be ended.
+/// Ends flows; returns those that still existed.
 fn kill(agents: &mut [Agent], flows: Vec<Flow>) -> Result<Vec<Flow>, Failure> {
     let mut killed = Vec::new();
     for flow in flows {
@@ -162,7 +162,7 @@ fn kill(agents: &mut [Agent], flows: Vec<Flow>) -> Result<Vec<Flow>, Failure> {
     Ok(killed)
 }
 
-/// The story of each flow, in their order. The first look at one begins it.
+/// The story of each flow, in the same order. A first request for a story begins it.
 fn stories(agents: &mut [Agent], flows: &[Flow]) -> Result<Vec<Told>, Failure> {
     if flows.len() > STORIES_SHOWN_MAX {
         let count = flows.len();
@@ -179,7 +179,7 @@ fn stories(agents: &mut [Agent], flows: &[Flow]) -> Result<Vec<Told>, Failure> {
     Ok(stories)
 }
 
-/// The lines of `ss -s` that concern TCP.
+/// The TCP lines of `ss -s`.
 fn summary(flows: &[Flow]) -> String {
     let in_state = |numbers: &[u64]| {
         let state = |flow: &&Flow| numbers.contains(&flow.words.at(FlowWord::State));
@@ -194,7 +194,7 @@ fn summary(flows: &[Flow]) -> String {
     format!(
         "Total: {all}\nTCP:   {all} (estab {established}, closed 0, orphaned {orphaned}, timewait \
          {waiting})\n\nTransport Total     IP        IPv6\n{}",
-        // Millstream has TCP only; the other rows are there for readers of iproute2's table.
+        // Millstream has only TCP. The other rows keep the form of iproute2's table.
         ["RAW", "UDP", "TCP", "INET", "FRAG"]
             .map(|name| match name {
                 "TCP" | "INET" => format!("{name}\t  {all:<9} {v4:<9} {v6:<9}\n"),
@@ -248,7 +248,7 @@ fn json_row(flow: &Flow) -> Value {
     ];
     for word in &FlowWord::ALL[..last] {
         let value = flow.words.at(*word);
-        // u64::MAX stands for what is not known, or for no limit.
+        // u64::MAX means unknown or unlimited.
         if !shown_above.contains(word) && value != u64::MAX {
             put(word.name(), json!(value));
         }

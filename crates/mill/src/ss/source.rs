@@ -1,4 +1,4 @@
-//! Flows of running processes, asked for a step at a time.
+//! Flows of running processes, requested in bounded steps.
 
 use std::path::Path;
 
@@ -21,12 +21,12 @@ pub struct Process {
     pub command: String,
 }
 
-/// One flow, and where it is.
+/// A flow with its process and context.
 #[derive(Clone, Debug)]
 pub struct Flow {
     pub process: Process,
     pub context: u64,
-    /// The context's place among the agent's.
+    /// The slot of the context at its agent.
     pub slot: u16,
     pub words: FlowWords,
 }
@@ -39,7 +39,7 @@ impl Flow {
         format!("users:((\"{command}\",pid={pid},fd={socket}))")
     }
 
-    /// A number that is the flow's own in its process, where iproute2 has an inode.
+    /// A number that is unique in the process, in place of iproute2's inode.
     pub fn inode(&self) -> u64 {
         let table = self.words.at(FlowWord::Table) & 3;
         (self.context << 34) | (table << 32) | (self.words.at(FlowWord::Index) & 0xffff_ffff)
@@ -54,7 +54,7 @@ pub struct Agent {
     contexts: Vec<(u16, u64)>,
 }
 
-/// The agents of all processes that this user may ask, or of one.
+/// The agents of all processes that this user may query, or of one.
 ///
 /// # Errors
 /// One line, if a process was named and does not answer.
@@ -68,7 +68,7 @@ pub fn agents(pid: Option<u32>) -> Result<Vec<Agent>, String> {
         match Agent::connect(one, &path) {
             Ok(agent) => agents.push(agent),
             Err(why) if pid.is_some() => return Err(why),
-            // A process that ends while it is asked is as good as gone.
+            // The process may have ended meanwhile, which does not matter.
             Err(why) => tracing::info!("{why}"),
         }
     }
@@ -106,10 +106,10 @@ impl Agent {
         })
     }
 
-    /// Gives all flows of all contexts to `sink`.
+    /// Passes all flows of all contexts to `sink`.
     ///
     /// # Errors
-    /// One line that says what went wrong.
+    /// The failure, in one line.
     pub fn list(&mut self, sink: &mut dyn FnMut(Flow)) -> Result<(), String> {
         let mut given = 0;
         for (slot, context) in self.contexts.clone() {
@@ -140,10 +140,10 @@ impl Agent {
         Ok(())
     }
 
-    /// Ends a flow. False: it has gone meanwhile, or is a listener.
+    /// Ends a flow. False: it is gone already, or is a listener.
     ///
     /// # Errors
-    /// One line that says what went wrong.
+    /// The failure, in one line.
     pub fn kill(&mut self, flow: &Flow) -> Result<bool, String> {
         let row = &flow.words.to_bytes()[..ROW_BYTES];
         let answer = self.client.ask(flow.slot, kind::KILL, row);
@@ -151,15 +151,15 @@ impl Agent {
         Ok(answer.body.first() == Some(&1))
     }
 
-    /// The story of a flow from event number `since` on. One that has none begins now.
+    /// The story of a flow from event number `since` on. A first request begins it.
     ///
     /// # Errors
-    /// One line that says what went wrong.
+    /// The failure, in one line.
     pub fn story(&mut self, flow: &Flow, since: u64) -> Result<Told, String> {
         let body = story::ask(&flow.words, since, true);
         let answer = self.client.ask(flow.slot, kind::STORY, &body);
         let answer = match answer {
-            // A process of an earlier version writes none.
+            // Processes of earlier versions have no stories.
             Err(Errno::NOSYS) => return Err(self.fail("its Millstream tells no stories")),
             answer => answer.map_err(|errno| self.fail(&errno.to_string()))?,
         };
@@ -176,7 +176,7 @@ fn split(answer: &[u8]) -> Option<(&[u8; LIST_HEAD_BYTES], &[u8])> {
     answer.split_first_chunk::<LIST_HEAD_BYTES>()
 }
 
-/// The real user of `/proc/PID/status`.
+/// The real user id in `/proc/PID/status`.
 fn uid_of(status: &str) -> u32 {
     let line = status.lines().find_map(|line| line.strip_prefix("Uid:"));
     line.and_then(|line| line.split_whitespace().next()?.parse().ok())

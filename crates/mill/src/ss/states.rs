@@ -1,4 +1,4 @@
-//! States by Linux's numbers: their names in `ss`, and the sets that its filter knows.
+//! States by Linux's numbers: their names in `ss`, and the sets that its filter has.
 
 /// Every state.
 pub const ALL: u16 = 0x0ffe;
@@ -18,10 +18,10 @@ const CLOSING: u16 = 1 << 11;
 
 const CONNECTED: u16 = ALL & !CLOSED & !LISTEN;
 
-/// States that are shown unless others are asked for.
+/// States that are shown by default.
 pub const DEFAULT: u16 = ALL & !(LISTEN | CLOSED | TIME_WAIT | SYN_RECV);
 
-/// The states behind a name of the filter, in any case of letters.
+/// The states of a name in a filter, in upper or lower case.
 pub fn named(name: &str) -> Option<u16> {
     Some(match name.to_ascii_lowercase().as_str() {
         "established" => ESTABLISHED,
@@ -44,7 +44,7 @@ pub fn named(name: &str) -> Option<u16> {
     })
 }
 
-/// The name of a state in the column `State`.
+/// The name of a state in the `State` column.
 pub fn column(number: u64) -> &'static str {
     match number {
         1 => "ESTAB",
@@ -62,7 +62,7 @@ pub fn column(number: u64) -> &'static str {
     }
 }
 
-/// The number's bit in a set of states.
+/// The bit of a state's number in a set of states.
 pub fn bit(number: u64) -> u16 {
     match number {
         1..=11 => 1 << number,

@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 
 use super::states;
 
-/// The story of a connection as its process told it.
+/// The story of a connection, as its process answered.
 #[derive(Clone, Debug)]
 pub struct Told(pub StoryAnswer);
 
 impl Told {
-    /// One line for each event, with its age; then what holds now.
+    /// One line for each event, with its age, and lines for present limits.
     pub fn lines(&self) -> Vec<String> {
         let now_ns = self.0.now_ns;
         let aged = |line: &StoryLine| {
@@ -29,7 +29,7 @@ impl Told {
         lines
     }
 
-    /// The limit of the flow of data now, with its duration.
+    /// The present limit of the data flow, with its duration.
     pub fn holds(&self) -> impl Iterator<Item = String> {
         let ours = self.0.our_window_since_ns;
         let ours = ours.map(|since_ns| (LimitedBy::OurWindow, since_ns));
@@ -41,7 +41,7 @@ impl Told {
         })
     }
 
-    /// Why there is no story.
+    /// The reason why there is no story.
     pub fn absence(&self) -> Option<&'static str> {
         match self.0.status {
             StoryStatus::None => Some("no story: no connection, or one that has gone"),

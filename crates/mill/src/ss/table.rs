@@ -1,4 +1,4 @@
-//! The columns of `ss`: widths that fit all rows, addresses aligned at their colon.
+//! The columns of `ss`: their widths fit all rows, and addresses are aligned at the colon.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -8,7 +8,7 @@ use super::source::Flow;
 use super::story::Told;
 use super::{SsOptions, info, services, states};
 
-/// One line's cells, and the line below it.
+/// The cells of a row, and the line below the row.
 struct Line {
     state: &'static str,
     queues: [String; 2],
@@ -27,7 +27,8 @@ pub fn text(options: &SsOptions, flows: &[Flow], states: u16, stories: &[Told]) 
     for (line, story) in lines.iter_mut().zip(stories) {
         line.story = story.lines();
     }
-    // As in iproute2, one state alone needs no column, nor does one kind of sockets that was named.
+    // As in iproute2, a column is omitted if only one state, or one named kind of sockets, is
+    // shown.
     let has_state = states.count_ones() != 1;
     let has_kind = !options.tcp;
     let head = Line {
@@ -88,7 +89,7 @@ fn line(options: &SsOptions, flow: &Flow) -> Line {
     if options.processes {
         notes.push(flow.users());
     }
-    // As in iproute2 `-e` shows the timer too, and root's number is left out.
+    // As in iproute2, `-e` also shows the timer, and omits user id 0.
     if options.timers || options.extended {
         notes.extend(info::timer(w));
     }
@@ -117,7 +118,7 @@ fn line(options: &SsOptions, flow: &Flow) -> Line {
     }
 }
 
-/// Address and port; `*` for no port, brackets around IPv6.
+/// Address and port; `*` for no port, brackets around IPv6 addresses.
 fn cells(end: SocketAddr, numeric: bool) -> (String, String) {
     let address = match end.ip() {
         IpAddr::V4(v4) => v4.to_string(),

@@ -1,4 +1,4 @@
-//! Columns, summary and JSON of rows that are made by hand.
+//! Columns, summary and JSON of handmade rows.
 
 use clap::Parser;
 use millstream::survey::story::{
@@ -123,7 +123,7 @@ fn congestion_control_from_outside_is_named() {
     assert_eq!(shown(none, none), None);
     assert_eq!(shown(b"mine\0\0\0\0", none).unwrap(), "mine");
     assert_eq!(shown(b"fifteen_", b"letters\0").unwrap(), "fifteen_letters");
-    // Another process may write anything.
+    // Another process may write any bytes.
     assert_eq!(shown(b"a\x1b[31mb\0", none).unwrap(), "a");
 }
 

@@ -1,4 +1,4 @@
-//! `mill trace`: the story of a connection as it goes on, until the connection or its process ends.
+//! `mill trace`: prints the story of a connection until the connection or its process ends.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub struct TraceOptions {
 /// Follows a connection.
 ///
 /// # Errors
-/// There is no such connection, or more than one; its process cannot be asked.
+/// There is no such connection, or more than one; its process does not answer.
 pub fn trace(options: &TraceOptions) -> Result<(), Failure> {
     let filter = filter::parse(&options.connection).map_err(Failure::Usage)?;
     let states = filter.states.unwrap_or(states::DEFAULT);
@@ -59,7 +59,7 @@ pub fn trace(options: &TraceOptions) -> Result<(), Failure> {
     }
 }
 
-/// Why there is nothing more to tell.
+/// The reason why the trace ends.
 enum Stop {
     Output,
     Process(String),
@@ -83,27 +83,28 @@ fn follow(agent: &mut Agent, flow: &Flow, head: &str, out: &mut impl Write) -> R
     }
 }
 
-/// The part of a story that was printed so far.
+/// The part of a story that was printed.
 #[derive(Default)]
 struct Follower {
-    /// When the first answer came, by the stack's clock.
+    /// Time of the first answer, on the stack's clock, in ns.
     begin_ns: Option<u64>,
-    /// The number of the next event, and how often the one before it had come.
+    /// The number of the next event.
     next: u64,
     last_count: u32,
-    /// When that one began, ns.
+    /// The time at which the previous event began, in ns.
     last_ns: u64,
-    /// Limits that hold, as they were said.
+    /// Present limits, as they were printed.
     held: Vec<String>,
 }
 
 impl Follower {
-    /// The first event to ask for: the last one may have come again.
+    /// The first event to ask for: the previous one may have occurred again.
     fn next_wanted(&self) -> u64 {
         self.next.saturating_sub(1)
     }
 
-    /// A handshake that became a connection has another story: its events are numbered anew.
+    /// Detects a new story, whose events are numbered anew: a handshake that became a connection
+    /// has another one.
     fn note_new_story(&mut self, answer: &StoryAnswer) {
         let first = answer.next.saturating_sub(answer.lines.len() as u64);
         let same = (first..).zip(&answer.lines);
@@ -139,7 +140,7 @@ impl Follower {
             (self.last_count, self.last_ns) = (line.count, line.at_ns);
         }
         self.next = answer.next;
-        // The time that a limit lasts grows: only its begin is news.
+        // The duration of a limit grows, so only its beginning is news.
         let held: Vec<String> = told.holds().collect();
         let name = |line: &str| line.split(" for ").next().unwrap_or(line).to_owned();
         for line in &held {

@@ -1,7 +1,7 @@
-//! `mill top`: what the contexts of all Millstream processes do, live, in 80 columns and 24 lines;
-//! or once, as a table or as JSON.
+//! `mill top`: the activity of all Millstream processes' contexts, live in 80 columns and 24 lines,
+//! or once as a table or as JSON.
 //!
-//! Owns the options. `rates` makes rows of two looks, `screen` shows them.
+//! Owns the options. `rates` makes rows from two looks, `screen` shows them.
 
 mod rates;
 mod screen;

@@ -6,14 +6,14 @@ use serde::Serialize;
 use super::Sort;
 use crate::processes::{Snapshot, is_drop};
 
-/// A context with its first port, or a port behind the first, between two looks.
+/// The rates between two looks of a context with its first port, or of a port behind the first.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     pub process: u32,
     pub command: String,
     pub context: u64,
     pub port: String,
-    /// The row is that of a port behind the first: it has packets, bits and drops only.
+    /// The row is that of a port behind the first, and only has packets, bits and drops.
     pub is_behind_first: bool,
     pub connections_per_s: f64,
     pub sockets: u64,
@@ -23,15 +23,15 @@ pub struct Row {
     pub tx_bits_per_s: f64,
     pub retransmissions_per_s: f64,
     pub drops_per_s: f64,
-    /// The fullest of its pools, 0 to 1.
+    /// Use of the fullest pool, from 0 to 1.
     pub pool_fill: f64,
-    /// Shares of the time, 0 to 1.
+    /// Shares of the time, from 0 to 1.
     pub busy: f64,
     pub spinning: f64,
     pub asleep: f64,
 }
 
-/// A row for each context that both looks have.
+/// A row for each context that exists in both looks.
 pub fn rows(before: &[Snapshot], after: &[Snapshot]) -> Vec<Row> {
     let mut rows = Vec::new();
     for now in after {
@@ -52,7 +52,7 @@ type Look<'a> = (&'a Snapshot, &'a ContextValues);
 fn row(then: Look<'_>, now: Look<'_>) -> Row {
     let (snapshot, context) = now;
     let copied_ns = context.updated_ns.saturating_sub(then.1.updated_ns);
-    // Values of a context that did not answer are as old as before: all rates are zero.
+    // The values of a context that did not answer are the old ones, so all rates are zero.
     let seconds = (copied_ns as f64 / 1e9).max(1e-3);
     let grown = |name: &str| {
         let (now, then) = (now.0.number(now.1, name), then.0.number(then.1, name));
@@ -89,7 +89,7 @@ fn row(then: Look<'_>, now: Look<'_>) -> Row {
     }
 }
 
-/// Puts the largest first, or last.
+/// Sorts by the column, the largest first or last.
 pub fn sort(rows: &mut [Row], by: Sort, is_reversed: bool) {
     let key = |row: &Row| match by {
         Sort::Process => -f64::from(row.process),
@@ -107,13 +107,13 @@ pub fn sort(rows: &mut [Row], by: Sort, is_reversed: bool) {
     }
 }
 
-/// The table's head, as wide as its rows.
+/// The table's header, as wide as its rows.
 pub const HEAD: &str =
     "    PID COMMAND  CTX CONN/S  SOCKS  PKT/S  BIT/S RETR/S DROP/S POOL BSY SPN SLP";
 
 /// A row of at most 80 columns.
 pub fn line(row: &Row) -> String {
-    // A port behind the first is named in place of the command.
+    // A port behind the first has its name in place of the command.
     let name = match row.is_behind_first {
         true => format!(
             "+{}",
@@ -142,13 +142,13 @@ pub fn line(row: &Row) -> String {
     )
 }
 
-/// The rows with their head, for a program's standard output.
+/// The header and the rows, for standard output.
 pub fn table(rows: &[Row]) -> String {
     let lines = rows.iter().map(|row| line(row) + "\n");
     format!("{HEAD}\n{}", lines.collect::<String>())
 }
 
-/// A number in five characters: `0`, `12.3`, `4.56k`, `789M`.
+/// A number in at most five characters: `0`, `12.3`, `4.56k`, `789M`.
 pub fn short(number: f64) -> String {
     let (mut scaled, mut unit) = (number, "");
     for next in ["k", "M", "G", "T"] {

@@ -15,7 +15,7 @@ use super::Sort;
 use super::rates::{HEAD, Row, line, rows, short, sort};
 use crate::processes::Processes;
 
-/// Looks that a sparkline remembers: more than a terminal is wide.
+/// Number of looks in a sparkline: more than a terminal is wide.
 const PAST_MAX: usize = 512;
 const HELP: &str = "q quit   s next column   r reverse   up/down scroll";
 
@@ -25,11 +25,11 @@ pub struct View {
     pub sort: Sort,
     pub is_reversed: bool,
     pub scroll: usize,
-    /// Bits, connections and drops a second of all contexts, the latest first.
+    /// Bits, connections and drops per second of all contexts, the latest first.
     past: [VecDeque<u64>; 3],
 }
 
-/// Shows the processes until a key ends it.
+/// Shows the processes until a key ends the program.
 pub fn run(processes: &mut Processes, delay: Duration, by: Sort) -> std::io::Result<()> {
     let mut terminal = ratatui::try_init()?;
     let outcome = watch(&mut terminal, processes, delay, View::new(by));
@@ -78,7 +78,7 @@ impl View {
         }
     }
 
-    /// Takes the rows of a new look.
+    /// Adds the rows of a new look.
     pub fn look(&mut self, rows: Vec<Row>) {
         let totals = [
             rows.iter()
@@ -95,7 +95,7 @@ impl View {
         sort(&mut self.rows, self.sort, self.is_reversed);
     }
 
-    /// Acts upon a key. False: the end.
+    /// Handles a key. False: the program ends.
     pub fn key(&mut self, code: KeyCode) -> bool {
         match code {
             KeyCode::Char('q') | KeyCode::Esc => return false,
@@ -113,7 +113,7 @@ impl View {
         true
     }
 
-    /// Draws everything; 80 columns and 24 lines are enough.
+    /// Draws everything. 80 columns and 24 lines suffice.
     pub fn draw(&self, frame: &mut Frame<'_>) {
         let sparks = [Constraint::Length(2); 3];
         let [title, first, second, third, table, help] = Layout::vertical([

@@ -11,7 +11,7 @@ use super::screen::View;
 use super::*;
 use crate::processes::Snapshot;
 
-/// A directory as a process would have it.
+/// A directory of names as a process has it.
 pub(crate) fn names(all: &[(&str, &str, Kind)]) -> Vec<Name> {
     all.iter()
         .map(|(name, unit, kind)| Name::new(name, "Help.", unit, *kind))

@@ -1,11 +1,11 @@
-//! The bulk lane: downloads by large packets are whole, with loss, through a restart of the
-//! service, and where the lane is off.
+//! The bulk lane: downloads in large packets are intact, with loss, across a restart of the
+//! service, and with the lane off.
 
 use serde_json::Value;
 
 use super::*;
 
-/// What `mill mux status` says of the only context: frames that left, and those of the bulk lane.
+/// Frames that left in all, and those of the bulk lane, from `mill mux status` of the only context.
 fn sent(service: &Service) -> (u64, u64) {
     let output = service
         .inside(&[MILL, "mux", "status", "--json", "--socket", &service.socket])
@@ -35,7 +35,7 @@ fn download_by_the_bulk_lane_is_whole() {
         assert!(curl(&world, url) == body, "{url}");
     }
     let (frames, bulk) = sent(&service);
-    // Both bodies by frames of one segment would be 90,000.
+    // In single segments both bodies would take 90,000 frames.
     assert!(
         bulk > 100 && frames < 60_000,
         "{bulk} of {frames} by the bulk lane"
@@ -44,14 +44,14 @@ fn download_by_the_bulk_lane_is_whole() {
     assert!(said.contains("bulk lane: "), "{said}");
     let said = service.ask("check");
     assert!(said.contains("bulk lane"), "{said}");
-    // The service is away, and comes back.
+    // The service ends and restarts.
     service.program = None;
     assert!(curl(&world, "http://10.78.0.2:8080/file") == body);
     service.launch(&[]);
     service.until_connected();
     assert!(curl(&world, "http://10.78.0.2:8080/file") == body);
     assert!(sent(&service).1 > bulk);
-    // An MTU that was lowered: the segments get shorter with it, before and after the cut.
+    // A lower MTU makes segments shorter, before and after the NIC cuts packets.
     let link = ["-n", &service.namespace, "link", "set", &nic()];
     run("ip", &[&link[..], &["mtu", "1400"]].concat());
     assert!(curl(&world, "http://10.78.0.2:8080/file") == body);
@@ -67,7 +67,7 @@ fn download_with_loss_in_the_bulk_lane_is_whole() {
     world.write("a/file", &body);
     let service = Service::start(&world, &[]);
     let _ours = service.serve(&world.directory.join("a"), &["--port", "8080"]);
-    // A short queue before the NIC, which the other lane passes by.
+    // A short queue before the NIC, which the other lane bypasses.
     let nic = nic();
     let limit = "root tbf rate 1gbit burst 100k limit 200k";
     let words = ["-n", &service.namespace, "qdisc", "add", "dev", &nic];

@@ -1,5 +1,5 @@
-//! The interface and its surroundings change while a transfer is under way: MAC addresses, gateway,
-//! path MTU, link, addresses, and the interface itself.
+//! The interface and its surroundings change during a transfer: MAC addresses, gateway, path MTU,
+//! link, addresses, and the interface itself.
 
 use std::process::{Child, Output, Stdio};
 use std::sync::PoisonError;
@@ -33,8 +33,8 @@ impl Stage {
         })
     }
 
-    /// Starts a download of three seconds. It fails if nothing comes for fifteen: a transfer that
-    /// waits until the other end doubts a MAC address takes longer.
+    /// Starts a download of three seconds that fails after fifteen seconds without bytes. A
+    /// transfer that waited until the other end doubts a MAC address would take longer.
     fn download(&self, words: &[&str]) -> Child {
         let slow = [
             "--limit-rate",
@@ -82,7 +82,7 @@ impl Stage {
     }
 }
 
-/// Runs a test on a stage, one at a time.
+/// Runs a test on a stage. Tests run one at a time.
 fn on_stage(name: &str, test: impl FnOnce(&mut Stage)) {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(mut stage) = Stage::new(name, &[]) {
@@ -111,7 +111,7 @@ fn new_mac_of_the_interface_leaves_a_transfer_whole() {
 fn new_mac_of_the_neighbour_leaves_a_transfer_whole() {
     on_stage("mux-neighbour", |stage| {
         let download = stage.download(&[]);
-        // The neighbour says so, as a host does that takes over an address.
+        // The neighbour announces it, like a host that takes over an address.
         let set = ["sysctl", "-qw", "net.ipv4.conf.left.arp_notify=1"];
         assert!(stage.world.kernel(&set).status.success());
         stage.theirs("link set left address 02:00:00:00:77:02");
@@ -120,7 +120,7 @@ fn new_mac_of_the_neighbour_leaves_a_transfer_whole() {
     });
 }
 
-/// Packets that an interface of the other host has received.
+/// Number of packets that an interface of the other host has received.
 fn received(world: &World, link: &str) -> u64 {
     let words = ["ip", "-j", "-s", "link", "show", link];
     let output = world.kernel(&words);
@@ -131,12 +131,12 @@ fn received(world: &World, link: &str) -> u64 {
 #[test]
 fn new_gateway_takes_over_a_transfer() {
     on_stage("mux-gateway", |stage| {
-        // A host two hops away, and two routers to it with a MAC address each.
+        // A host two hops away, and two routers to it with different MAC addresses.
         stage.theirs("addr add 10.99.0.1/32 dev lo");
         stage.theirs("link add second link left type macvlan mode bridge");
         stage.theirs("addr add 10.78.0.9/24 dev second");
         stage.theirs("link set second up");
-        // Each answers for its own address only, and takes what comes the other way.
+        // Each router answers for its own address only, and accepts asymmetric traffic.
         for setting in ["all.arp_ignore=1", "all.rp_filter=0", "left.rp_filter=0"] {
             let set = format!("net.ipv4.conf.{setting}");
             let set = stage.world.kernel(&["sysctl", "-qw", &set]);
@@ -154,7 +154,7 @@ fn new_gateway_takes_over_a_transfer() {
         ));
         stage.must_be_whole(download);
         let by_the_second = received(&stage.world, "second") - before;
-        // Half of three megabytes at least, in whatever pieces the link merged them.
+        // At least half of three megabytes, in packets of any merged size.
         assert!(by_the_second > 20, "{by_the_second} packets");
     });
 }
@@ -191,7 +191,7 @@ fn interface_removed_and_added_again_serves_without_help() {
         stage.theirs(&format!("link set again netns {namespace} name {}", nic()));
         stage.ours(&format!("addr add 10.78.0.2/24 dev {}", nic()));
         stage.ours(&format!("link set {} up", nic()));
-        // The server was not started again, and its claim of all addresses holds.
+        // The server was not restarted, and its claim of all addresses holds.
         let until = Instant::now() + Duration::from_secs(30);
         let short = [
             "curl",
@@ -206,7 +206,7 @@ fn interface_removed_and_added_again_serves_without_help() {
         let said = stage.service.said();
         assert!(said.contains("the interface was removed"), "{said}");
         assert_eq!(said.matches("the interface is back").count(), 1, "{said}");
-        // Its address was gone in between, so the transfer has ended.
+        // The address was gone in between, so the transfer has ended.
         let _ = download.kill();
         let _ = download.wait();
     });
@@ -219,7 +219,7 @@ fn program_of_another_on_the_interface_is_told_once_and_outlived() {
         let words = ["serve", "/tmp", "--wire", &wire, "--addr", "10.78.0.5/24"];
         let refused = stage.world.ours(&words);
         assert!(!refused.status.success(), "{refused:?}");
-        // The interface goes. Another one has the rival's program already when it takes the name.
+        // The interface is removed. The one that gets its name has another XDP program already.
         stage.ours(&format!("link del {}", nic()));
         stage.theirs("link add left type veth peer name again");
         stage.theirs("addr add 10.78.0.1/24 dev left");
@@ -275,7 +275,7 @@ fn claim_of_an_address_is_made_again_when_the_address_is_back() {
         let add = format!("addr add 10.78.0.3/24 dev {}", nic());
         stage.ours(&add);
         let until = Instant::now() + Duration::from_secs(30);
-        // The address must have reached the service before somebody can claim it.
+        // The address must have reached the service before it can be claimed.
         let listener = loop {
             match TcpListener::bind(&context, "10.78.0.3:8081".parse().unwrap()) {
                 Ok(listener) => break listener,
@@ -300,10 +300,9 @@ fn claim_of_an_address_is_made_again_when_the_address_is_back() {
     });
 }
 
-/// A TCP client of its own, from an address that no kernel has. It asks for a file and acknowledges
-/// nothing of it. Then it tells the server of a narrow path by an ICMP error that quotes the
-/// segment at an offset to the first one. It prints the longest segment that comes before and
-/// after.
+/// A TCP client written in Python, from an address that no kernel has. It requests a file and
+/// acknowledges none of it. Then it reports a narrow path by an ICMP error, which quotes the
+/// segment at an offset to the first one. It prints the longest segment before and after that.
 const NARROW: &str = r#"
 import socket, struct, sys, time
 offset, me, server, port = int(sys.argv[1]), "10.78.0.77", "10.78.0.2", 40077
@@ -386,7 +385,7 @@ fn fragmentation_needed_narrows_its_flow_and_a_forged_one_does_not() {
             let pair = numbers.next().zip(numbers.next());
             pair.unwrap_or_else(|| panic!("{output:?}"))
         };
-        // The message quotes a segment that was never sent.
+        // The ICMP error quotes a segment that was never sent.
         let (before, after) = segments("50000000");
         assert!(before > 1400 && after > 1400, "{before} {after}");
         let (before, after) = segments("0");

@@ -1,4 +1,4 @@
-//! Many applications at once, and one that means harm at its rings.
+//! Many applications at once, and one that attacks through its rings.
 
 use std::io::{Read as _, Write as _};
 use std::process::{Command, Stdio};
@@ -10,7 +10,7 @@ use packetio::mux::message::VERSION;
 use crate::world::{World, noise};
 use crate::{MILL, ONE, Program, Service, curl, download_beside, is_veth, run_directory};
 
-/// Applications of the crowd; `cargo xtask stress mux` asks for 254.
+/// Number of applications; `cargo xtask stress mux` asks for 254.
 fn applications() -> usize {
     let asked = std::env::var("MUX_APPLICATIONS").ok();
     asked.and_then(|text| text.parse().ok()).unwrap_or(8)
@@ -28,7 +28,7 @@ fn all_virtual_ports_serve_and_killed_at_once_leave_nothing() {
     let service = Service::start(&world, &["--ports", &count.to_string()]);
     let directory = world.directory.join("a");
     let port = |at: usize| (8100 + at).to_string();
-    // Short rings: the kernel pins their memory.
+    // Short rings, since the kernel pins their memory.
     let wire = format!("mux:{},ring=64", service.socket);
     let servers: Vec<Program> = (0..count)
         .map(|at| service.serve_on(&wire, &directory, &["--port", &port(at)]))
@@ -56,7 +56,7 @@ fn all_virtual_ports_serve_and_killed_at_once_leave_nothing() {
         text.lines().filter(|line| line.contains(" near")).count()
     };
     assert_eq!(ends(), if is_veth() { count } else { 0 });
-    // Signals first, so that all die at once.
+    // Signal all of them first, so that they die at the same time.
     let mut servers = servers;
     for server in &mut servers {
         server.0.kill().unwrap();
@@ -84,8 +84,9 @@ fn all_virtual_ports_serve_and_killed_at_once_leave_nothing() {
     assert!(bound.success());
 }
 
-/// Opens a virtual port, fills its TX ring with descriptors and its memory with bytes at random,
-/// takes its completions, and never takes a frame. Says how many descriptors the kernel took.
+/// Opens a virtual port, fills its TX ring with random descriptors and its memory with random
+/// bytes, takes completions, and never takes a frame. Prints the number of descriptors that the
+/// kernel took.
 const HOSTILE: &str = r#"
 import fcntl, mmap, os, random, socket, struct, sys, time
 random.seed(int(sys.argv[2]))
@@ -147,7 +148,7 @@ print(taken, flush=True)
 
 #[test]
 fn neighbour_of_a_hostile_application_stays_exact() {
-    // The hostile application has an AF_XDP socket; `memif` has one with a channel.
+    // This hostile application uses AF_XDP; the tests of `memif` have one that uses a channel.
     if !is_veth() {
         return;
     }
@@ -167,7 +168,7 @@ fn neighbour_of_a_hostile_application_stays_exact() {
 /// Rounds of a comparison.
 const ROUNDS: usize = 5;
 
-/// A hostile application, for so many seconds.
+/// Runs a hostile application for the given seconds.
 fn hostile(service: &Service, seed: usize, seconds: &str) -> Program {
     let mut command = Command::new("python3");
     command
@@ -183,8 +184,8 @@ fn hostile(service: &Service, seed: usize, seconds: &str) -> Program {
 }
 
 /// An application gets its fair share if it gets as much beside a hostile one as beside one like
-/// itself. The test compares times, so it runs only where somebody asks for it
-/// (`cargo xtask stress mux`): `MUX_SHARE` is the least share, such as 0.9.
+/// itself. The test compares times, so it runs only on request (`cargo xtask stress mux`).
+/// `MUX_SHARE` is the least share, such as 0.9.
 #[test]
 fn neighbour_of_a_hostile_application_keeps_its_share() {
     let Some(least) = std::env::var("MUX_SHARE").ok() else {
@@ -212,7 +213,7 @@ fn neighbour_of_a_hostile_application_keeps_its_share() {
     };
     let (mut beside_honest, mut beside_hostile) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
-        // More often than anybody could in the time; curl ends with its process.
+        // More repetitions than possible in the time; curl ends with its process.
         let often = format!("http://10.78.0.2:8081/file?[1-{}]", 1_000_000);
         let mut rival = world.command("kernel", &["curl", "-s", "-o", "/dev/null", &often]);
         let rival = Program(rival.spawn().unwrap());

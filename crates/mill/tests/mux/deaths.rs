@@ -1,4 +1,4 @@
-//! Applications and services that are killed: peers hear of it, idle ones too, and nothing is left.
+//! Killed applications and services: peers, including idle ones, are reset, and nothing is left.
 
 use std::io::Write as _;
 use std::process::Stdio;
@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 use crate::world::{CURL, World, noise};
 use crate::{Crowd, ONE, Program, Service, curl};
 
-/// Opens connections, says `ready`, and then says how many of them were reset. Every second
-/// connection is idle, also after the server's death; the others sent a request before, and one
-/// more byte afterwards.
+/// Opens connections, prints `ready`, and later the number that were reset. Every second connection
+/// stays idle, even after the server's death. The others have sent a request, and send one more
+/// byte afterwards.
 const CROWD: &str = r#"
 import selectors, socket, sys, time
 count = int(sys.argv[1])
@@ -51,7 +51,7 @@ impl Crowd {
         Self::of(world, CROWD, count)
     }
 
-    /// A program that takes the number of its connections and says when all are open.
+    /// Starts a program with a number of connections, and waits until all are open.
     fn of(world: &World, program: &str, count: usize) -> Self {
         let count = count.to_string();
         let mut command = world.command("kernel", &["python3", "-c", program, &count]);
@@ -65,7 +65,7 @@ impl Crowd {
         crowd
     }
 
-    /// The server is dead: how many were reset.
+    /// Returns the number of connections that were reset after the server's death.
     pub(super) fn count_reset(&mut self) -> usize {
         let mut input = self.0.0.stdin.take().unwrap();
         writeln!(input).unwrap();
@@ -90,7 +90,7 @@ fn application_killed_has_all_its_peers_reset() {
     assert_eq!(crowd.count_reset(), 1000);
     let said = service.ask("ports");
     assert!(!said.contains("8080"), "{said}");
-    // The port is free for the kernel.
+    // The kernel can have the port.
     let _kernels = service.serve_by_kernel(&world.directory.join("a"), "8080");
     assert_eq!(curl(&world, "http://10.78.0.2:8080/file"), b"small");
 }
@@ -117,7 +117,7 @@ fn service_killed_twice_in_a_transfer_leaves_it_whole() {
     }
     let output = download.wait_with_output().unwrap();
     assert!(output.status.success() && output.stdout == body);
-    // The third service has the ledger of an application that the first one has greeted.
+    // The third service has the ledger of an application that connected to the first.
     drop(server);
     assert_eq!(crowd.count_reset(), 50);
 }
@@ -135,8 +135,8 @@ fn service_and_application_killed_at_once_leave_nothing() {
     service.program = None;
     drop(server);
     service.launch(&[]);
-    // The next service waits five seconds for an application that may come back. Then it resets the
-    // peers by the ledger that the first service has made.
+    // The next service waits five seconds for an application that may return. Then it resets the
+    // peers in the ledger that the first service has made.
     assert_eq!(crowd.count_reset(), 1000);
     let until = Instant::now() + Duration::from_secs(30);
     while service.ask("ports").contains("8080") {
@@ -147,8 +147,8 @@ fn service_and_application_killed_at_once_leave_nothing() {
     assert_eq!(refused.status.code(), Some(7), "{refused:?}");
 }
 
-/// Connections that the server has closed and the client has not; says how many of them end when
-/// the server is dead. Nothing is sent, so nothing but a reset ends them.
+/// Connections that the server has closed and the client has not. Prints how many end after the
+/// server's death. No bytes are sent, so only a reset can end them.
 const HALF_CLOSED: &str = r#"
 import select, socket, sys, time
 count = int(sys.argv[1])

@@ -1,5 +1,5 @@
-//! Programs in C of libmtcp's over `mill mux`: a file that was written for another driver runs with
-//! `io = mux`, as a user without privileges.
+//! C programs of libmtcp over `mill mux`: a configuration for another driver works with `io = mux`,
+//! for an unprivileged user.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -41,7 +41,7 @@ fn build(world: &World, name: &str, sources: &[&str]) -> String {
     program
 }
 
-/// A command of a user without privileges, in a network namespace that has nothing at all.
+/// A command of an unprivileged user, in an empty network namespace.
 fn unprivileged(directory: &Path, words: &[&str]) -> Command {
     let mut command = Command::new("unshare");
     command
@@ -53,7 +53,7 @@ fn unprivileged(directory: &Path, words: &[&str]) -> Command {
     command
 }
 
-/// A program that has said that it is ready.
+/// Starts a program and waits until it says that it is ready.
 fn started(world: &World, words: &[&str]) -> Program {
     let mut command = unprivileged(&world.directory, words);
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
@@ -65,7 +65,7 @@ fn started(world: &World, words: &[&str]) -> Program {
     program
 }
 
-/// A file as mTCP's programs bring along for DPDK, but for `io` and the place of the test's socket.
+/// A configuration as mTCP's programs have it for DPDK, except `io` and the test's socket.
 fn configuration(service: &Service) -> String {
     format!(
         "io = mux\nport = {}\nnum_cores = 2\nnum_mem_ch = 4\nmax_concurrency = 1000\n\
@@ -107,7 +107,7 @@ fn programs_of_libmtcp_serve_and_download_without_privileges() {
         "{said}"
     );
 
-    // The kernel of the other host serves, and the address of this host calls.
+    // The other host's kernel serves, and this host's address connects.
     let words = ["--wire", "kernel", "--port", "8000"];
     let kernel = world.serve("kernel", &world.directory.join("www"), &words);
     let url = "http://10.78.0.1:8000/file";
@@ -121,7 +121,7 @@ fn programs_of_libmtcp_serve_and_download_without_privileges() {
     drop((server, kernel));
 }
 
-/// The parent's connection to the service is of no use to the child, which makes its own.
+/// The child cannot use the parent's connection to the service, and makes its own.
 #[test]
 fn child_of_a_libmtcp_process_has_a_port_of_its_own() {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);

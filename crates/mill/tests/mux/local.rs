@@ -3,10 +3,10 @@
 
 use super::*;
 
-/// Everything by which a service says that it takes clients of the same host.
+/// The options of a service for clients of the same host.
 const LOCAL: &[&str] = &["--local"];
 
-/// The same with shared memory in the place of pairs.
+/// The same options, with memif in place of veth pairs.
 const LOCAL_MEMIF: &[&str] = &["--local", "--path", "memif"];
 
 /// A client of the service's own host.
@@ -14,7 +14,7 @@ fn curl_inside(service: &Service, url: &str) -> std::process::Output {
     service.inside(&CURL).arg(url).output().unwrap()
 }
 
-/// What `curl_inside` got.
+/// The content that `curl_inside` got.
 fn fetched(service: &Service, url: &str) -> Vec<u8> {
     let output = curl_inside(service, url);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -62,15 +62,15 @@ fn reach(name: &str, words: &[&str]) {
     }
     let by_kernel = "http://10.78.0.2:8081/file";
     assert_eq!(fetched(&service, by_kernel), b"by the kernel");
-    // Another host goes on as before, with both.
+    // Another host still reaches both servers.
     assert!(curl(&world, "http://10.78.0.2:8080/file") == body);
     assert_eq!(curl(&world, by_kernel), b"by the kernel");
-    // Loopback addresses are the kernel's, and so is a port that nobody has.
+    // Loopback addresses stay the kernel's, and so does an unowned port.
     for nobody in ["http://127.0.0.1:8080/", "http://10.78.0.2:8082/"] {
         let refused = curl_inside(&service, nobody);
         assert_eq!(refused.status.code(), Some(7), "{nobody}: {refused:?}");
     }
-    // A port is taken for the kernel's programs, as without --local.
+    // A port is taken for the kernel's programs, too, as without --local.
     let serve = [MILL, "serve", "/tmp", "--wire", "kernel", "--port", "8080"];
     let taken = service.inside(&serve).output().unwrap();
     assert!(!taken.status.success(), "{taken:?}");
@@ -171,7 +171,7 @@ fn replaced(name: &str, words: &[&str]) {
     let mut streams = accepted(&[&listener], 3);
     crowd.echo(&mut streams);
     service.program = None;
-    // Shared memory is at rest while there is no service.
+    // With memif no frame moves while there is no service.
     if is_veth() && words == LOCAL {
         crowd.echo(&mut streams);
     }
@@ -179,7 +179,7 @@ fn replaced(name: &str, words: &[&str]) {
     service.until_connected();
     crowd.echo(&mut streams);
     assert!(links(&service).contains("mill-lo"));
-    // One that does not want it any more leaves nothing of it.
+    // A service without --local removes the pair.
     service.program = None;
     let words: Vec<&str> = words
         .iter()
@@ -192,7 +192,7 @@ fn replaced(name: &str, words: &[&str]) {
     assert_eq!(refused.status.code(), Some(7), "{refused:?}");
 }
 
-/// Connects, and says what its connection ends with.
+/// Connects, and prints the way in which the connection ends.
 const IDLE: &str = r#"
 import socket
 one = socket.create_connection(("10.78.0.2", 8080), 60)
@@ -225,7 +225,7 @@ fn killed(name: &str, words: &[&str]) {
     let command = command.stdout(Stdio::piped());
     let mut client = Crowd(Program(command.spawn().unwrap()));
     assert_eq!(client.line(), "connected\n");
-    // `kill -9`.
+    // SIGKILL.
     drop(ours);
     assert_eq!(client.line(), "reset\n");
     service.ask("stop");

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The words of a service with this path.
+/// The options of a service with this path.
 const PATH: [&str; 2] = ["--path", "memif"];
 
 #[test]
@@ -64,7 +64,7 @@ fn application_killed_has_its_peers_reset_and_its_neighbour_goes_on() {
     assert_eq!(crowd.count_reset(), 200);
     let said = service.ask("ports");
     assert!(!said.contains("8080"), "{said}");
-    // The port is free for the kernel, and the device for another application.
+    // The kernel can have the port, and another application the device.
     let _kernels = service.serve_by_kernel(&directory("a"), "8080");
     assert_eq!(curl(&world, "http://10.78.0.2:8080/file"), b"small");
     let _third = service.serve(&directory("a"), &["--port", "8085"]);
@@ -97,7 +97,7 @@ fn service_killed_twice_in_a_transfer_over_memif_leaves_it_whole() {
     assert!(output.status.success() && output.stdout == body);
     let said = service.ask("status");
     assert!(said.contains("path memif"), "{said}");
-    // The third service has the ledger of an application that the first one has greeted.
+    // The third service has the ledger of an application that connected to the first.
     drop(server);
     assert_eq!(crowd.count_reset(), 50);
 }
@@ -135,7 +135,7 @@ fn flow_keeps_its_context_over_memif() {
     flows_keep_their_contexts("mux-memif-flows", &PATH);
 }
 
-/// Speaks memif by hand: an application whose rings are full of garbage, again and again.
+/// Speaks memif itself: an application whose rings are full of garbage, again and again.
 const HOSTILE: &str = r#"
 import array, fcntl, mmap, os, random, socket, struct, sys, time
 path, seconds, version = sys.argv[1], float(sys.argv[2]), int(sys.argv[3])
@@ -226,8 +226,8 @@ fn threads(service: &Service) -> Vec<String> {
     tasks.map(name).collect()
 }
 
-/// Connections of all hosts are spread over both queues, and each has a thread and a queue of its
-/// channel.
+/// All hosts' connections are distributed over both queues. Each queue has a thread, and a queue of
+/// the channel.
 #[test]
 fn interface_with_two_queues_has_two_threads() {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -257,7 +257,7 @@ fn interface_with_two_queues_has_two_threads() {
     }
     let said = service.ask("check");
     assert!(!said.contains("wrong"), "{said}");
-    // All queues of the next service's channel are there, too.
+    // The next service's channel has all queues, too.
     service.program = None;
     service.launch(&["--path", "memif", "--local"]);
     service.until_connected();

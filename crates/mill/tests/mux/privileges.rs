@@ -1,5 +1,5 @@
-//! Applications without privileges: one serves crowds beside a server of the kernel's, and none can
-//! make more of its socket than the service did.
+//! Unprivileged applications: one serves crowds beside a kernel server, and none can do more with
+//! its socket than the service intended.
 
 use std::process::Child;
 
@@ -7,14 +7,14 @@ use packetio::mux::message::VERSION;
 
 use super::*;
 
-/// A client on the other host, at the same time as others.
+/// Starts a client on the other host, beside others.
 fn client(world: &World, words: &[&str]) -> Child {
     let mut command = world.command("kernel", words);
     let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().unwrap()
 }
 
-/// Output of a client, which must have succeeded.
+/// The output of a client, which must have succeeded.
 fn said(client: Child) -> String {
     let output = client.wait_with_output().unwrap();
     assert!(output.status.success(), "{output:?}");
@@ -85,7 +85,8 @@ fn crowds_are_served_by_an_application_without_privileges_and_the_kernel_at_once
     assert!(neighbour.contains("lladdr"), "{neighbour}");
 }
 
-/// Opens a virtual port, and tries what its socket must not do; says each answer of the kernel's.
+/// Opens a virtual port and tries forbidden operations on its socket; prints each answer of the
+/// kernel.
 const HOLDER: &str = r#"
 import ctypes, errno, fcntl, os, socket, struct, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -160,7 +161,8 @@ fn passed_socket_takes_no_other_binding_memory_or_settings() {
     assert_eq!(lines, wanted.concat(), "{output:?}");
 }
 
-/// An application that names an address has that one only, and nobody types a gateway or a MAC.
+/// An application with a configured address has only that one, and needs no configured gateway or
+/// MAC.
 #[test]
 fn address_of_the_configuration_narrows_the_set() {
     let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,5 +1,5 @@
-//! Two namespaces joined by a veth pair, a directory, and programs that run in them; all gone when
-//! dropped, also on panic.
+//! Two namespaces joined by a veth pair, a directory, and programs in them; all removed on drop,
+//! even after a panic.
 
 #![allow(dead_code)] // each test file uses its part
 
@@ -11,11 +11,11 @@ use std::process::{Child, Command, Output, Stdio};
 
 /// Our addresses: `.1`/`::1` on the kernel's side, `.2`/`::2` on Millstream's.
 pub const OURS: [&str; 4] = ["--addr", "10.78.0.2/24", "--addr", "fd78::2/64"];
-/// Patient: the machine may be busy.
+/// A long time limit, since the machine may be busy.
 pub const CURL: [&str; 4] = ["curl", "-sS", "--max-time", "60"];
 const MILL: &str = env!("CARGO_BIN_EXE_mill");
 
-/// Bytes that do not repeat soon.
+/// Bytes with a long period.
 pub fn noise(length: usize) -> Vec<u8> {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     let mut next = || {
@@ -27,14 +27,14 @@ pub fn noise(length: usize) -> Vec<u8> {
     (0..length).map(|_| next()).collect()
 }
 
-/// The place of one test.
+/// The environment of one test.
 pub struct World {
     prefix: String,
     pub directory: PathBuf,
 }
 
 impl World {
-    /// `None`, and why, where it cannot be made.
+    /// `None`, with the reason printed, if it cannot be made.
     pub fn new(name: &str) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             let _ = writeln!(
@@ -66,7 +66,7 @@ impl World {
         format!("{}-{side}", self.prefix)
     }
 
-    /// A file below the directory.
+    /// Writes a file below the directory.
     pub fn write(&self, name: &str, content: &[u8]) -> PathBuf {
         let path = self.directory.join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -86,7 +86,7 @@ impl World {
             .unwrap()
     }
 
-    /// Starts `mill serve` of a directory and waits until it is ready.
+    /// Starts `mill serve` for a directory, and waits until it is ready.
     pub fn serve(&self, side: &str, directory: &Path, words: &[&str]) -> Server {
         let directory = directory.to_str().unwrap();
         let words = [&[MILL, "serve", directory, "--json"], words].concat();
@@ -131,16 +131,16 @@ impl Drop for World {
     }
 }
 
-/// A server, ended when dropped.
+/// A server, killed on drop.
 pub struct Server(Child);
 
 impl Server {
-    /// The process. `ip netns exec` becomes the program that it runs.
+    /// The process id. `ip netns exec` execs the program, so the id is the program's.
     pub fn pid(&self) -> u32 {
         self.0.id()
     }
 
-    /// Ends it, and returns what it said at the end.
+    /// Ends the server and returns its last output.
     pub fn stop(mut self) -> String {
         let pid = rustix::process::Pid::from_child(&self.0);
         rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();

@@ -1,10 +1,10 @@
-//! Every order of a wait's steps and of the steps that end it: nested polls, descriptors of the
-//! kernel, accept and connect.
+//! Every order of a wait's steps and of the steps that end it: nested polls, kernel descriptors,
+//! accept and connect.
 //!
-//! A scenario prepares two contexts, names the steps of others, and waits. It runs once for each
-//! way to place these steps between the points that the wait passes, in their order. A step whose
-//! point is never reached happens at the last look before the sleep, so it must be what ends the
-//! sleep. A lost wake-up lets the wait run into [`PATIENCE`], and the scenario fails.
+//! A scenario prepares two contexts, names two steps of other threads, and waits. It runs once for
+//! each way to place the steps, in order, between the points that the wait passes. A step whose
+//! point is never reached happens at the last look before the sleep, so it has to end the sleep. A
+//! lost wake-up makes the wait time out after [`PATIENCE`], and the scenario fails.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -30,12 +30,13 @@ use crate::shared_stack::{SharedStack, Watch};
 use crate::sharing::Sharing;
 use crate::{Events, Interest, Mode, Poll, TcpListener, TcpStream, Token};
 
-/// Longer than any wait that was not forgotten.
+/// Longer than any wait that was woken.
 const PATIENCE: Duration = Duration::from_secs(20);
 const INNER: Token = Token(1);
 const SOCKET: Token = Token(2);
 const BELL: Token = Token(3);
-/// Level-triggered, the descriptor would end each wait, and the byte could come at any later point.
+/// A level-triggered descriptor would end each wait, so that the byte could arrive at any later
+/// point.
 const EPOLLIN_EDGE: u32 = 1 | 1 << 31;
 const BOTH_MODES: [Mode; 2] = [Mode::Level, Mode::Edge];
 
@@ -46,19 +47,19 @@ type Step = Box<dyn FnMut()>;
 struct Agenda {
     steps: VecDeque<(usize, Step)>,
     passed: usize,
-    /// The peer goes on while we sleep.
+    /// Runs the peer while the owner sleeps.
     peers_turn: Step,
 }
 
 thread_local! {
     static AGENDA: RefCell<Option<Agenda>> = const { RefCell::new(None) };
-    /// Steps that found their point.
+    /// Number of steps that reached their point.
     static PLACED: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Lets the steps happen whose point this is.
+/// Runs the steps whose point this is.
 pub(crate) fn point() {
-    // A step passes points, too, which are not counted.
+    // A step passes points, too; these do not count.
     let Some(mut agenda) = AGENDA.take() else {
         return;
     };
@@ -75,7 +76,7 @@ pub(crate) fn point() {
     AGENDA.set(Some(agenda));
 }
 
-/// Lets all steps happen that are left, and the peer go on.
+/// Runs all remaining steps, and the peer.
 pub(crate) fn before_sleep() {
     let Some(mut agenda) = AGENDA.take() else {
         return;
@@ -87,7 +88,7 @@ pub(crate) fn before_sleep() {
     AGENDA.set(Some(agenda));
 }
 
-/// Runs `act` while `steps` happen at the points `places`. The answer says how many steps found
+/// Runs `act` while `steps` happen at the points `places`. Returns the number of steps that reached
 /// their point.
 fn play<T>(
     pair: &Pair,
@@ -104,14 +105,13 @@ fn play<T>(
     let begin = Instant::now();
     let outcome = act();
     AGENDA.set(None);
-    // A wait looks once more when its time is over, and would find what nobody woke it for.
+    // A wait looks once more after its timeout, so it would find events for which it was not woken.
     assert!(begin.elapsed() < PATIENCE, "a lost wake-up at {places:?}");
     (PLACED.get(), outcome)
 }
 
-/// Runs a scenario of two steps with every pair of places, the first before the second or at the
-/// same point. `scenario` answers how many of its steps found their point. Returns the number of
-/// runs.
+/// Runs a scenario with two steps at every pair of places, the first step not after the second.
+/// `scenario` returns the number of steps that reached their point. Returns the number of runs.
 fn in_every_order(scenario: impl Fn(&[usize; 2]) -> usize) -> usize {
     let mut runs = 0;
     for first in 0.. {
@@ -127,7 +127,7 @@ fn in_every_order(scenario: impl Fn(&[usize; 2]) -> usize) -> usize {
     runs
 }
 
-/// A context whose stack nobody turns but the test, and that stack.
+/// A context whose stack only the test turns, and that stack.
 fn context(address: &str, port: Box<dyn Port + Send>) -> (Context, Arc<SharedStack>) {
     let mut config = Config::new("loopback:unused".parse().expect("a wire"));
     config.addresses.push(address.parse().expect("an address"));
@@ -157,7 +157,7 @@ fn context(address: &str, port: Box<dyn Port + Send>) -> (Context, Arc<SharedSta
     (Context::new(side, crank, Arc::new(config), lease), shared)
 }
 
-/// Two hosts on one wire, both in the hands of the test.
+/// Two hosts on one wire, both turned by the test.
 struct Pair {
     ours: Context,
     our_stack: Arc<SharedStack>,
@@ -200,7 +200,7 @@ impl Pair {
         (client, server)
     }
 
-    /// The step of the watchdog: a turn, unless the owner holds the stack.
+    /// The watchdog's step: a turn, unless the owner holds the stack.
     fn watchdog(&self) -> Step {
         let shared = self.our_stack.clone();
         Box::new(move || {
@@ -210,7 +210,7 @@ impl Pair {
         })
     }
 
-    /// The step of the peer: it takes what arrived, and its answers are on the wire.
+    /// The peer's step: it handles arrived frames and sends its answers.
     fn peers_turn(&self) -> Step {
         let peer = self.peer.clone();
         Box::new(move || {
@@ -219,7 +219,7 @@ impl Pair {
     }
 }
 
-/// The step of a writer at the peer: one byte is on the wire.
+/// The step of a writer at the peer: sends one byte.
 fn byte_of(server: &Rc<RefCell<TcpStream>>, pair: &Pair) -> Step {
     let (server, peer) = (server.clone(), pair.peer.clone());
     Box::new(move || {
@@ -228,7 +228,7 @@ fn byte_of(server: &Rc<RefCell<TcpStream>>, pair: &Pair) -> Step {
     })
 }
 
-/// The step of a thread that makes a descriptor of the kernel readable.
+/// The step of a thread that makes a kernel descriptor readable.
 fn ring_of(bell: &Arc<OwnedFd>) -> Step {
     let bell = bell.clone();
     Box::new(move || {
@@ -240,14 +240,14 @@ fn new_bell() -> Arc<OwnedFd> {
     Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).expect("a descriptor"))
 }
 
-/// The tokens that a wait tells, which ends when it tells any.
+/// The tokens that one wait reports.
 fn tokens(poll: &mut Poll, timeout: Duration) -> Vec<Token> {
     let mut events = Events::with_capacity(8);
     poll.wait(&mut events, Some(timeout)).expect("a wire");
     events.iter().map(|event| event.token()).collect()
 }
 
-/// All that `poll` tells until it has told each of `wanted`.
+/// All tokens that `poll` reports until it has reported each of `wanted`.
 fn told(poll: &mut Poll, wanted: &[Token]) -> Vec<Token> {
     let mut all = Vec::new();
     while !wanted.iter().all(|token| all.contains(token)) {
@@ -270,7 +270,7 @@ fn poll_within_a_poll_tells_of_bytes_that_arrive_at_any_step() {
             let server = Rc::new(RefCell::new(server));
             let (mut outer, mut inner) = (Poll::new(&pair.ours), Poll::new(&pair.ours));
             let mut placed = 0;
-            // The second round begins with what the first one has seen.
+            // The second round begins with the edges that the first one has seen.
             for round in 0..2 {
                 let steps = [byte_of(&server, &pair), pair.watchdog()];
                 let places = if round == 0 { &[0, 0] } else { places };

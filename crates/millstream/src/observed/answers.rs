@@ -1,5 +1,5 @@
-//! Answers to requests of other processes, at the end of a turn. Each is bounded: one that has more
-//! to say ends with where to go on, and the asker asks again.
+//! Answers to requests of other processes, at the end of a turn. Each answer is bounded. A longer
+//! one ends with the position from which the asker continues.
 
 use observe::mailbox::Request;
 use observe::message::kind;
@@ -9,10 +9,10 @@ use stack::Stack;
 
 use crate::limits::CAPTURE_NS;
 
-/// Answers one request. Values were published a moment ago.
+/// Answers one request. The stack's values were published a moment ago.
 ///
 /// # Errors
-/// `NOSYS`: no answer exists for this kind. `INVAL`: its body makes no sense.
+/// `NOSYS` for an unknown kind of request; `INVAL` for an invalid body.
 pub(super) fn answer(stack: &mut Stack, request: &mut Request, now_ns: u64) -> Result<(), Errno> {
     let room = request.room();
     let Request { body, answer, .. } = request;
@@ -28,9 +28,9 @@ pub(super) fn answer(stack: &mut Stack, request: &mut Request, now_ns: u64) -> R
     makes_sense.then_some(()).ok_or(Errno::INVAL)
 }
 
-/// Begins a capture, or lets the one that runs go on for a while: its log is for every asker. The
-/// body is the snap length in four bytes, the port's number, and a filter's program. Without a
-/// number it is the first port, and without a program all frames.
+/// Begins a capture, or extends the running one; all askers share its log. The body holds the snap
+/// length in four bytes, the port's number, and a filter program. The number defaults to the first
+/// port, the program to all frames.
 fn capture(stack: &mut Stack, request: &mut Request, now_ns: u64) -> Result<(), Errno> {
     let (snap, rest) = request.body.split_first_chunk().ok_or(Errno::INVAL)?;
     let (port, program) = rest.split_first().unwrap_or((&0, &[]));

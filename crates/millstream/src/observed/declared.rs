@@ -135,7 +135,7 @@ const HISTOGRAMS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Every value, in the order in which contexts publish them. Those of the wire follow.
+/// Every value in the order in which contexts publish them. The values of the wire follow them.
 ///
 /// ```
 /// let names = millstream::observed::declared().map(|value| value.name);

@@ -1,7 +1,7 @@
-//! Rare events as `tracing` events, told at most once a second each, with a count.
+//! Rare events as `tracing` events. Each is logged at most once a second, with a count.
 //!
-//! The counters are compared once a second, so nothing is logged per packet. The subscriber runs on
-//! the thread that turns the stack.
+//! Comparing the counters once a second keeps logging off the path of packets. The subscriber runs
+//! on the thread that turns the stack.
 
 use stack::Stack;
 
@@ -16,7 +16,7 @@ use stack::Stack;
 pub struct Event {
     /// The stable name: the field `event`.
     pub name: &'static str,
-    /// The counter whose growth is the field `count`; none: it comes once.
+    /// The counter whose growth is the field `count`; `None`: the event occurs once.
     pub counter: Option<&'static str>,
     /// The meaning.
     pub meaning: &'static str,
@@ -61,7 +61,7 @@ events! {
         "the wire is gone for good", "open it anew: start the program again";
 }
 
-/// Events of the level `info`, when a context begins.
+/// Events of the level `info` that occur when a context begins.
 pub const EVENTS_AT_START: &[Event] = &[
     Event {
         name: "observe_unavailable",
@@ -77,14 +77,14 @@ pub const EVENTS_AT_START: &[Event] = &[
     },
 ];
 
-/// Counts that were last reported for each event.
+/// The counter values at the last report of each event.
 #[derive(Default)]
 pub(super) struct Events {
     told: [u64; EVENTS.len()],
 }
 
 impl Events {
-    /// Tells of events since the last look. `port` is the wire's name.
+    /// Logs events that occurred since the last look. `port` is the wire's name.
     pub(super) fn look(&mut self, stack: &Stack, port: &str) {
         for (event, told) in EVENTS.iter().zip(&mut self.told) {
             let now = match event.counter {

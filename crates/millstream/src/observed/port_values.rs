@@ -1,9 +1,9 @@
-//! The values of each port behind the first, of a stack with several: frames and bytes, drops by
-//! reason, and the port's own counters.
+//! The values of each port behind the first, in a stack with several ports: frames and bytes, drops
+//! by reason, and the port's own counters.
 //!
-//! The stack's counters count for all ports together. The context's own vector, which has the first
-//! port's name, publishes what they hold less the other ports' parts. A sum over the ports is thus
-//! the stack's count.
+//! The stack counts for all ports together. The context's own vector bears the first port's name
+//! and publishes the stack's counts less the other ports' parts. The sum over the ports is thus the
+//! stack's count.
 
 use observe::agent::Joined;
 use observe::segment::{Entry, Vector};
@@ -11,14 +11,15 @@ use stack::{PortView, Stack};
 
 use super::{declared, port_entry};
 
-/// Frames and bytes, by the names that the stack has for them.
+/// The stack's names for counts of frames and bytes.
 const TRAFFIC: [&str; 4] = ["rx_frames", "rx_bytes", "tx_frames", "tx_bytes"];
 
-/// See the module's documentation. Empty of a stack with one port.
+/// See the module's documentation. Empty in a stack with one port.
 #[derive(Default)]
 pub(super) struct PortValues {
     behind_first: Vec<OnePort>,
-    /// Positions in [`declared`] of the values that each port has a part of: traffic, then drops.
+    /// Positions in [`declared`] of the values that each port has a part of: frames and bytes, then
+    /// drops.
     shared: Vec<usize>,
 }
 
@@ -26,15 +27,15 @@ struct OnePort {
     vector: Vector,
     /// The port's number in its context.
     number: usize,
-    /// The place of each shared value, then of each of the port's own.
+    /// The place of each shared value, then of each counter of the port's own.
     places: Vec<Option<usize>>,
-    /// The last copy of both. It is kept so that a copy allocates nothing.
+    /// The last copy of both. Kept so that a copy allocates nothing.
     values: Vec<u64>,
 }
 
 impl PortValues {
-    /// Takes a vector for each port behind the first. A port that finds none is counted with the
-    /// first one.
+    /// Takes a vector for each port behind the first. If none is free, the port counts as part of
+    /// the first one.
     pub fn join(joined: &Joined, stack: &Stack) -> Self {
         let mut all = Self::default();
         for (number, port) in stack.each_port().enumerate().skip(1) {
@@ -69,14 +70,14 @@ impl PortValues {
         all
     }
 
-    /// Whether the value at this position of [`declared`] has parts of several ports. It is then
-    /// published when the ports' counters are read.
+    /// True if several ports have a part of the value at this position of [`declared`]. It is then
+    /// published only when the ports' counters are read.
     pub fn is_shared(&self, at: usize) -> bool {
         self.shared.contains(&at)
     }
 
-    /// Publishes the values of the ports behind the first, and takes their parts off `values`,
-    /// which are in the order of [`declared`]. Each port reads its counters.
+    /// Publishes the values of the ports behind the first and subtracts their parts from `values`,
+    /// which are in the order of [`declared`]. Reads each port's counters.
     pub fn publish(&mut self, stack: &Stack, now_ns: u64, values: &mut [u64]) {
         for (number, port) in stack.each_port().enumerate().skip(1) {
             let mut held = self.behind_first.iter_mut();

@@ -1,6 +1,7 @@
-//! Remedies for counters that grow: for every drop, and for other counters that show trouble.
+//! Remedies for growing counters: for every drop, and for other signs of trouble.
 
-/// The remedy of this counter; empty: nothing is wrong, or nothing can be done here.
+/// The remedy for a growing counter; empty if nothing is wrong, or nothing can be done on this
+/// host.
 ///
 /// ```
 /// use millstream::observed::remedy;
@@ -20,7 +21,7 @@ const RULED: &str = "`mill rules` shows which rule refused them.";
 const MEMORY: &str = "Raise `Limits::large_chunks` and `Limits::small_chunks`, or read faster.";
 const BACKLOG: &str = "Accept faster, or give `listen` a longer backlog.";
 
-/// Counters and remedies, in the order of the lists of counters.
+/// Counters and remedies, in the order in which the counters are declared.
 pub(super) const REMEDIES: &[(&str, &str)] = &[
     (
         "local_frames_lost",

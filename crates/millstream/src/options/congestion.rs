@@ -1,4 +1,4 @@
-//! `TCP_CONGESTION`: names of congestion controls, built in or from outside.
+//! `TCP_CONGESTION`: names of congestion controls, built in or added by the application.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use tcp::CongestionAlgorithm;
 
 use super::{SocketOptions, invalid};
 
-/// Longest name of a congestion control with the 0 that ends it (`TCP_CA_NAME_MAX`).
+/// Longest name of a congestion control, with the terminating 0 (`TCP_CA_NAME_MAX`).
 const NAME_BYTES: usize = tcp::limits::ALGORITHM_NAME_BYTES_MAX + 1;
 
 impl SocketOptions<'_> {
@@ -15,8 +15,7 @@ impl SocketOptions<'_> {
     /// [`Config::add_congestion_control`](crate::Config::add_congestion_control) has added.
     ///
     /// # Errors
-    /// `ENOENT` for a name that the runtime does not have; those of a wait for room in the queue of
-    /// requests.
+    /// `ENOENT` for an unknown name. Errors of waiting for room in the queue of requests.
     #[doc = example!("", "socket.options().set_congestion_named(\"reno\")?;\nlet reno = millstream::CongestionAlgorithm::NewReno;\nassert_eq!(socket.options().congestion(), Some(reno));\nassert!(socket.options().set_congestion_named(\"tahoe\").is_err());")]
     pub fn set_congestion_named(&self, name: &str) -> io::Result<()> {
         self.set_congestion(Some(self.congestion_of(name)?))
@@ -28,7 +27,7 @@ impl SocketOptions<'_> {
         choice.ok_or_else(|| Errno::NOENT.into())
     }
 
-    /// `ENOENT` for an algorithm that the stack would not know.
+    /// `ENOENT` for an algorithm that the runtime does not have.
     pub(super) fn knows_congestion(&self, choice: Option<CongestionAlgorithm>) -> io::Result<()> {
         match choice {
             Some(choice) if !self.inner.tcp_config().knows_congestion(choice) => {
@@ -39,7 +38,7 @@ impl SocketOptions<'_> {
     }
 }
 
-/// The name that an option's value holds, up to the first 0 as Linux reads it.
+/// The name in an option's value, up to the first 0, as in Linux.
 pub(super) fn algorithm_name_in(value: &[u8]) -> io::Result<&str> {
     if value.is_empty() {
         return Err(invalid());
@@ -48,7 +47,7 @@ pub(super) fn algorithm_name_in(value: &[u8]) -> io::Result<&str> {
     std::str::from_utf8(name).map_err(|_| Errno::NOENT.into())
 }
 
-/// The value of the option: a name, filled up with zeros.
+/// The value of the option: the name, padded with zeros.
 pub(super) fn algorithm_name(choice: Option<CongestionAlgorithm>) -> Vec<u8> {
     let name = choice.map_or("", CongestionAlgorithm::name);
     let mut bytes = name.as_bytes().to_vec();

@@ -1,5 +1,5 @@
-//! Values of socket options as bytes in Linux's layout, and back. Each form is named in rows of the
-//! option table.
+//! Values of socket options as bytes in Linux's layout, and back. Rows of the option table name
+//! these forms.
 
 use std::io;
 use std::time::Duration;
@@ -10,21 +10,20 @@ use tcp::FastOpenKeys;
 use super::invalid;
 use crate::settings::{HOP_LIMIT, Linger, MtuDiscover};
 
-/// A way to write a value in C.
+/// A C representation of a value.
 pub(super) trait Form<T> {
-    /// The value; `EINVAL` if it is too short or cannot be meant.
+    /// Reads a value; `EINVAL` if the bytes are too few or mean nothing.
     fn read(bytes: &[u8]) -> io::Result<T>;
 
-    /// The value's bytes; a caller with less `room` than they take may get a shorter form.
+    /// Writes a value. If `room` is smaller than the value, some forms write a shorter one.
     fn write(value: T, room: usize) -> Vec<u8>;
 }
 
-/// An `int`.
 pub(super) fn int(value: i32) -> Vec<u8> {
     value.to_ne_bytes().to_vec()
 }
 
-/// The `int` that a value begins with.
+/// The `int` at the beginning of a value.
 pub(super) fn number(bytes: &[u8]) -> io::Result<i32> {
     let bytes = bytes.first_chunk().ok_or_else(invalid)?;
     Ok(i32::from_ne_bytes(*bytes))
@@ -55,7 +54,7 @@ int_forms! {
     Flag: bool, read |number| Some(number != 0), write i32::from;
     /// Any number but 0 is false.
     InverseFlag: bool, read |number| Some(number == 0), write |value| i32::from(!value);
-    /// Numbers other than 0 and 1 are refused, as by all options of late.
+    /// Numbers other than 0 and 1 are refused, as by Linux's newer options.
     ZeroOrOne: bool, read |number| (0..=1).contains(&number).then_some(number == 1), write i32::from;
     /// A flag that is true until it is set.
     SetFlag: Option<bool>, read |number| Some(Some(number != 0)),
@@ -72,10 +71,10 @@ int_forms! {
         write i32::from;
     /// `IPV6_UNICAST_HOPS`: -1 is the default.
     Hops: Option<u8>, read hop_limit, write |limit| limit.unwrap_or(HOP_LIMIT).into();
-    /// `IP_TTL`: the same without 0.
+    /// `IP_TTL`: like `Hops`, without 0.
     TimeToLive: Option<u8>, read |number| hop_limit(number).filter(|limit| *limit != Some(0)),
         write |limit| limit.unwrap_or(HOP_LIMIT).into();
-    /// `IP_PMTUDISC_DONT` and so on.
+    /// `IP_PMTUDISC_DONT` and its siblings.
     Discovery: MtuDiscover, read discovery, write |how| how as i32;
 }
 
@@ -92,7 +91,7 @@ fn discovery(number: i32) -> Option<MtuDiscover> {
     all.into_iter().find(|how| *how as i32 == number)
 }
 
-/// An `int` that the type of the value holds.
+/// An `int` that has to fit the value's type.
 pub(super) struct Number;
 
 impl<T: TryFrom<i32> + Into<i64>> Form<T> for Number {
@@ -105,7 +104,6 @@ impl<T: TryFrom<i32> + Into<i64>> Form<T> for Number {
     }
 }
 
-/// A `struct linger`.
 pub(super) struct LingerStruct;
 
 impl Form<Linger> for LingerStruct {
@@ -127,7 +125,7 @@ impl Form<Linger> for LingerStruct {
     }
 }
 
-/// A `struct timeval`: zero is for ever, and a negative time no wait at all.
+/// A `struct timeval`. Zero means no time limit; a negative time means not to wait at all.
 pub(super) struct Timeval;
 
 impl Form<Option<Duration>> for Timeval {
@@ -156,7 +154,7 @@ impl Form<Option<Duration>> for Timeval {
     }
 }
 
-/// Bytes per second in four bytes or eight; all ones is no limit.
+/// Bytes per second in four or eight bytes; all ones means no limit.
 pub(super) struct Rate;
 
 impl Form<Option<u64>> for Rate {
@@ -178,7 +176,7 @@ impl Form<Option<u64>> for Rate {
     }
 }
 
-/// One key of Fast Open or two. A caller with room for one gets one.
+/// One or two Fast Open keys. A caller with room for one key reads one.
 pub(super) struct Keys;
 
 impl Form<Option<FastOpenKeys>> for Keys {

@@ -16,12 +16,12 @@ pub(super) const KEEPALIVE_S: RangeInclusive<u32> = 1..=32_767;
 pub(super) const PROBES: RangeInclusive<u8> = 1..=127;
 pub(super) const FIN_WAIT_2_S_MAX: i32 = 120;
 pub(super) const RTO_MAX_MS: RangeInclusive<u32> = 1_000..=120_000;
-/// The shortest of these timers takes two ticks of a kernel's clock, as in Linux.
+/// Range of timers whose least value is two ticks of a kernel's clock, as in Linux.
 pub(super) const TIMER_US: RangeInclusive<u32> = 2_000..=200_000;
-/// `TCP_SAVE_SYN` from the link header on.
+/// `TCP_SAVE_SYN` value that saves the link header as well.
 pub(super) const SAVE_SYN_FROM_LINK: u8 = 2;
 
-/// `EINVAL` unless the value is good.
+/// `EINVAL` unless `is_good`.
 pub(super) fn within(is_good: bool) -> io::Result<()> {
     is_good.then_some(()).ok_or_else(invalid)
 }
@@ -31,7 +31,8 @@ pub(super) fn if_stage(options: &SocketOptions<'_>, stages: &[Stage]) -> io::Res
     within(stages.contains(&options.stage()))
 }
 
-/// The socket can still wait for its first bytes to connect, and the stack lets it.
+/// An error unless the socket can still delay its SYN until the first write, and the stack allows
+/// Fast Open.
 pub(super) fn if_opens_fast(options: &SocketOptions<'_>) -> io::Result<()> {
     if !options.inner.tcp_config().fast_open.client {
         return Err(Errno::OPNOTSUPP.into());
@@ -48,11 +49,11 @@ pub(super) fn micros(ns: u64) -> u32 {
     u32::try_from(us).unwrap_or(u32::MAX)
 }
 
-/// Seconds of the first wait for the answer to a SYN-ACK, and of the longest, by which Linux counts
-/// `TCP_DEFER_ACCEPT`.
+/// Seconds of the first wait for the answer to a SYN-ACK, and of the longest. Linux counts
+/// `TCP_DEFER_ACCEPT` in such retransmissions.
 const SYN_ACK_WAIT_S: (i32, i32) = (1, 120);
 
-/// The shortest time of whole retransmissions of a SYN-ACK that is at least so many seconds.
+/// Rounds `seconds` up to the time that a whole number of SYN-ACK retransmissions takes.
 pub(super) fn whole_retransmissions_s(seconds: i32) -> i32 {
     let (mut wait_s, mut sum_s) = (SYN_ACK_WAIT_S.0, 0);
     for _ in 0..u8::MAX {
@@ -70,6 +71,6 @@ fn defer_accept_is_rounded_up_to_whole_retransmissions() {
     for (asked_s, kept_s) in [(0, 0), (-1, 0), (1, 1), (2, 3), (5, 7), (7, 7), (8, 15)] {
         assert_eq!(whole_retransmissions_s(asked_s), kept_s, "{asked_s} s");
     }
-    // As long as 255 retransmissions take, which is as many as Linux counts.
+    // The time of 255 retransmissions, the most that Linux counts.
     assert_eq!(whole_retransmissions_s(i32::MAX), 127 + 248 * 120);
 }

@@ -1,5 +1,5 @@
-//! Options whose values follow from more than what was set: buffer sizes, the least to read, the
-//! segment size, the path's MTU.
+//! Options whose reported value depends on more than the value set: buffer sizes, `SO_RCVLOWAT`,
+//! the segment size, the path's MTU.
 
 use std::io;
 
@@ -14,7 +14,7 @@ use super::{SocketOptions, Stage, invalid};
 const IPV6_MTU_MIN: i32 = 1280;
 
 impl SocketOptions<'_> {
-    /// `SO_RCVLOWAT`: bytes that make the socket readable; 0 and 1: any.
+    /// `SO_RCVLOWAT`: number of bytes that make the socket readable; 0 and 1 both mean any byte.
     #[doc = example!(recv_lowat, set_recv_lowat, 100)]
     pub fn set_recv_lowat(&self, bytes: u32) {
         self.change(|settings| settings.recv_lowat = bytes);
@@ -28,8 +28,8 @@ impl SocketOptions<'_> {
         self.look(|settings| settings.recv_lowat.max(1))
     }
 
-    /// More than the buffer holds would never come, so Linux sets at most half of the largest
-    /// buffer.
+    /// Limits `SO_RCVLOWAT` to half of the largest buffer, as Linux does. A larger value could
+    /// never be reached.
     pub(super) fn set_recv_lowat_by_number(&self, value: &[u8]) -> io::Result<()> {
         let bytes_max = self.inner.tcp_config().recv_buffer.bytes_max / 2;
         let bytes = u32::try_from(number(value)?).unwrap_or(bytes_max);
@@ -37,8 +37,8 @@ impl SocketOptions<'_> {
         Ok(())
     }
 
-    /// `SO_SNDBUF`: bytes of payload that the send buffer holds, as many as the stack's
-    /// configuration allows. The buffer does not grow by itself any more.
+    /// `SO_SNDBUF`: bytes of payload that the send buffer holds, limited by the stack's
+    /// configuration. The buffer no longer grows by itself.
     ///
     /// # Errors
     /// The kernel's error from a wait for room in the queue of requests.
@@ -47,7 +47,7 @@ impl SocketOptions<'_> {
         self.force_send_buffer(bytes.min(self.inner.tcp_config().send_buffer_option_max))
     }
 
-    /// `SO_SNDBUFFORCE`: the same beyond what the configuration allows, up to a gibibyte.
+    /// `SO_SNDBUFFORCE`: `SO_SNDBUF` without the configuration's limit, up to a gibibyte.
     ///
     /// # Errors
     /// The errors of [`set_send_buffer`](Self::set_send_buffer).
@@ -57,8 +57,8 @@ impl SocketOptions<'_> {
         self.tell(SocketOption::SendBuffer(bytes))
     }
 
-    /// `SO_RCVBUF`: bytes of payload that the receive buffer holds, as many as the stack's
-    /// configuration allows. The buffer does not grow by itself any more.
+    /// `SO_RCVBUF`: bytes of payload that the receive buffer holds, limited by the stack's
+    /// configuration. The buffer no longer grows by itself.
     ///
     /// # Errors
     /// The errors of [`set_send_buffer`](Self::set_send_buffer).
@@ -67,7 +67,7 @@ impl SocketOptions<'_> {
         self.force_recv_buffer(bytes.min(self.inner.tcp_config().recv_buffer_option_max))
     }
 
-    /// `SO_RCVBUFFORCE`: the same beyond what the configuration allows, up to a gibibyte.
+    /// `SO_RCVBUFFORCE`: `SO_RCVBUF` without the configuration's limit, up to a gibibyte.
     ///
     /// # Errors
     /// The errors of [`set_send_buffer`](Self::set_send_buffer).
@@ -77,21 +77,21 @@ impl SocketOptions<'_> {
         self.tell(SocketOption::RecvBuffer(bytes))
     }
 
-    /// `SO_SNDBUF` as it was set; `None`: the stack sizes the buffer.
+    /// `SO_SNDBUF` as set; `None`: the stack sizes the buffer.
     #[doc = example!("", "assert_eq!(socket.options().send_buffer(), None);")]
     #[must_use]
     pub fn send_buffer(&self) -> Option<u32> {
         self.look(|settings| settings.send_buffer)
     }
 
-    /// `SO_RCVBUF` as it was set; `None`: the stack sizes the buffer.
+    /// `SO_RCVBUF` as set; `None`: the stack sizes the buffer.
     #[doc = example!("", "assert_eq!(socket.options().recv_buffer(), None);")]
     #[must_use]
     pub fn recv_buffer(&self) -> Option<u32> {
         self.look(|settings| settings.recv_buffer)
     }
 
-    /// `SO_SNDBUF` and `SO_RCVBUF` as Linux counts: twice what was asked for.
+    /// `SO_SNDBUF` and `SO_RCVBUF` as Linux counts them: twice the value set.
     ///
     /// # Errors
     /// The kernel's error from waiting for the stack's answer.
@@ -118,7 +118,7 @@ impl SocketOptions<'_> {
         Ok(int(self.buffer_sizes()?.1 as i32))
     }
 
-    /// The segment size in use; of a socket without a connection what was asked for, or RFC 9293's
+    /// `TCP_MAXSEG`: the segment size in use. Without a connection, the value set, or RFC 9293's
     /// default.
     pub(super) fn segment_size(&self) -> io::Result<u16> {
         let (wanted, default) = (self.max_segment(), self.inner.tcp_config().mss_default_v4);
@@ -128,7 +128,7 @@ impl SocketOptions<'_> {
         let in_use = info.tcp.snd_mss as u16;
         Ok(match info.tcp.state {
             _ if wanted == 0 => in_use,
-            // Before the peer has announced its size, the wanted one counts, less the TCP options.
+            // Before the peer has announced its MSS, the value set counts, less the TCP options.
             State::SynSent => wanted.wrapping_sub(default.wrapping_sub(in_use)),
             State::Closed => wanted,
             _ => in_use,
@@ -140,25 +140,24 @@ impl SocketOptions<'_> {
         Ok(int(info.path_mtu as i32))
     }
 
-    /// The socket has a connection. Linux takes some options then and does nothing.
+    /// True if the socket has a connection. Linux then accepts some options without effect.
     pub(super) fn is_connection(&self) -> bool {
         self.stage() == Stage::Connection
     }
 }
 
-/// `IPV6_MTU` bounds datagrams alone, so nothing is remembered.
+/// `IPV6_MTU`: checks the value and forgets it, since the option limits datagrams only.
 pub(super) fn datagram_mtu(value: &[u8]) -> io::Result<()> {
     let mtu = number(value)?;
     let is_good = mtu == 0 || mtu >= IPV6_MTU_MIN;
     is_good.then_some(()).ok_or_else(invalid)
 }
 
-/// A number that is at least 0.
 pub(super) fn at_least_0(value: &[u8]) -> io::Result<u32> {
     Ok(number(value)?.max(0) as u32)
 }
 
-/// An option that is not of this kind.
+/// `ENOPROTOOPT`, for an option that this socket does not have.
 pub(super) fn unknown<T>() -> io::Result<T> {
     Err(Errno::NOPROTOOPT.into())
 }

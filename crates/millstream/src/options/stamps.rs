@@ -5,7 +5,7 @@ use stack::context::{StampAnswer, StampQuery};
 use super::*;
 
 impl SocketOptions<'_> {
-    /// The stack remembers when bytes arrived (`SOF_TIMESTAMPING_RX_SOFTWARE`), for
+    /// Makes the stack record when bytes arrive (`SOF_TIMESTAMPING_RX_SOFTWARE`), for
     /// [`TcpStream::stamps`](crate::TcpStream::stamps).
     ///
     /// # Errors

@@ -1,5 +1,5 @@
-//! Descriptors of the kernel in a [`Poll`]. An epoll holds them, made when it is first needed, and
-//! the poll tells their events in the kernel's own bits.
+//! Kernel descriptors in a [`Poll`]. An epoll, made when first needed, holds them. The poll reports
+//! their events in the kernel's own bits.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,7 +13,7 @@ use crate::interleaving::point;
 use crate::limits::KERNEL_ASKED_EVERY_NS;
 use crate::poll_set::Wanted;
 
-/// Events that one look takes.
+/// Events that one `epoll_wait` takes.
 const KERNEL_EVENTS_MAX: usize = 64;
 const NOW: Timespec = Timespec {
     tv_sec: 0,
@@ -64,7 +64,7 @@ impl Poll {
         Ok(epoll::add(self.kernel()?, fd, data(token), flags)?)
     }
 
-    /// Changes what is wanted of a watched descriptor of the kernel.
+    /// Changes the interest in a watched kernel descriptor.
     ///
     /// # Errors
     /// Errors of `epoll_ctl`; `NotFound` if none was ever registered.
@@ -107,8 +107,7 @@ impl Poll {
         Ok(epoll::delete(kernel, fd)?)
     }
 
-    /// Its part in the kernel, if it has one: readable while a descriptor of the kernel that it
-    /// watches is ready.
+    /// The poll's epoll, if it has one. It is readable while a watched kernel descriptor is ready.
     ///
     /// ```
     #[doc = include_str!("../doc/context.txt")]
@@ -124,7 +123,7 @@ impl Poll {
         self.kernel.as_ref().map(AsFd::as_fd)
     }
 
-    /// Its part in the kernel, made if need be.
+    /// The poll's epoll, made if need be.
     pub(crate) fn kernel(&mut self) -> io::Result<&OwnedFd> {
         if self.kernel.is_none() {
             self.kernel = Some(epoll::create(epoll::CreateFlags::CLOEXEC)?);
@@ -142,8 +141,8 @@ impl Poll {
         rustix::event::poll(&mut fds, Some(&NOW)).is_ok_and(|count| count > 0)
     }
 
-    /// A stack that is busy or looks for work leaves the kernel's descriptors alone for a while: to
-    /// ask for them costs as much as an exchange on a connection.
+    /// True if the kernel is to be asked now. While the stack is busy or looks for work, that
+    /// happens rarely: the system call costs as much as an exchange on a connection.
     pub(crate) fn is_kernel_due(&mut self, now_ns: u64) -> bool {
         if self.kernel.is_none() || self.inner.config().clock.is_virtual() {
             return true;
@@ -161,7 +160,7 @@ impl Poll {
         };
         let room = (events.capacity - events.events.len()).min(KERNEL_EVENTS_MAX);
         if room == 0 {
-            // Not asked, so still due: the next wait is the kernel's first.
+            // The kernel was not asked and stays due: the next wait begins with it.
             self.kernel_asked_ns = 0;
             return Ok(());
         }
@@ -177,7 +176,7 @@ impl Poll {
             Err(errno) => return Err(errno.into()),
         };
         for event in &found[..count] {
-            // The kernel's structure is packed.
+            // `epoll_event` is a packed structure, so its fields are copied out.
             let flags = event.flags;
             let token = Token(event.data.u64() as usize);
             let ready = readiness(flags);
@@ -193,7 +192,7 @@ fn data(token: Token) -> epoll::EventData {
     epoll::EventData::new_u64(token.0 as u64)
 }
 
-/// The interest of a registration, in the kernel's bits.
+/// A registration's interest in the kernel's bits.
 pub(crate) fn kernel_events(wanted: Wanted) -> u32 {
     use epoll::EventFlags as Flags;
     let interest = wanted.interest;

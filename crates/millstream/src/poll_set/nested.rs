@@ -1,25 +1,25 @@
-//! Polls within polls: one is readable while a wait on it would find something.
+//! Polls that watch polls: the inner poll is readable while a wait on it would find an event.
 //!
-//! An outer poll looks at the inner one's list of registrations without taking anything off it.
-//! Descriptors of the kernel are the kernel's business: the inner poll's epoll is a member of the
-//! outer one's.
+//! An outer poll looks at the inner poll's list of registrations and takes nothing off it. For
+//! kernel descriptors, the inner poll's epoll is a member of the outer poll's epoll.
 
 use super::{PollSets, Wanted};
 
-/// Polls below one another, as in Linux (`EP_MAX_NESTS`, and the outermost).
+/// Largest number of polls on a path from outermost to innermost, as in Linux (`EP_MAX_NESTS` and
+/// one).
 const DEPTH_MAX: usize = 5;
 
 /// A poll as a member of another.
 pub(crate) struct Nested {
     pub inner: InnerPoll,
     pub wanted: Wanted,
-    /// How often anything had happened to the inner one's members when it was last told of.
+    /// The inner poll's counter of events at the last report.
     pub seen: u64,
     pub fresh: bool,
     pub armed: bool,
 }
 
-/// A poll and which use of its number.
+/// A poll's number and the generation of that number.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct InnerPoll {
     pub index: u32,
@@ -62,7 +62,7 @@ impl PollSets {
         Ok(())
     }
 
-    /// Changes a membership. False: there is none.
+    /// Changes a nested poll's registration. False: there is none.
     pub fn renest(&mut self, outer: u32, inner: u32, wanted: Wanted) -> bool {
         let inner = self.named(inner);
         let mut members = self.nested_mut(outer).iter_mut();
@@ -73,7 +73,7 @@ impl PollSets {
         true
     }
 
-    /// Ends a membership. False: there was none.
+    /// Removes a nested poll's registration. False: there was none.
     pub fn unnest(&mut self, outer: u32, inner: u32) -> bool {
         let inner = self.named(inner);
         let members = self.nested_mut(outer);
@@ -81,7 +81,7 @@ impl PollSets {
         place.map(|place| members.swap_remove(place)).is_some()
     }
 
-    /// How often anything has happened to the members of a poll, and of those below it.
+    /// Sum of the event counters of a poll and of the polls below it.
     pub fn news_below(&self, poll: u32) -> u64 {
         let members = self.nested(poll).iter();
         let current = members.filter(|one| self.is_current(one.inner));
@@ -98,7 +98,7 @@ impl PollSets {
                 .any(|one| one.inner.index == to || self.reaches(one.inner.index, to, depth + 1))
     }
 
-    /// Polls below this one, at most.
+    /// Length of the longest path of polls below this one.
     fn height(&self, poll: u32) -> usize {
         let members = self.nested(poll).iter();
         let below = members
@@ -107,7 +107,7 @@ impl PollSets {
         below.max().unwrap_or(0)
     }
 
-    /// Polls above this one, at most.
+    /// Length of the longest path of polls above this one.
     fn depth(&self, poll: u32) -> usize {
         let above = (0..self.count()).filter(|&outer| {
             let mut members = self.nested(outer).iter();

@@ -1,4 +1,4 @@
-//! The looks of a poll's wait: at the registrations on its list, and at the polls within it.
+//! The work of a poll's wait: looks at the registrations on its list and at the polls within it.
 
 use ring::socket_block::{SocketBlock, SocketId};
 
@@ -11,9 +11,9 @@ use crate::poll_set::{Nested, PollSets};
 use crate::readiness;
 
 impl State {
-    /// Number of registrations on a poll's list that one wait hands over. `is_whole`: all. This is
-    /// so if the wait's own turn brought nothing, since they were ready before it and nothing more
-    /// is coming. It is also so for a program that polls now and then (decision 0062).
+    /// Number of registrations on a poll's list that one wait reports. `is_whole`: all. A wait
+    /// whose own turn brought nothing asks for all, since nothing more is coming. So does a program
+    /// that polls now and then (decision 0062).
     pub(crate) fn share_of_events(&self, poll: u32, is_whole: bool) -> usize {
         let listed = self.polls.listed(poll);
         match is_whole || listed >= EVENTS_PER_WAIT_MANY {
@@ -22,8 +22,7 @@ impl State {
         }
     }
 
-    /// Looks at what is on a poll's list, at each once, and appends what is ready to `events`, up
-    /// to `max`.
+    /// Looks once at each registration on a poll's list and appends up to `max` events to `events`.
     pub(crate) fn collect(&mut self, poll: u32, events: &mut Vec<Event>, max: usize) {
         let mut budget = self.polls.listed(poll);
         let has_refused = !self.refused.is_empty() || self.cut_short.is_some();
@@ -45,9 +44,9 @@ impl State {
         }
     }
 
-    /// Looks at writers first that were refused for want of chunks, and then at the one that was
-    /// cut short. At the end of the list they would come behind all those that wrote in their
-    /// place, and some would never be in time for the chunks of a turn (decision 0035).
+    /// Looks first at writers that found no chunk, then at the one that was cut short. At the end
+    /// of the list they would come after all those that wrote in their place. Some would then never
+    /// find a chunk of a turn (decision 0035).
     #[cold]
     fn collect_refused(&mut self, poll: u32, events: &mut Vec<Event>, max: usize) {
         self.polls.begin_round(poll);
@@ -61,7 +60,7 @@ impl State {
         }
     }
 
-    /// Looks at a writer before the others. True if it still waits for its turn.
+    /// Looks at a writer before the others. True if the writer still waits.
     fn collect_writer(
         &mut self,
         poll: u32,
@@ -99,7 +98,7 @@ fn look(
     if !readiness::may_be_any(socket, block) {
         return;
     }
-    // Edges before readiness: an edge that comes in between is then reported once more, not lost.
+    // Read edges before readiness: an edge in between is then reported once more, not lost.
     let (in_edges, out_edges) = (block.in_edges(), block.out_edges());
     point();
     let ready = readiness::of(socket, block);
@@ -119,7 +118,7 @@ fn look(
 }
 
 impl State {
-    /// Appends an event for each member of `poll` that is a poll and has something, up to `max`.
+    /// Appends events for the ready polls among the members of `poll`, up to `max`.
     pub(crate) fn collect_nested(&mut self, poll: u32, events: &mut Vec<Event>, max: usize) {
         let mut members = std::mem::take(self.polls.nested_mut(poll));
         members.retain(|one| self.polls.is_current(one.inner));
@@ -140,13 +139,13 @@ impl State {
         *self.polls.nested_mut(poll) = members;
     }
 
-    /// True if the poll is to be reported, if it has anything to report.
+    /// True if a nested poll with something to report is to be reported.
     fn is_news(&self, one: &Nested) -> bool {
         let is_edge = one.wanted.mode == Mode::Edge;
         one.fresh || !is_edge || one.seen != self.polls.news(one.inner.index)
     }
 
-    /// A wait on this poll would find a socket, or a poll that has one.
+    /// True if a wait on this poll would find a socket, or a nested poll that would.
     pub(crate) fn has_something(&mut self, poll: u32) -> bool {
         for place in 0..self.polls.listed(poll) {
             let Some((at, id)) = self.polls.peek(poll, place) else {
@@ -178,7 +177,7 @@ impl State {
     }
 }
 
-/// The kernel's part of it was told of in this wait already.
+/// True if this wait has already reported the nested poll for its kernel descriptors.
 fn is_told(events: &[Event], token: Token) -> bool {
     events.iter().any(|event| event.token() == token)
 }

@@ -6,14 +6,14 @@ use super::State;
 use crate::urgent::UrgentMark;
 
 impl State {
-    /// The urgent mark. An older mark out of the stream gives way to a newer one once everything
-    /// before it was read.
+    /// The urgent mark. A newer mark replaces an older one that is out of the stream, once
+    /// everything before the older one was read.
     pub(crate) fn urgent_mark(&mut self, id: SocketId) -> Option<UrgentMark> {
         let memory = &self.side.memory;
         let block = memory.block(id.index)?;
         let socket = self.sockets.at(id);
         let Some(mark) = socket.urgent_mark(block) else {
-            // The next one may end at the same position, modulo 2^32.
+            // The next mark may end at the same position, modulo 2^32.
             (socket.urgent.end, socket.urgent.is_taken) = (None, false);
             return None;
         };

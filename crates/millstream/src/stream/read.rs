@@ -1,5 +1,4 @@
-//! Reads of the application: a copy of the received bytes, or a look at the receive buffer where
-//! they lie.
+//! Reads of the application: a copy of received bytes, or a borrowed look into the receive buffer.
 
 use std::io::{self, BufRead, Read};
 
@@ -23,7 +22,7 @@ impl Read for TcpStream {
 }
 
 /// The receive buffer serves as the reader's buffer, so a parser needs none of its own. Bytes that
-/// are only looked at or passed on are copied once less than by `read`.
+/// are only looked at or passed on are copied once less than with `read`.
 ///
 /// ```
 #[doc = include_str!("../doc/connected.txt")]
@@ -35,14 +34,14 @@ impl Read for TcpStream {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 impl BufRead for TcpStream {
-    /// The next received bytes, as far as they lie in one piece of the receive buffer (4 KiB at
-    /// most); none at the end of the stream. Waits and fails as `read` does.
+    /// The next received bytes that lie in one piece of the receive buffer (4 KiB at most); empty
+    /// at the end of the stream. Waits and fails as `read` does.
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         let front = self.wait_to_read(|state| state.front(self.id))?;
         Ok(front.map_or(&[], |front| self.inner.memory().lend(front)))
     }
 
-    /// Takes `amount` bytes out of the stream, and not more than have arrived.
+    /// Takes `amount` bytes out of the stream, but no more than have arrived.
     fn consume(&mut self, amount: usize) {
         let amount = u32::try_from(amount).unwrap_or(u32::MAX);
         self.inner.state().discard(self.id, amount);
@@ -50,12 +49,12 @@ impl BufRead for TcpStream {
 }
 
 impl State {
-    /// `None`: nothing to read yet. `Some(Ok(None))`: the stream has ended.
+    /// The next bytes. `None`: nothing to read yet. `Some(Ok(None))`: the stream has ended.
     #[inline]
     fn front(&mut self, id: SocketId) -> Option<io::Result<Option<Front>>> {
         let memory = &self.side.memory;
         let block = memory.block(id.index)?;
-        // The state first: bytes that were published before an end are then seen before it.
+        // Read the state first: bytes published before an end are then seen before it.
         let said = block.state();
         if let Some(front) = self.sockets.at(id).rx.front(memory, block) {
             return Some(Ok(Some(front)));

@@ -55,7 +55,7 @@ fn established_failure_between_two_looks_is_told_behind_the_bytes_before_it() {
     let pair = Pair::new();
     let (client, mut server) = pair.connected();
     let inner = client.inner.clone();
-    // The reader sees the state and finds no bytes; the stack goes on.
+    // The reader has read the state and finds no bytes; now the stack runs.
     let said = inner.state().block(client.id).state();
     assert_eq!(client.readable(), 0);
     server.write_all(b"last words").unwrap();
@@ -93,7 +93,7 @@ fn established_bytes_are_lent_piece_by_piece_until_they_are_consumed() {
     }
     assert!(received == sent);
     assert_eq!(client.readable(), 0);
-    // More than there is: nothing is taken in advance.
+    // More than has arrived: `consume` must not take later bytes.
     client.consume(10);
     server.write_all(b"end").unwrap();
     drop(server);

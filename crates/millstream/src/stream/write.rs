@@ -12,7 +12,7 @@ use crate::limits::{CHUNKS_WAIT_NS_MAX, REFUSED_WRITERS_MAX, WHOLE_WRITE_BYTES_M
 use crate::state::{State, ask};
 
 impl TcpStream {
-    /// Both ends of the connection are sockets of this context.
+    /// True if both ends of the connection are sockets of this context.
     ///
     /// ```
     #[doc = include_str!("../doc/context.txt")]
@@ -30,10 +30,10 @@ impl TcpStream {
         self.inner.state().is_to_itself(self.id)
     }
 
-    /// A write found no room for all of its bytes, or no chunk. On an empty send buffer a short
-    /// write is taken whole, as programs for the kernel expect. It then lacks only chunks, which
-    /// the stack hands out when it looks at its stock. Not on a virtual clock, whose holder alone
-    /// turns the stack. Returns the number of bytes written in all.
+    /// Continues a write that did not find room, or chunks, for all of its bytes. Programs written
+    /// for the kernel expect a short write on an empty send buffer to be taken whole. Such a write
+    /// lacks only chunks, so it waits for the stack to refill them. Not on a virtual clock, whose
+    /// holder alone turns the stack. Returns the number of bytes written in all.
     #[cold]
     pub(super) fn write_rest(
         &self,
@@ -58,7 +58,7 @@ impl TcpStream {
         let state = &mut *inner.state();
         match outcome {
             Err(error) if !is_timeout(&error) && written == 0 => return Err(error),
-            // The piece was announced as a part of more, which does not come.
+            // The stack was told that more follows, which does not. This request takes that back.
             _ if (1..total).contains(&written) && (state.is_piece || written > before) => {
                 state.request(self.id, how);
             }
@@ -73,7 +73,7 @@ fn as_ns(duration: Duration) -> u64 {
 }
 
 impl State {
-    /// Writes before there is a connection, for the SYN to take along.
+    /// Writes before there is a connection. The SYN carries the bytes (RFC 7413).
     pub(crate) fn write_ahead(&mut self, id: SocketId, bytes: &[u8]) -> usize {
         let memory = &self.side.memory;
         let Some(block) = memory.block(id.index) else {
@@ -83,7 +83,7 @@ impl State {
         tx.write(memory, block, &mut self.side.magazine, bytes)
     }
 
-    /// `None`: no room yet; the stack has been asked to tell of it.
+    /// Writes to the send buffer. `None`: there is no room, and the stack will report some.
     #[inline]
     pub(super) fn write(
         &mut self,
@@ -112,7 +112,7 @@ impl State {
         self.finish_write(id, n, &[IoSlice::new(bytes)], how)
     }
 
-    /// Writes from an offset on; an offset within a slice starts there.
+    /// Writes the bytes of `slices` from offset `from` on.
     pub(super) fn write_slices(
         &mut self,
         id: SocketId,
@@ -139,7 +139,7 @@ impl State {
         self.finish_write(id, n, slices, how)
     }
 
-    /// Writes what there is room for; how many bytes.
+    /// Writes as many bytes as there is room for; returns their number.
     fn put(&mut self, id: SocketId, slices: &[IoSlice<'_>]) -> usize {
         let AppSide {
             memory, magazine, ..
@@ -151,7 +151,7 @@ impl State {
         tx.write_vectored(memory, block, magazine, slices)
     }
 
-    /// Like [`put`](Self::put). If there is no room, the stack will tell of some.
+    /// Like [`put`](Self::put). If there is no room, the stack will report some.
     fn put_or_want(&mut self, id: SocketId, slices: &[IoSlice<'_>]) -> usize {
         let AppSide {
             memory, magazine, ..
@@ -164,7 +164,7 @@ impl State {
         block.look_or_want(put).unwrap_or(0)
     }
 
-    /// A write found room for `n` bytes of `slices`, perhaps not for all.
+    /// Completes a write that has put `n` bytes of `slices` into the send buffer, perhaps not all.
     #[inline(never)]
     fn finish_write(
         &mut self,
@@ -180,19 +180,19 @@ impl State {
             self.last_writer = id;
             let wanted: usize = slices.iter().map(|slice| slice.len()).sum();
             if n < wanted {
-                // A writer that could not write everything gets an event for room, as if refused.
-                // The stack knows the wish when it does the job below.
+                // A writer that could not write everything gets an event for room, like one that
+                // wrote nothing. The job queued below tells the stack.
                 self.block(id).set_want_writable();
                 self.is_piece = self.lacks_chunks(id);
                 if self.is_piece {
-                    // `write_rest` goes on where this ends, or says that it was all.
+                    // `write_rest` writes the remainder, or tells the stack that there is none.
                     how = Requests::WROTE_MORE;
                 }
             }
             self.request(id, how);
             return Some(Ok(n));
         }
-        // There is room without a chunk to fill it: a job has the stack look. Without room there is
+        // If only chunks are lacking, a job makes the stack refill them. Without room there is
         // nothing to look at, and a job for each attempt would keep a waiting thread busy.
         if self.lacks_chunks(id) {
             self.note_refused(id);
@@ -201,8 +201,8 @@ impl State {
         None
     }
 
-    /// Goes on with a write of which so much is `written`. `None`: there are still no chunks, and
-    /// some to come.
+    /// Continues a write of which `written` bytes are done. `None`: no chunks yet, but some will
+    /// come.
     fn write_on(
         &mut self,
         id: SocketId,
@@ -221,22 +221,22 @@ impl State {
                     }
                 }
                 Some(Err(error)) => {
-                    // The call returns the bytes taken, and the next call the reason why the
-                    // connection ended.
+                    // The call returns the number of bytes taken. The next call returns the error
+                    // that ended the connection.
                     self.sockets.at(id).error_taken &= *written == 0;
                     return Some(Err(error));
                 }
                 None if self.lacks_stock_only(id, *written) => return None,
                 None if is_last => return Some(Ok(())),
-                // The stack says that the pool is dry with the same look that filled the stock with
-                // the last of it.
+                // Try once more: the look that found the pool dry may have given us its last
+                // chunks.
                 None => is_last = true,
             }
         }
     }
 
-    /// The connection is open, its send buffer holds nothing but the `written` bytes and has room,
-    /// and there are chunks to come.
+    /// True if only chunks are lacking, and the stack has some. The connection is open, and its
+    /// send buffer has room and holds no more than the `written` bytes.
     fn lacks_stock_only(&mut self, id: SocketId, written: usize) -> bool {
         let (socket, block) = self.parts(id);
         let may_write = is_open(block.state()) && !socket.write_shut;
@@ -244,13 +244,13 @@ impl State {
         may_write && is_ours && socket.tx.space(block) > 0 && !self.side.magazine.is_pool_dry()
     }
 
-    /// A write was cut short. True: for want of chunks, not of room.
+    /// True if a write was cut short for want of chunks, not of room.
     fn lacks_chunks(&mut self, id: SocketId) -> bool {
         let (socket, block) = self.parts(id);
         socket.tx.space(block) > 0
     }
 
-    /// A writer found no chunk. Beyond the limit it waits on its poll's list like others.
+    /// Notes a writer that found no chunk. Above the limit the writer waits on its poll's list.
     fn note_refused(&mut self, id: SocketId) {
         if self.last_writer == id {
             self.cut_short = Some(id);

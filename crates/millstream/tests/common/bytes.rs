@@ -1,5 +1,5 @@
-//! Streams of bytes that say by themselves whether they arrived whole: byte `i` of a stream is a
-//! function of its seed and `i`.
+//! Byte streams that show whether they arrived intact: byte `i` of a stream is a function of its
+//! seed and `i`.
 
 #![allow(dead_code)] // each test file uses its part
 
@@ -46,7 +46,7 @@ pub fn pattern(len: usize, seed: u64) -> Vec<u8> {
     bytes
 }
 
-/// The hash of those.
+/// The hash of the first `len` bytes of the stream of `seed`.
 pub fn hash(len: usize, seed: u64) -> u64 {
     let mut hasher = DefaultHasher::new();
     let mut bytes = Bytes::new(seed);
@@ -77,7 +77,7 @@ pub fn receive(from: &mut (impl Read + ?Sized), len: usize, seed: u64) {
     receive_slowly(from, len, seed, |_| {});
 }
 
-/// The same with a chance to dawdle after each read, by the number of bytes read so far.
+/// Like [`receive`], and calls a function after each read with the number of bytes read so far.
 pub fn receive_slowly(
     from: &mut (impl Read + ?Sized),
     len: usize,
@@ -108,7 +108,7 @@ pub fn receive_slowly(
     slow("receive", len, begin);
 }
 
-/// Reads to the end, which must come at once.
+/// Checks that the next read returns the end of the stream.
 pub fn expect_end(from: &mut (impl Read + ?Sized)) {
     let mut byte = [0];
     let n = read(from, &mut byte).expect("the end");
@@ -138,7 +138,7 @@ fn each_piece(len: usize, mut f: impl FnMut(&mut [u8])) {
     }
 }
 
-/// A transfer that takes long is worth a line.
+/// Prints a line for a transfer that took long.
 fn slow(what: &str, len: usize, begin: Instant) {
     let took = begin.elapsed();
     if took > Duration::from_secs(2) {

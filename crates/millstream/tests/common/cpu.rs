@@ -1,7 +1,7 @@
-//! How often this process wakes, and how much CPU time it uses, while it should do neither.
+//! Wake-ups and CPU time of this process while it should be idle.
 //!
-//! Wake-ups are counted: a stack that ticks wakes hundreds of times, however busy the machine is.
-//! CPU time tells of a stack that never sleeps, which has no wake-ups.
+//! A stack that ticks is found by counting wake-ups, of which it has hundreds on any machine. A
+//! stack that never sleeps has no wake-ups and is found by its CPU time.
 
 #![allow(dead_code)] // each test file uses its part
 
@@ -16,20 +16,20 @@ pub fn used() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Lets the last timers of a conversation run out.
+/// Time for the last timers of a conversation to expire.
 pub const SETTLE: Duration = Duration::from_millis(400);
-/// How long to look.
+/// Length of an observation.
 pub const LOOK: Duration = Duration::from_secs(2);
-/// CPU time that a process that sleeps may use in that time. One that never sleeps uses many times
-/// as much, also beside others that want the core.
+/// CPU time that a sleeping process may use during an observation. A process that never sleeps uses
+/// many times as much, even beside others that want the core.
 const IDLE_MAX: Duration = Duration::from_millis(200);
-/// Wake-ups in that time. A watchdog that ticks every 5 ms has 400.
+/// Wake-ups during an observation. A watchdog that ticks every 5 ms has 400.
 const WAKE_UPS_MAX: u64 = 20;
 
-/// How often the living threads of this process have gone to sleep.
+/// Number of voluntary context switches of the living threads of this process.
 fn sleeps() -> u64 {
     let tasks = std::fs::read_dir("/proc/self/task").expect("/proc");
-    // A thread may end while we look.
+    // A thread may end meanwhile.
     let paths = tasks.flatten().map(|task| task.path().join("status"));
     let counts = paths.filter_map(|path| {
         let status = std::fs::read_to_string(path).ok()?;
@@ -41,7 +41,7 @@ fn sleeps() -> u64 {
     counts.sum()
 }
 
-/// After a while, looks while `idle` does nothing for [`LOOK`].
+/// After [`SETTLE`], observes the process while `idle` does nothing for [`LOOK`].
 pub fn expect_idle(label: &str, idle: impl FnOnce()) {
     thread::sleep(SETTLE);
     let before = (used(), sleeps());

@@ -1,5 +1,5 @@
-//! Parts that all tests of the whole share. One test runs at a time on the machine, in network
-//! namespaces of its own that go when it ends, however it ends.
+//! The laboratory of tests with network namespaces. One such test runs at a time on the machine.
+//! Its namespaces are removed at its end, or by the next test if it was killed.
 //!
 //! ```text
 //!   near namespace          far namespace
@@ -33,13 +33,13 @@ pub const OURS_V6: &str = "fd77::1";
 pub const KERNEL_V4: &str = "10.77.0.2";
 pub const KERNEL_V6: &str = "fd77::2";
 
-/// A test that takes longer hangs.
+/// Time after which a test counts as hung.
 const TEST_MAX: Duration = Duration::from_secs(120);
 const LOCK: &str = "millstream-tests.lock";
 const PREFIX: &str = "mst";
 
-/// The right to run: no other such test runs in this process or another until it is dropped. Ends a
-/// test that hangs.
+/// The right to run: no other such test runs in any process until this is dropped. Ends a test that
+/// hangs.
 pub struct Turn {
     _process: MutexGuard<'static, ()>,
     _machine: File,
@@ -77,7 +77,7 @@ pub fn turn(name: &str) -> Turn {
     }
 }
 
-/// As [`turn`], for tests that need root: `None`, and the reason printed, without it.
+/// Like [`turn`], for tests that need root. Without root prints the reason and returns `None`.
 pub fn turn_as_root(name: &str) -> Option<Turn> {
     let missing = if !rustix::process::geteuid().is_root() {
         Some("not root")
@@ -150,7 +150,7 @@ impl Namespace {
         self.inside(|| std::fs::write(format!("/proc/sys/net/{key}"), value).expect(key));
     }
 
-    /// The calling thread, which must be one of its own, moves here.
+    /// Moves the calling thread, which must be a fresh one, into the namespace.
     pub fn enter(&self) {
         let path = Path::new("/run/netns").join(&self.name);
         let fd = File::open(&path).expect("namespace");
@@ -158,7 +158,7 @@ impl Namespace {
         move_into_link_name_space(fd.as_fd(), kind).expect("setns");
     }
 
-    /// Runs `f` on a thread of its own here.
+    /// Runs `f` on a new thread in the namespace.
     pub fn inside<T: Send>(&self, f: impl FnOnce() -> T + Send) -> T {
         let outcome = thread::scope(|scope| {
             let inside = scope.spawn(|| {
@@ -179,7 +179,7 @@ impl Drop for Namespace {
     }
 }
 
-/// Removes what killed test runs left; with `own`, also what this process made.
+/// Removes namespaces of killed test runs; with `own`, also those of this process.
 fn sweep(own: bool) {
     let Ok(entries) = std::fs::read_dir("/run/netns") else {
         return;
@@ -205,7 +205,7 @@ pub enum Link {
     Tap,
 }
 
-/// A kernel and a place for Millstream, joined by a link.
+/// A kernel and a home for Millstream, joined by a link.
 pub struct Lab {
     link: Link,
     near: Namespace,
@@ -235,7 +235,7 @@ impl Lab {
             .ip(&format!("addr add {KERNEL_V6}/64 dev {interface} nodad"));
     }
 
-    /// The wire's name, with further keys: `loss=0.01`.
+    /// The wire's specification with further keys, such as `loss=0.01`.
     pub fn wire(&self, keys: &str) -> String {
         let wire = match self.link {
             Link::Native => format!("xdp:{NEAR},mode=native"),
@@ -248,7 +248,7 @@ impl Lab {
         }
     }
 
-    /// Where Millstream opens its wire.
+    /// The namespace in which Millstream opens its wire.
     pub fn home(&self) -> &Namespace {
         match self.link {
             Link::Tap => &self.far,
@@ -256,7 +256,7 @@ impl Lab {
         }
     }
 
-    /// The wire is open: the kernel's end of a TAP exists now and gets its addresses.
+    /// Configures the kernel's end of a TAP, which exists once the wire is open.
     pub fn opened(&self) {
         if self.link == Link::Tap {
             self.address(TAP);

@@ -1,5 +1,4 @@
-//! Brings Millstream and a kernel, or two Millstreams, to the ends of a wire, and plays scenarios
-//! between them.
+//! Meetings: two hosts, Millstream and a kernel or two Millstreams, play scenarios over a wire.
 
 #![allow(dead_code)] // each test file uses its part
 
@@ -14,7 +13,7 @@ use super::lab::{KERNEL_V4, KERNEL_V6, Lab, OURS_V4, OURS_V6};
 use super::net::{Gate, Kernel, Net, Ours, PATIENCE, Place};
 use super::scenarios::Scenario;
 
-/// Which end Millstream is.
+/// The end that Millstream plays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     Server,
@@ -30,7 +29,7 @@ pub enum Family {
 pub const BOTH_ROLES: [Role; 2] = [Role::Server, Role::Client];
 pub const BOTH_FAMILIES: [Family; 2] = [Family::V4, Family::V6];
 
-/// Settings for Millstream in a lab: what a user who knows nothing special would write.
+/// Millstream's settings in a lab: the defaults.
 pub fn plain(wire: &str, crank: Crank) -> Config {
     let mut config = Config::new(wire.parse().unwrap_or_else(|e| panic!("{e}")));
     config
@@ -43,7 +42,7 @@ pub fn plain(wire: &str, crank: Crank) -> Config {
     config
 }
 
-/// Opens Millstream in the lab and runs `f` with its context, on a thread of its own in the right
+/// Opens Millstream in the lab and runs `f` with its context, on a new thread in the right
 /// namespace.
 pub fn with_ours<T: Send>(lab: &Lab, config: Config, f: impl FnOnce(&Context) -> T + Send) -> T {
     lab.home().inside(|| {
@@ -54,7 +53,7 @@ pub fn with_ours<T: Send>(lab: &Lab, config: Config, f: impl FnOnce(&Context) ->
     })
 }
 
-/// A port that no other meeting of this process has.
+/// A port that no other meeting of this process uses.
 fn port() -> u16 {
     static NEXT: Mutex<u16> = Mutex::new(7_000);
     let mut next = NEXT.lock().unwrap_or_else(|e| e.into_inner());
@@ -62,7 +61,7 @@ fn port() -> u16 {
     *next
 }
 
-/// The two places of a meeting: Millstream's, the kernel's.
+/// The places of a meeting: Millstream's and the kernel's.
 pub fn places(family: Family) -> (Place, Place) {
     let (ours, kernel) = match family {
         Family::V4 => (OURS_V4, KERNEL_V4),
@@ -110,7 +109,8 @@ pub fn play_with(
             place: ours,
         };
         mine(&net as &dyn Net, &gate);
-        // Inline: connections close while we wait for the other end.
+        // With the inline crank, turn the stack so that connections close while the other end
+        // finishes.
         while !kernel.is_finished() {
             context.turn().unwrap();
             thread::sleep(Duration::from_millis(1));
@@ -122,7 +122,7 @@ pub fn play_with(
     println!("  {label}: {:.2?}", begin.elapsed());
 }
 
-/// Every socket, handshake and chunk is back: nothing leaked. TIME_WAIT entries may stay.
+/// Waits until every socket, handshake and chunk was returned; TIME_WAIT entries may remain.
 pub fn expect_all_returned(context: &Context) -> Report {
     let begin = Instant::now();
     loop {
@@ -136,7 +136,7 @@ pub fn expect_all_returned(context: &Context) -> Report {
         if is_clean {
             return report;
         }
-        // Over a bad wire, what was written before a close may take its time.
+        // Over a bad wire, bytes written before a close may take long.
         if begin.elapsed() > PATIENCE {
             panic!("leaked: {usage:?}\n{report:#?}");
         }
@@ -144,7 +144,7 @@ pub fn expect_all_returned(context: &Context) -> Report {
     }
 }
 
-/// A counter of a report, the stack's, TCP's or the port's.
+/// A counter of the stack, of TCP or of the port, in a report.
 pub fn counter(report: &Report, name: &str) -> u64 {
     report
         .stack
@@ -155,9 +155,9 @@ pub fn counter(report: &Report, name: &str) -> u64 {
         .unwrap_or_else(|| panic!("no counter {name}"))
 }
 
-/// A good wire lost nothing, and nothing on it was wrong.
+/// Checks that a good wire lost nothing and had no bad frames.
 pub fn expect_nothing_dropped(report: &Report) {
-    // The kernel's multicasts, and the counters of the network's chatter, are no concern of TCP's.
+    // The kernel's multicasts and other network chatter do not matter to TCP.
     let harmless = |name: &str| name.starts_with("rx_drop_icmp") || name == "rx_drop_other_mac";
     let rows = report
         .stack

@@ -1,4 +1,4 @@
-//! Two runtimes joined by a wire of this process, each on a thread of its own.
+//! Two runtimes on one in-process wire, each on a thread of its own.
 
 #![allow(dead_code)] // each test file uses its part
 
@@ -42,7 +42,7 @@ pub fn config(wire: &str, address: &str, crank: Crank) -> Config {
     config
 }
 
-/// Runs `server` and `client` on two threads, each with a context on its end of a loopback wire,
+/// Runs `server` and `client` on two threads, each with a context at its end of a loopback wire,
 /// until both return.
 pub fn converse(
     crank: Crank,
@@ -58,7 +58,7 @@ pub fn converse(
     );
 }
 
-/// The same over any wire that joins two openers, with the configurations changed first.
+/// Like [`converse`], over any wire that joins two openers, with changed configurations.
 pub fn converse_over(
     wire: &str,
     crank: Crank,

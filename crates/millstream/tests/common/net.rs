@@ -1,5 +1,5 @@
-//! One face for Millstream's sockets and the kernel's, so that a scenario is written once and
-//! played with either at either end.
+//! One interface for Millstream's sockets and the kernel's, so that a scenario can be played with
+//! either at either end.
 
 #![allow(dead_code)] // each test file uses its part
 
@@ -12,7 +12,7 @@ use std::time::Duration;
 use millstream::Context;
 use rustix::net::{AddressFamily, SocketType, bind, connect, listen, socket, sockopt};
 
-/// Longer than anything on a loaded machine takes.
+/// Longer than anything takes on a loaded machine.
 pub const PATIENCE: Duration = Duration::from_secs(40);
 
 /// One end of a connection.
@@ -34,7 +34,7 @@ pub trait Net {
         self.listen_with(1024)
     }
     fn listen_with(&self, backlog: usize) -> Box<dyn Listener + '_>;
-    /// To the port where the other end listens.
+    /// Connects to the port at which the other end listens.
     fn connect(&self) -> io::Result<Box<dyn Conn>> {
         self.connect_to(self.place().port)
     }
@@ -47,7 +47,7 @@ pub trait Net {
 pub struct Place {
     pub own: IpAddr,
     pub peer: IpAddr,
-    /// The server's.
+    /// The server's port.
     pub port: u16,
     /// `SO_RCVBUF` of a kernel's sockets.
     pub kernel_receive_buffer: Option<usize>,
@@ -177,7 +177,7 @@ impl Conn for std::net::TcpStream {
     }
 }
 
-/// Steps by which the two ends of a scenario wait for each other, outside the wire.
+/// Steps by which the two ends of a scenario synchronize outside the wire.
 #[derive(Default)]
 pub struct Gate {
     step: Mutex<u32>,
@@ -185,14 +185,14 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// The scenario has come to `step`.
+    /// Announces that the scenario has reached `step`.
     pub fn reach(&self, step: u32) {
         let mut now = self.step.lock().expect("gate");
         *now = (*now).max(step);
         self.changed.notify_all();
     }
 
-    /// Waits for that, away from the stack.
+    /// Waits until the scenario has reached `step`, without turning the stack.
     pub fn wait(&self, step: u32) {
         let now = self.step.lock().expect("gate");
         let (_now, late) = self

@@ -17,11 +17,11 @@ pub struct Scenario {
     pub client: fn(&dyn Net, &Gate),
 }
 
-/// The server listens.
+/// Step of the gate: the server listens.
 const LISTENING: u32 = 1;
 const MEGABYTE: usize = 1_000_000;
 
-/// Echo, message by message, of lengths about the segment's.
+/// Echo, message by message, with lengths around the segment size.
 pub const ECHO: Scenario = Scenario {
     name: "echo",
     server: echo_server,
@@ -51,7 +51,7 @@ fn echo_server(net: &dyn Net, gate: &Gate) {
     }
 }
 
-/// `LEN` bytes up, the end, `LEN` bytes down, the end.
+/// `LEN` bytes from the client, its end, `LEN` bytes from the server, its end.
 fn bulk_server<const LEN: usize>(net: &dyn Net, gate: &Gate) {
     let listener = net.listen();
     gate.reach(LISTENING);
@@ -72,7 +72,7 @@ fn bulk_client<const LEN: usize>(net: &dyn Net, gate: &Gate) {
     expect_end(&mut *conn);
 }
 
-/// Much, each way in turn, over a half-closed connection.
+/// Bulk transfer in each direction in turn, over a half-closed connection.
 pub const BULK: Scenario = bulk::<10_000_000>("bulk of 10 MB each way");
 pub const BULK_3: Scenario = bulk::<3_000_000>("bulk of 3 MB each way");
 pub const BULK_1: Scenario = bulk::<1_000_000>("bulk of 1 MB each way");
@@ -110,7 +110,7 @@ pub const HALF_CLOSE: Scenario = Scenario {
 
 const MESSAGE: usize = 64;
 
-/// `COUNT` connections one after another: a request, an answer, closed by the server first.
+/// `COUNT` connections in sequence: a request, an answer, closed by the server first.
 fn short_server<const COUNT: usize>(net: &dyn Net, gate: &Gate) {
     let listener = net.listen();
     gate.reach(LISTENING);
@@ -151,7 +151,7 @@ pub const SHORT_30: Scenario = Scenario {
     client: short_client::<30>,
 };
 
-/// The client resets: what the server had not read is lost, and it is told.
+/// The client resets: the server loses unread bytes and gets an error.
 pub const RESET_BY_CLIENT: Scenario = Scenario {
     name: "reset by the client",
     server: |net, gate| {
@@ -178,7 +178,7 @@ pub const RESET_BY_CLIENT: Scenario = Scenario {
     },
 };
 
-/// The server closes with bytes unread: the client is told that they were lost.
+/// The server closes with unread bytes: the client gets an error.
 pub const RESET_BY_CLOSE: Scenario = Scenario {
     name: "reset by closing with bytes unread",
     server: |net, gate| {
@@ -188,7 +188,7 @@ pub const RESET_BY_CLOSE: Scenario = Scenario {
         receive(&mut *conn, 10, 5);
         gate.wait(2);
         sleep(Duration::from_millis(50));
-        // Millstream's read lets the bytes in.
+        // Millstream's read turns the stack, which lets the bytes in.
         receive(&mut *conn, 1, 6);
         drop(conn);
     },
@@ -226,8 +226,8 @@ pub const REFUSED: Scenario = Scenario {
 
 const SLOW_LEN: usize = 3 * MEGABYTE;
 
-/// Reads nothing until the sender must have stopped, then in fits and starts: the window closes and
-/// opens.
+/// Reads nothing until the sender must have stopped, then irregularly, so that the window closes
+/// and opens.
 fn read_slowly(conn: &mut dyn super::net::Conn) {
     sleep(Duration::from_millis(400));
     let mut next = 0;
@@ -272,7 +272,7 @@ pub const SLOW_CLIENT: Scenario = Scenario {
     },
 };
 
-/// A peer that sends a byte at a time without waiting, answered in one go.
+/// A peer that sends single bytes without waiting, and gets one answer.
 pub const TRICKLE: Scenario = Scenario {
     name: "a byte at a time",
     server: |net, gate| {
@@ -291,12 +291,12 @@ pub const TRICKLE: Scenario = Scenario {
         }
         let begin = Instant::now();
         receive(&mut *conn, 1, 9);
-        // An ACK that is awaited for each byte would take 80 seconds.
+        // Waiting for an ACK of each byte would take 80 seconds.
         assert!(begin.elapsed() < Duration::from_secs(40));
     },
 };
 
-/// All that the two ends say to each other on a good wire.
+/// All scenarios for a good wire.
 pub const ALL: [Scenario; 10] = [
     ECHO,
     BULK,

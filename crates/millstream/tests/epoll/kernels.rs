@@ -202,8 +202,7 @@ impl Kernels {
 pub fn fill(mut write: impl FnMut(&[u8]) -> io::Result<usize>) -> String {
     let bytes = vec![3; 65_536];
     let mut quiet = 0;
-    // The receiver takes a part away for a while, and its last ACK is a delayed one, which may let
-    // the buffer grow.
+    // The receiver takes bytes away for a while, and its last, delayed ACK may let the buffer grow.
     while quiet < 60 {
         match write(&bytes) {
             Ok(_) => quiet = 0,

@@ -27,8 +27,8 @@ fn compare(crank: Crank) {
     let mut different = Vec::new();
     for (name, steps) in SCRIPTS {
         let want = record(&mut kernels::Kernels::new(), steps);
-        // A stack on a thread of its own may be late on a loaded machine: then once more, and all
-        // of it.
+        // A stack on a thread of its own may be late on a loaded machine. The whole script is then
+        // played again.
         let got = (0..3)
             .map(|_| record(&mut ours::Ours::new(crank), steps))
             .find(|got| *got == want || crank == Crank::Inline)

@@ -1,5 +1,5 @@
-//! Scripts on Millstream's sockets and `Poll`; their peers are Millstream's too, on a stack of
-//! their own, which this thread turns so that a busy machine is never late.
+//! Scripts on Millstream's sockets and `Poll`. Their peers are sockets of a second stack, which
+//! this thread turns so that a busy machine does not delay them.
 
 use std::io::{ErrorKind, PipeReader, PipeWriter, Read, Write};
 use std::net::{Shutdown, SocketAddr};
@@ -64,7 +64,7 @@ impl Ours {
         };
         for count in 1..=3 {
             world.step(Step::PeerConnect);
-            // A stack thread on a busy machine takes its time.
+            // On a busy machine a stack thread may take long.
             for _ in 0..1_000 {
                 if world.sockets.len() == count {
                     break;
@@ -215,7 +215,7 @@ impl World for Ours {
     }
 
     fn settle(&mut self) {
-        // Each may have something to say to what the other said.
+        // Each side may answer what the other one sent.
         for _ in 0..6 {
             let _ = self.context.settle();
             let _ = self.peer_context.settle();
@@ -235,7 +235,7 @@ impl Ours {
             Step::PeerClose(at) => self.peers[at] = None,
             Step::PeerAbort(at) => self.peers[at].take().expect("a peer").abort(),
             Step::PeerConnect => {
-                // The inline stack answers while the peer waits: the watchdog turns it.
+                // The watchdog turns the inline stack while the peer waits in its blocking call.
                 let stream = TcpStream::connect(&self.peer_context, at(LISTENING));
                 self.peers.push(Some(stream.expect("connect")));
             }

@@ -35,17 +35,18 @@ const ERW: Want = want(true, true, true);
 pub const LISTENER: usize = 9;
 pub const PIPE: usize = 8;
 
-/// One step: the first number is a poll where there are two, else a socket.
+/// A step. `Add`, `Change` and `Remove` name a poll and a source, `Wait` and its variants a poll.
+/// The other steps name a socket; a second number is a length in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     Add(usize, usize, Want),
     Change(usize, usize, Want),
     Remove(usize, usize),
-    /// All that is ready, in the order of tokens.
+    /// Waits and records all events in the order of tokens.
     Wait(usize),
-    /// The same, not recorded: timing decides whether the kernel repeats itself here.
+    /// Waits and does not record: timing decides whether the kernel repeats an event here.
     Ignore(usize),
-    /// One event: whose turn is it?
+    /// Waits for one event, which shows the order of ready sources.
     WaitOne(usize),
     Read(usize, usize),
     Write(usize, usize),
@@ -56,7 +57,7 @@ pub enum Step {
     Close(usize),
     TakeError(usize),
     Accept,
-    /// Begins to connect: to a port with a listener, or to one without.
+    /// Begins to connect, to a port with a listener or to one without.
     Begin,
     BeginRefused,
     PeerWrite(usize, usize),
@@ -73,9 +74,9 @@ use Step::*;
 
 /// Sockets of one kind, with polls and peers.
 pub trait World {
-    /// Does it, and says what came of it.
+    /// Executes a step and returns its outcome.
     fn step(&mut self, step: Step) -> String;
-    /// Waits until the last step has had its effects at both ends.
+    /// Waits until the last step has taken effect at both ends.
     fn settle(&mut self);
 }
 

@@ -1,5 +1,5 @@
-//! The same over a wire that loses, repeats, reorders and damages frames, both ways, put there by
-//! our own `fault`.
+//! The scenarios over a wire that loses, duplicates, reorders and damages frames in both directions
+//! (our own `fault`).
 
 use millstream::Crank;
 
@@ -63,8 +63,8 @@ fn reordering_alone() {
     }
 }
 
-/// The kernel leaves checksums to hardware that is not there; the wire must finish them before it
-/// damages a frame.
+/// The kernel leaves checksums to hardware that does not exist. The wire must complete them before
+/// it damages a frame.
 #[test]
 fn corruption_alone() {
     for link in [Link::Native, Link::Generic, Link::Tap] {
@@ -106,7 +106,7 @@ fn all_at_once() {
     );
 }
 
-/// Delay and a rate: a long pipe that is full, and a queue that overflows.
+/// Delay and a rate limit: a full long pipe, and a queue that overflows.
 #[test]
 fn long_thin_pipe() {
     let keys = "delay=5ms,jitter=1ms,rate=100mbit,limit=64kb,seed=10";
@@ -119,7 +119,7 @@ fn long_thin_pipe() {
     );
 }
 
-/// Faults do happen: what the wire counted, TCP mended.
+/// The faults do happen: TCP has repaired what the wire counted.
 #[test]
 fn faults_are_seen_and_mended() {
     let Some(_turn) = turn_as_root("faults_are_seen_and_mended") else {

@@ -54,8 +54,8 @@ fn echo_to_all(context: &Context, at: SocketAddr, gate: &Gate) {
     assert_eq!(most, COUNT, "not all at once");
 }
 
-/// Writes all of it. A thread that writes to hundreds at once may be out of chunks until the stack
-/// has had a turn.
+/// Writes all bytes. A thread that writes to hundreds of connections at once may have no chunks
+/// until the stack has turned.
 fn answer(mut stream: &TcpStream, mut bytes: &[u8]) {
     while !bytes.is_empty() {
         match std::io::Write::write(&mut stream, bytes) {
@@ -142,7 +142,8 @@ fn thousand_clients_of_ours() {
         });
         with_ours(&lab, plain(&lab.wire(""), Crank::Inline), |context| {
             gate.wait(1);
-            // All handshakes at once; the kernel's accept queue holds 128, so some must try again.
+            // All connections begin at once. The kernel's accept queue holds 128, so some SYNs are
+            // repeated.
             let begin = |_| TcpStream::start_connect(context, ours.peer()).expect("connect");
             let mut streams: Vec<_> = (0..COUNT).map(begin).collect();
             for stream in &streams {
@@ -163,7 +164,7 @@ fn thousand_clients_of_ours() {
     });
 }
 
-/// A thousand sockets of the kernel need more descriptors than a shell allows at first.
+/// Raises the limit of descriptors, since a thousand kernel sockets exceed a shell's default.
 fn raise_descriptors() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);

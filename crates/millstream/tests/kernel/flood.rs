@@ -1,5 +1,5 @@
-//! More connections than a listener wants, and SYNs from nowhere: who really comes is served all
-//! the same.
+//! More connections than a listener's queue holds, and floods of SYNs: real clients are served
+//! nevertheless.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::thread;
@@ -17,7 +17,7 @@ use crate::common::lab::{FAR, Lab, Link, NEAR, turn_as_root};
 use crate::common::meet::{Family, counter, places, plain, with_ours};
 use crate::common::net::Gate;
 
-/// Real clients of a flooded server, and clients of one that is slow to accept.
+/// Number of real clients of a flooded server, and of clients of a server that is slow to accept.
 const REAL: usize = 20;
 const CROWD: usize = 8;
 
@@ -31,7 +31,7 @@ fn client(to: SocketAddr, at: usize) {
     expect_end(&mut stream);
 }
 
-/// Answers one client; which one is found out from what it says.
+/// Serves one client, which identifies itself by its first bytes.
 fn serve_one(listener: &TcpListener) {
     let (mut stream, _) = listener.accept().expect("accept");
     let mut bytes = [0; 100];
@@ -39,7 +39,7 @@ fn serve_one(listener: &TcpListener) {
     std::io::Write::write_all(&mut stream, &bytes).expect("write");
 }
 
-/// All connect at once to a listener whose queue holds four and that accepts none for a while.
+/// All connect at once to a listener with a queue of four that does not accept for a while.
 #[test]
 fn backlog_overflow_serves_all_in_the_end() {
     let Some(_turn) = turn_as_root("backlog_overflow_serves_all_in_the_end") else {
@@ -73,7 +73,7 @@ fn backlog_overflow_serves_all_in_the_end() {
     });
 }
 
-/// SYNs with made-up sources, as fast as they can be made.
+/// SYNs with made-up sources, sent as fast as possible.
 struct Flood {
     port: Packet,
     to: SocketAddr,
@@ -169,7 +169,8 @@ fn mac_of(namespace: &crate::common::lab::Namespace, interface: &str) -> MacAddr
     MacAddr(octets)
 }
 
-/// A flood of `count` SYNs from `source`, real clients in the middle of it and after it.
+/// Sends `count` SYNs with the sources of `source`; real clients connect during the flood and after
+/// it.
 fn flooded(name: &str, crank: Crank, source: fn(u32) -> Ipv4Addr) {
     const BATCH: usize = 200;
     let Some(_turn) = turn_as_root(name) else {
@@ -186,7 +187,7 @@ fn flooded(name: &str, crank: Crank, source: fn(u32) -> Ipv4Addr) {
         scope.spawn(|| {
             lab.far().enter();
             gate.wait(1);
-            // The real ones know each other's MAC address, as those of an open house do.
+            // Real clients know the server's MAC address, as in an established network.
             client(kernels.peer(), 0);
             let mut flood = Flood::new(kernels.peer(), mac);
             let begin = Instant::now();
@@ -214,7 +215,7 @@ fn serve_through_flood(context: &Context, at: SocketAddr, gate: &Gate) {
     assert_eq!(count("accepted"), REAL as u64);
 }
 
-/// From behind the router: answers leave at once.
+/// The sources lie behind the router, so answers leave at once.
 #[test]
 fn syn_flood_from_afar() {
     for crank in [Crank::Inline, Crank::Dedicated] {
@@ -224,7 +225,7 @@ fn syn_flood_from_afar() {
     }
 }
 
-/// From neighbours that do not exist: each answer waits for a MAC address that never comes.
+/// The sources are absent neighbours, so each answer waits for a MAC address that never comes.
 #[test]
 fn syn_flood_from_the_link() {
     flooded("syn_flood_from_the_link", Crank::Inline, |n| {

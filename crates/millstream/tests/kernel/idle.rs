@@ -1,5 +1,4 @@
-//! Idle means idle: an established connection on which nothing happens costs no CPU, with either
-//! crank.
+//! An established connection on which nothing happens uses no CPU, with either crank.
 
 use std::io::{ErrorKind, Read};
 use std::thread;
@@ -12,7 +11,7 @@ use crate::common::cpu::{LOOK, expect_idle};
 use crate::common::lab::{Lab, Link, turn_as_root};
 use crate::common::meet::{Family, places, plain, with_ours};
 
-/// Where the owner of a stack is meanwhile.
+/// The place where the stack's owner waits.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     Read,
@@ -20,7 +19,7 @@ enum Way {
     Away,
 }
 
-/// A conversation with the kernel, then silence in each way of waiting.
+/// Talks to the kernel, then is silent in each way of waiting.
 fn serve(context: &Context, label: &str, at: std::net::SocketAddr, ways: &[Way]) {
     let listener = TcpListener::bind(context, at).expect("bind");
     let (mut stream, _) = listener.accept().expect("accept");
@@ -53,7 +52,7 @@ fn meet(link: Link, crank: Crank, ways: &[Way]) {
             let mut stream = connect(kernels.peer());
             send(&mut stream, 100_000, 1);
             receive(&mut stream, 100_000, 2);
-            // Stays until the server closes.
+            // Keeps the connection until the server closes.
             let _ = stream.read(&mut [0]);
         });
         with_ours(&lab, plain(&lab.wire(""), crank), |context| {
@@ -62,7 +61,7 @@ fn meet(link: Link, crank: Crank, ways: &[Way]) {
     });
 }
 
-/// The server opens its wire on another thread.
+/// Retries, since the server opens its wire on another thread.
 fn connect(to: std::net::SocketAddr) -> std::net::TcpStream {
     for _ in 0..500 {
         match std::net::TcpStream::connect(to) {

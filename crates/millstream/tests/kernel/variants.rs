@@ -1,5 +1,4 @@
-//! Kernels that are set up differently, and what else a kernel says: ping, small windows, ports
-//! used again.
+//! Kernels with other settings, and other kinds of traffic: ping, small windows, reused ports.
 
 use millstream::Crank;
 
@@ -96,7 +95,7 @@ fn kernel_pings() {
             let lab = Lab::new(link);
             with_ours(&lab, plain(&lab.wire(""), crank), |context| {
                 for (address, bytes) in [(OURS_V4, 56), (OURS_V4, 1_472), (OURS_V6, 1_452)] {
-                    // The owner is away: the watchdog answers, or the stack's thread.
+                    // The owner is away, so the watchdog or the stack's thread has to answer.
                     lab.far()
                         .exec(&format!("ping -q -c 3 -i 0.1 -W 2 -s {bytes} {address}"));
                 }
@@ -107,7 +106,7 @@ fn kernel_pings() {
     }
 }
 
-/// RFC 6191 both ways: 400 connections from 50 ports, which the peer holds in TIME_WAIT, follow
+/// RFC 6191 in both roles: 400 connections from 50 ports, which the peer holds in TIME_WAIT, follow
 /// each other without a pause.
 #[test]
 fn ports_in_time_wait_are_used_again() {
@@ -128,7 +127,7 @@ fn ports_in_time_wait_are_used_again() {
     });
 }
 
-/// The table of TIME_WAIT is full: the oldest gives way, and none is refused.
+/// The TIME_WAIT table is full: the oldest entry is replaced, and no connection is refused.
 #[test]
 fn time_wait_table_full_serves_on() {
     let Some(_turn) = turn_as_root("time_wait_table_full_serves_on") else {

@@ -1,4 +1,4 @@
-//! An inline owner that stays away, in its own code: TCP goes on without it.
+//! An inline owner that stays away in its own code: TCP continues without it.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -22,7 +22,7 @@ fn meet(name: &str, links: &[Link], keys: &str, scenario: &Scenario) {
     meet_as(name, links, keys, |_| (), scenario);
 }
 
-/// The same with other settings of the owner's stack.
+/// Like [`meet`], with other settings of the owner's stack.
 fn meet_as(name: &str, links: &[Link], keys: &str, change: fn(&mut Config), scenario: &Scenario) {
     let Some(_turn) = turn_as_root(name) else {
         return;
@@ -37,7 +37,7 @@ fn meet_as(name: &str, links: &[Link], keys: &str, change: fn(&mut Config), scen
     }
 }
 
-/// No retransmission while a test waits: a timer of the connection's would turn the stack.
+/// Disables retransmission during a test, since a connection's timer would turn the stack.
 fn never_retransmit(config: &mut Config) {
     config.tcp.tail_loss_probe = false;
     config.tcp.rto_ns_min = 100_000_000_000;
@@ -69,7 +69,7 @@ fn peer_is_acknowledged() {
             let mut conn = listener.accept().expect("accept");
             receive(&mut *conn, 1, 1);
             gate.reach(2);
-            // Away until the peer has its acknowledgement.
+            // Stays away until the peer has its acknowledgement.
             gate.wait(3);
             receive(&mut *conn, 50_000, 2);
         },
@@ -101,12 +101,12 @@ fn closed_stream_ends() {
             gate.reach(1);
             let mut conn = listener.accept().expect("accept");
             receive(&mut *conn, 1, 1);
-            // Away long enough for the watchdog to have settled down to sleep.
+            // Long enough for the watchdog to fall asleep.
             thread::sleep(Duration::from_millis(50));
             gate.reach(2);
             send(&mut *conn, 10_000, 2);
             drop(conn);
-            // Away until the peer has heard the end.
+            // Stays away until the peer has received the FIN.
             gate.wait(3);
         },
         client: |net, gate| {
@@ -122,7 +122,7 @@ fn closed_stream_ends() {
     meet("closed_stream_ends", &ALL_LINKS, "", &scenario);
 }
 
-/// Writes what fits the send buffer, and goes.
+/// Writes what fits into the send buffer, and leaves.
 fn write_and_go(net: &dyn Net, gate: &Gate) {
     let listener = net.listen();
     gate.reach(1);
@@ -152,8 +152,8 @@ fn lost_segments_are_sent_again() {
     meet(name, &[Link::Native], "tx.loss=20%,seed=5", &scenario);
 }
 
-/// Frames that the wire holds back are the port's own work: nothing that the stack knows of is due
-/// when they are.
+/// Frames that the wire delays are the port's own work: the stack knows of nothing that is due
+/// then.
 #[test]
 fn delayed_frames_leave_when_due() {
     let scenario = Scenario {
@@ -173,7 +173,8 @@ fn delayed_frames_leave_when_due() {
             let mut conn = net.connect().expect("connect");
             send(&mut *conn, 1, 1);
             gate.wait(2);
-            // The owner is away until then, so its wait at the gate is the guard.
+            // The owner stays away until step 3, so its wait at the gate fails if the frame is
+            // late.
             receive(&mut *conn, 100, 2);
             gate.reach(3);
         },
@@ -188,7 +189,7 @@ fn delayed_frames_leave_when_due() {
     );
 }
 
-/// The same process serves two stacks whose owners are both away.
+/// The process's watchdog serves two stacks whose owners are both away.
 #[test]
 fn two_stacks_are_both_guarded() {
     let Some(_turn) = turn_as_root("two_stacks_are_both_guarded") else {
@@ -217,7 +218,7 @@ fn context_that_goes_while_it_is_watched_takes_its_tap_along() {
         return;
     };
     let lab = Lab::new(Link::Tap);
-    // Each opens the same interface anew.
+    // Each runtime opens the same interface again.
     for _ in 0..5 {
         let mut config = plain(&lab.wire(""), Crank::Inline);
         config.linger_ns = 0;

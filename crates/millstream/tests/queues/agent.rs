@@ -1,5 +1,5 @@
-//! Contexts of one process, each on a thread of its own that does what a test tells it, and
-//! meanwhile answers every connection with its number.
+//! Contexts of one process, each on a thread that executes a test's orders and answers every
+//! connection with its number.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
@@ -14,9 +14,9 @@ use crate::common::lab::Namespace;
 
 pub use stack::Counters;
 
-/// Where all contexts listen.
+/// The address at which all contexts listen.
 pub const OURS: &str = "10.77.0.1:7000";
-/// A byte that earns no answer.
+/// A byte that gets no answer.
 pub const MUTE: u8 = b'-';
 const LOOK: Duration = Duration::from_millis(1);
 
@@ -25,7 +25,7 @@ enum Order {
     CloseListener,
     Connect(SocketAddr),
     Report(Sender<Report>),
-    /// The context does not look after its stack for a while.
+    /// The context stays away from its stack for a while.
     Stall,
     End,
 }
@@ -43,12 +43,12 @@ pub struct Process {
 }
 
 impl Process {
-    /// Opens the wire in the namespace, for so many contexts.
+    /// Opens the wire in the namespace, for `contexts` contexts.
     pub fn start(home: &Namespace, wire: &str, contexts: usize) -> Self {
         home.inside(|| Self::open(wire, contexts))
     }
 
-    /// Opens the wire for so many contexts.
+    /// Opens the wire for `contexts` contexts.
     pub fn open(wire: &str, contexts: usize) -> Self {
         let mut config = Config::new(wire.parse().expect("a wire"));
         config.addresses.push("10.77.0.1/24".parse().expect("ours"));
@@ -133,7 +133,7 @@ impl Drop for Agent {
     }
 }
 
-/// The service of a thread.
+/// The state of an agent's thread.
 #[derive(Default)]
 struct Serving {
     listener: Option<TcpListener>,
@@ -182,8 +182,8 @@ fn obey(context: &Context, number: u8, inbox: &Receiver<(Order, Sender<()>)>) {
     }
 }
 
-/// The thread is away. A watchdog looks after its stack every few milliseconds, which is slower
-/// than a sender on the same host.
+/// Holds the thread away from its stack. A watchdog turns the stack every few milliseconds, which
+/// is slower than a sender on the same host.
 fn hold_stack() {
     sleep(Duration::from_millis(300));
 }
@@ -200,7 +200,7 @@ impl Serving {
     }
 }
 
-/// Answers what has come. False: the connection is over.
+/// Answers the bytes that have arrived. False: the connection is over.
 fn answer(stream: &mut TcpStream, number: u8) -> bool {
     let mut bytes = [0; 65_536];
     loop {
@@ -217,7 +217,7 @@ fn answer(stream: &mut TcpStream, number: u8) -> bool {
     }
 }
 
-/// A thread of this process has this name, of which the kernel keeps 15 bytes.
+/// True if a thread of this process has this name, of which the kernel keeps 15 bytes.
 pub fn has_thread(name: &str) -> bool {
     let threads = std::fs::read_dir("/proc/self/task").expect("threads");
     threads.flatten().any(|thread| {

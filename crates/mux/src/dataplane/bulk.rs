@@ -1,14 +1,14 @@
-//! Bulk lanes: a TAP for each context that wants one, in which packets leave that the NIC cuts into
-//! segments.
+//! Bulk lanes: a TAP for each context that wants one. The NIC cuts the packets that leave through a
+//! lane into segments.
 //!
 //! ```text
 //!   host's namespace                                 private namespace of the service
 //!   NIC ◀── mux_bulk_out ── mill-bulkN ═══veth═══ hop ◀── mux_bulk ── TAP ◀── application
 //! ```
 //!
-//! The TAP of device *n* has the interface index 1024 + n, from which the program knows the sender.
-//! A tc program cannot redirect out of its namespace except to the other end of a pair, so one pair
-//! leads to the NIC's namespace. It is made with the first lane. Owns these devices and the pins of
+//! The TAP of device *n* has the interface index 1024 + n, which tells the program the sender. A tc
+//! program cannot redirect out of its namespace except to the other end of a veth pair, so one pair
+//! leads to the NIC's namespace. The first lane makes the pair. Owns these devices and the pins of
 //! their programs. Called by `mod`.
 
 use std::fs::{self, File};
@@ -22,7 +22,7 @@ use super::layout::{BULK_FIRST_INDEX, BULK_HOP_INDEX};
 use super::namespace_unsafe::errno_of;
 use super::{Dataplane, DataplaneError, veth};
 
-/// The pin of the program that lets packets out by the NIC.
+/// The pin of the program that sends packets through the NIC.
 const OUT_PIN: &str = "link_bulk_out";
 /// The pair's end in the private namespace.
 const HOP: &str = "hop";
@@ -38,19 +38,19 @@ pub(super) fn bulk_pin(device: u16) -> String {
 }
 
 impl Dataplane {
-    /// Makes the bulk lane of a context that has a virtual port: the TAP, for the application
-    /// alone. A lane that the context has already is made anew.
+    /// Makes the bulk lane of a context that has a virtual port: a TAP for the application only.
+    /// Replaces a lane that the context already has.
     ///
     /// # Errors
-    /// `NOENT` without a virtual port; `OPNOTSUPP` where the options forbid lanes or the kernel has
-    /// no such links of tc programs (before 6.6); what the kernel says.
+    /// `NOENT` without a virtual port. `OPNOTSUPP` if the options forbid lanes or the kernel has no
+    /// links of tc programs (before 6.6). Other errors of the kernel.
     pub fn bulk_add(&mut self, slot: u16, context: u16) -> Result<OwnedFd, DataplaneError> {
         let failed = |step: &'static str| move |errno| DataplaneError::io(step, errno);
         if !self.options.has_bulk {
             return Err(failed("bulk lane")(Errno::OPNOTSUPP));
         }
-        // Two buckets would be twice the rate: the frames' thread has one, the lane's program
-        // another.
+        // The frames' thread and the lane's program would each have a token bucket, so the
+        // application could send at twice the rate.
         if self.frames.is_some() && self.options.rate_bytes > 0 {
             return Err(failed("bulk lane beside a memif channel with a rate")(
                 Errno::OPNOTSUPP,
@@ -61,7 +61,7 @@ impl Dataplane {
         let program = self.maps.bulk.as_ref().map_err(Clone::clone)?;
         self.bulk_hop()?;
         let pin = self.pin(&bulk_pin(device));
-        // A lane that the context has, or that a killed service has left.
+        // The context may already have a lane, or a killed service may have left one.
         let _ = fs::remove_file(&pin);
         let mtu = self.mtu;
         self.namespace.run(|| {
@@ -71,14 +71,14 @@ impl Dataplane {
             let link =
                 bpf::link_ingress(program.as_fd(), index).map_err(failed("tc on the TAP"))?;
             bpf::pin(&link, &pin).map_err(failed("BPF_OBJ_PIN of the TAP's link"))?;
-            // Nothing gets through before the program is there.
+            // The TAP comes up only now, so nothing passes before the program is attached.
             veth::set(index, mtu).map_err(failed("TAP up"))?;
             Ok(tap)
         })
     }
 
-    /// Removes the bulk lane of a device, also one whose application made it outlive itself; none
-    /// is fine.
+    /// Removes the bulk lane of a device, if there is one, even a TAP that the application made
+    /// persistent.
     pub(super) fn bulk_remove(&self, device: u16) {
         if fs::remove_file(self.pin(&bulk_pin(device))).is_err() {
             return;
@@ -88,12 +88,12 @@ impl Dataplane {
         });
     }
 
-    /// Whether the device has a bulk lane.
+    /// True if the device has a bulk lane.
     pub(super) fn has_bulk(&self, device: u16) -> bool {
         self.pin(&bulk_pin(device)).exists()
     }
 
-    /// The programs of a service before this one give way to this one's.
+    /// Replaces the programs that the previous service attached by this one's.
     pub(super) fn bulk_recover(&self, device: Option<u16>) {
         let (pin, program) = match device {
             Some(device) => (bulk_pin(device), &self.maps.bulk),
@@ -101,12 +101,12 @@ impl Dataplane {
         };
         let link = bpf::open_pinned(&self.pin(&pin));
         if let (Ok(link), Ok(program)) = (link, program) {
-            // A link without its device is of no use; its lane drops everything.
+            // A link without its device is useless; the lane then drops everything.
             let _ = bpf::update_link(link.as_fd(), program.as_fd());
         }
     }
 
-    /// Removes the pair with all lanes.
+    /// Removes the veth pair and all lanes.
     pub(super) fn bulk_close(&self) {
         if fs::remove_file(self.pin(OUT_PIN)).is_err() {
             return;
@@ -116,7 +116,7 @@ impl Dataplane {
             .run(|| veth::remove(BULK_HOP_INDEX).map_err(|errno| DataplaneError::io("hop", errno)));
     }
 
-    /// What `mill mux check` looks at for the lane of a device.
+    /// Checks the lane of a device, for `mill mux check`.
     pub(super) fn bulk_check(&self, device: u16) -> Result<(), String> {
         for pin in [bulk_pin(device), OUT_PIN.to_owned()] {
             self.check_link(&pin)?;
@@ -135,7 +135,7 @@ impl Dataplane {
         }
     }
 
-    /// Makes the pair that leads to the NIC's namespace, unless it is there.
+    /// Makes the veth pair that leads to the NIC's namespace, unless it exists.
     fn bulk_hop(&self) -> Result<(), DataplaneError> {
         let failed = |step: &'static str| move |errno| DataplaneError::io(step, errno);
         let pin = self.pin(OUT_PIN);

@@ -1,8 +1,9 @@
-//! `path=memif`: channels in place of veth pairs, and the NIC's frames in sockets of the service's.
+//! `path=memif`: memif channels in place of veth pairs, and sockets of the service for the NIC's
+//! frames.
 //!
-//! Claims, leases and flows stand in the same maps, and one more program finds owners by them
-//! (`bpf/mux_switch.c`). It redirects to the AF_XDP sockets that are opened here, one for each
-//! queue of the NIC. What the egress check must know goes to the frames' threads as well. Owns the
+//! The same maps hold claims, leases and flows, and a further program finds owners in them
+//! (`bpf/mux_switch.c`). It redirects frames to AF_XDP sockets that are opened here, one for each
+//! queue of the NIC. The frames' threads also get the rights that the egress check needs. Owns the
 //! choice of the path, the frames' threads and the maps of sockets. Called by `mod`, `nic`, `local`
 //! and `check`.
 
@@ -28,30 +29,30 @@ use crate::reason::Reason;
 pub(super) const NOTE_MEMIF: u16 = 2;
 /// Bit of `settings.note`: the NIC's program is attached in generic mode.
 pub(super) const NOTE_GENERIC: u16 = 1;
-/// Queues that the map of the NIC's sockets has room for.
+/// Queues of a NIC for which the map of sockets has room.
 const QUEUES_MAX: usize = 256;
-/// Slots of the rings of the socket that only asks whether the driver copies.
+/// Ring slots of the socket that only tests whether the driver works without copies.
 const PROBE_SLOTS: u32 = 64;
 /// `FLOW_ENDED`
 const ENDED: u32 = 0x10000;
 
-/// How frames reach applications.
+/// The path of frames to applications.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DataPath {
-    /// Shared memory where the NIC's driver takes frames without a copy, else pairs.
+    /// Memif if the NIC's driver delivers frames without a copy, otherwise veth pairs.
     #[default]
     Auto,
-    /// Pairs of virtual interfaces, with the check in the kernel.
+    /// Veth pairs, with the egress check in the kernel.
     Veth,
-    /// Shared memory, with the check in the service.
+    /// Memif channels, with the egress check in the service.
     Memif,
 }
 
 /// The frames' threads of a service with `path=memif`.
 pub(super) type NicFrames = Frames<XdpPort>;
 
-/// Starts the frames' threads if the path is memif: that of the service before, or the one that
-/// the options say.
+/// Starts the frames' threads if the path is memif. The path is that of the previous service, or
+/// the one in the options.
 pub(super) fn choose(
     options: &DataplaneOptions,
     nic: &Device,
@@ -86,14 +87,14 @@ pub(super) fn choose(
     Ok(Some(started))
 }
 
-/// A frames' thread for each queue of the NIC, and no more than there are CPUs.
+/// Number of frames' threads: one for each queue of the NIC, but no more than CPUs.
 fn threads(nic: &Device) -> usize {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     let queues = nic.queues.unwrap_or(1);
     queues.min(cpus).clamp(1, CHANNEL_QUEUES_MAX)
 }
 
-/// `settings.note`, as the service before wrote it.
+/// `settings.note` of the previous service.
 pub(super) fn note(maps: &Maps) -> Result<u16, DataplaneError> {
     let mut value = [0; layout::SETTINGS_BYTES];
     maps.map("settings")?
@@ -102,7 +103,7 @@ pub(super) fn note(maps: &Maps) -> Result<u16, DataplaneError> {
     Ok(u16::from_ne_bytes([value[6], value[7]]))
 }
 
-/// Whether the driver shares the memory of an AF_XDP socket. Such a socket is opened and closed.
+/// True if the driver uses the memory of an AF_XDP socket without a copy. Opens and closes one.
 fn binds_without_copy(nic: &Device) -> bool {
     let options = XdpOptions {
         ring_slots: Some(PROBE_SLOTS),
@@ -112,13 +113,13 @@ fn binds_without_copy(nic: &Device) -> bool {
 }
 
 impl Dataplane {
-    /// Opens a socket for each queue of the NIC and lets the program fill them.
+    /// Opens a socket for each queue of the NIC and lets the program deliver frames to it.
     pub(super) fn nic_sockets(&mut self) -> Result<(), DataplaneError> {
         let Some(frames) = &mut self.frames else {
             return Ok(());
         };
         frames.set(&Right::Host(self.mac, self.mtu as usize));
-        // The sockets of an interface that came back replace those of the one that went.
+        // If the interface has come back, these sockets replace those of the removed one.
         frames.set_nic(Vec::new());
         let queues = self.nic.queues.unwrap_or(1).clamp(1, QUEUES_MAX);
         if queues < frames.threads() {
@@ -138,8 +139,8 @@ impl Dataplane {
         Ok(())
     }
 
-    /// Opens a socket for each thread at the pair for clients of the same host, in the calling
-    /// thread's network namespace, and lets the program fill them.
+    /// Opens a socket for each thread at the veth pair for clients of the same host, in the calling
+    /// thread's network namespace, and lets the program deliver frames to it.
     pub(super) fn local_sockets(&self, end: &Device) -> Result<Vec<XdpPort>, DataplaneError> {
         let ports = sockets(end, self.threads(), XdpMode::Native)?;
         for (queue, port) in (0u32..).zip(&ports) {
@@ -149,16 +150,16 @@ impl Dataplane {
         Ok(ports)
     }
 
-    /// Frames' threads; 1 where virtual ports are pairs.
+    /// Number of frames' threads; 1 if virtual ports are veth pairs.
     pub(super) fn threads(&self) -> usize {
         self.frames.as_ref().map_or(1, Frames::threads)
     }
 
-    /// Makes the channel of a context; one that has its virtual port gets another channel.
+    /// Makes the channel of a context. A context that has a virtual port gets a new channel for it.
     ///
     /// # Errors
-    /// `OPNOTSUPP` where virtual ports are pairs; `BUSY` if all devices are in use; what the kernel
-    /// says.
+    /// `OPNOTSUPP` if virtual ports are veth pairs; `BUSY` if all devices are in use; other errors
+    /// of the kernel.
     pub fn channel_add(&mut self, slot: u16, context: u16) -> Result<NewPort, DataplaneError> {
         let step = |step: &'static str| move |errno| DataplaneError::io(step, errno);
         if self.frames.is_none() {
@@ -204,21 +205,21 @@ impl Dataplane {
         Ok(NewPort { socket, cookie })
     }
 
-    /// Tells the frames' threads about a right, if there are any.
+    /// Passes a changed right to the frames' threads, if there are any.
     pub(super) fn set_right(&mut self, right: &Right) {
         if let Some(frames) = &mut self.frames {
             frames.set(right);
         }
     }
 
-    /// The tables of flows were changed for this flow.
+    /// Tells the frames' threads that the tables of flows changed for this flow.
     pub(super) fn flow_changed(&mut self, flow: Flow) {
         if let Some(frames) = &mut self.frames {
             frames.forget(flow);
         }
     }
 
-    /// Adds what the frames' threads have counted for a device.
+    /// Adds the frames' threads' counts for a device.
     pub(super) fn add_frames_counters(&self, device: u16, counters: &mut DeviceCounters) {
         let Some(frames) = &self.frames else {
             return;
@@ -233,7 +234,7 @@ impl Dataplane {
         }
     }
 
-    /// The findings of `mill mux check` on the channel of a device.
+    /// Checks the channel of a device, for `mill mux check`.
     pub(super) fn check_channel(&self, device: u16) -> Result<(), String> {
         let Some(frames) = &self.frames else {
             return Err("there are no frames' threads".to_owned());
@@ -250,7 +251,7 @@ impl Dataplane {
     }
 }
 
-/// A socket for each of the first `queues` queues of an interface.
+/// Opens a socket for each of the first `queues` queues of an interface.
 fn sockets(device: &Device, queues: usize, mode: XdpMode) -> Result<Vec<XdpPort>, DataplaneError> {
     let failed =
         |error: packetio::OpenError| DataplaneError::refused(&device.name, error.to_string());
@@ -258,7 +259,7 @@ fn sockets(device: &Device, queues: usize, mode: XdpMode) -> Result<Vec<XdpPort>
     (0..queues as u32).map(open).collect()
 }
 
-/// The maps `flows` and `half_open`, by descriptors of a frames' thread's own.
+/// The maps `flows` and `half_open`, by a frames' thread's own descriptors.
 #[derive(Debug)]
 struct Tables {
     flows: Map,
@@ -277,7 +278,7 @@ impl Tables {
         })
     }
 
-    /// The value of a flow.
+    /// The map's value for a flow.
     fn value(&self, key: &[u8]) -> Option<u32> {
         let mut value = [0; 4];
         let found = self.flows.lookup(key, &mut value);
@@ -285,8 +286,8 @@ impl Tables {
     }
 }
 
-// A table that is full forgets another flow, so what cannot be written is written by the next
-// segment.
+// Errors of updates are ignored: a full table evicts another flow, and the next segment writes
+// again.
 impl FlowBook for Tables {
     fn half_open(&mut self, (local, remote): Flow, device: u16) {
         let value = layout::flow_value(device);

@@ -1,7 +1,7 @@
-//! A test of every hop, for `mill mux check`: programs attached, maps filled, ends of virtual ports
-//! up.
+//! Tests of every hop, for `mill mux check`: attached programs, entries of maps, links of virtual
+//! ports.
 //!
-//! Frames are shown to the programs in the kernel without any leaving (`BPF_PROG_TEST_RUN`).
+//! Programs get test frames in the kernel, and none of these leaves (`BPF_PROG_TEST_RUN`).
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -13,7 +13,7 @@ const XDP_PASS: u32 = 2;
 const XDP_REDIRECT: u32 = 4;
 
 impl Dataplane {
-    /// Each hop by name, with what is wrong.
+    /// The hops by name, each with its fault if there is one.
     pub fn check_hops(&mut self) -> Vec<(String, Result<(), String>)> {
         let mut hops = vec![
             (format!("{} is there", self.nic.name), self.check_nic()),
@@ -54,7 +54,7 @@ impl Dataplane {
         hops
     }
 
-    /// The veth pair of a device.
+    /// Checks the veth pair of a device.
     fn check_pair(&self, name: &str, device: u16, hops: &mut Vec<(String, Result<(), String>)>) {
         hops.push((format!("{name}: ends are up"), self.check_ends(device)));
         for end in ["near", "far"] {
@@ -79,7 +79,7 @@ impl Dataplane {
         }
     }
 
-    /// A frame of no protocol that anybody claims.
+    /// Checks that a frame with an unclaimed ethertype passes to the kernel.
     fn check_pass(&self) -> Result<(), String> {
         let mut frame = [0; 64];
         frame[12..14].copy_from_slice(&[0x88, 0xb5]);
@@ -104,7 +104,7 @@ impl Dataplane {
         }
     }
 
-    /// A segment for a port of the device, if it has any.
+    /// Checks that a segment for a port of the device is redirected, if the device has a port.
     fn check_redirect(&self, device: u16) -> Result<(), String> {
         let owned = self.claims.iter().find(|(place, entry)| {
             let is_here = entry
@@ -125,7 +125,7 @@ impl Dataplane {
     }
 }
 
-/// The frame of a segment of IPv4 to `place`; one of IPv6 is for nobody.
+/// An IPv4 frame with a segment to `place`. For IPv6 the frame has no owner.
 pub(super) fn segment(from: IpAddr, place: SocketAddr) -> Vec<u8> {
     let mut frame = vec![0; 12];
     frame.extend([8, 0, 0x45, 0, 0, 40, 0, 0, 0, 0, 64, 6, 0, 0]);

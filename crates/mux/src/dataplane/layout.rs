@@ -1,6 +1,6 @@
-//! Keys and values of the BPF maps, as bytes: the structures of `bpf/mux.h`.
+//! Keys and values of the BPF maps as bytes: the structures of `bpf/mux.h`.
 //!
-//! Owns nothing. Addresses and ports stand in network order, all else in the host's. Called by
+//! Owns nothing. Addresses and ports are in network order, everything else in host order. Called by
 //! `maps` and `mod`.
 
 use std::net::{IpAddr, SocketAddr};
@@ -9,34 +9,35 @@ use packetio::MacAddr;
 
 use crate::limits::LISTENERS_PER_PLACE_MAX;
 
-/// Virtual ports, and entries of every map that has one for each.
+/// Number of devices, and of entries in every map with one entry for each device.
 pub const SLOTS: u32 = 256;
 /// Contexts of one application that can listen at the same place (`struct claim`).
 pub const MEMBERS_MAX: usize = LISTENERS_PER_PLACE_MAX;
-/// Entries of `port_counters` for each virtual port.
+/// Entries of `port_counters` for each device.
 pub const COUNTS_EACH: u32 = 32;
-/// The first counter of drops; the reason's number is added.
+/// Index of the first drop counter; add the reason's number.
 pub const COUNT_DROPS: u32 = 8;
-/// The counter of frames for a socket that is closed.
+/// Index of the counter of frames for a closed socket.
 pub const COUNT_NO_SOCKET: u32 = 4;
-/// The counter of the bulk lane's packets that left; that of their bytes follows.
+/// Index of the counter of packets that left through the bulk lane; the next one counts their
+/// bytes.
 pub const COUNT_BULK_FRAMES: u32 = 5;
-/// Interface index of the bulk lane of device 0; those of the others follow.
+/// Interface index of the bulk lane of device 0; add the device's number.
 pub const BULK_FIRST_INDEX: u32 = 1024;
-/// Interface index of the pair's end by which the packets of all bulk lanes leave the namespace.
+/// Interface index of the veth end through which all bulk lanes' packets leave the namespace.
 pub const BULK_HOP_INDEX: u32 = 1023;
-/// Least size of a rate's bucket, in bytes: a packet of the bulk lane has up to 64 KiB.
+/// Least burst of a token bucket, in bytes: a packet of the bulk lane has up to 64 KiB.
 const BURST_BYTES_MIN: u64 = 128 * 1024;
-/// Entry of `nic`: the NIC.
+/// Index in `nic` of the NIC.
 pub const WAY_NIC: u32 = 0;
-/// Entry of `nic`: the pair for clients of the same host.
+/// Index in `nic` of the veth pair for clients of the same host.
 pub const WAY_LOCAL: u32 = 1;
 /// TCP's protocol number.
 const TCP: u8 = 6;
 
-/// Value of `addresses`: an address of the NIC.
+/// Value in `addresses`: an address of the NIC.
 pub const ADDRESS_LOCAL: u32 = 1;
-/// Value of `addresses`: the broadcast address of a subnet.
+/// Value in `addresses`: the broadcast address of a subnet.
 pub const ADDRESS_BROADCAST: u32 = 2;
 
 fn words(address: IpAddr) -> ([u8; 16], u8) {
@@ -81,7 +82,7 @@ pub fn place(of: SocketAddr) -> [u8; 20] {
     key
 }
 
-/// The place of a key of `claims`; `None` if the key has no family.
+/// The address and port in a key of `claims`; `None` if the family is unknown.
 pub fn place_of(key: &[u8]) -> Option<SocketAddr> {
     let octets: [u8; 16] = key.get(..16)?.try_into().ok()?;
     let port = u16::from_be_bytes(key.get(16..18)?.try_into().ok()?);
@@ -93,7 +94,7 @@ pub fn place_of(key: &[u8]) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip, port))
 }
 
-/// `struct claim`; members beyond the limit are left out.
+/// `struct claim`. Members beyond the limit are omitted.
 pub fn claim(owner: u32, members: &[u16], tracks: bool) -> [u8; 40] {
     let mut value = [0; 40];
     let members = &members[..members.len().min(MEMBERS_MAX)];
@@ -106,7 +107,7 @@ pub fn claim(owner: u32, members: &[u16], tracks: bool) -> [u8; 40] {
     value
 }
 
-/// `struct flow`: the key of `flows`.
+/// `struct flow`, the key of `flows`.
 pub fn flow(local: SocketAddr, remote: SocketAddr) -> [u8; 40] {
     let mut key = [0; 40];
     let ((ours, family), (theirs, _)) = (words(local.ip()), words(remote.ip()));
@@ -118,12 +119,12 @@ pub fn flow(local: SocketAddr, remote: SocketAddr) -> [u8; 40] {
     key
 }
 
-/// The value of `flows` for a flow that goes on.
+/// The value in `flows` of a flow that has not ended.
 pub fn flow_value(device: u16) -> [u8; 4] {
     u32::from(device).to_ne_bytes()
 }
 
-/// The device in a value of `flows`, in its lower half.
+/// The device in a value of `flows` (its lower half).
 pub fn flow_device(value: [u8; 4]) -> u16 {
     u32::from_ne_bytes(value) as u16
 }
@@ -139,27 +140,27 @@ pub fn port_use(leased_to: Option<u16>, claims: u16) -> [u8; 4] {
 /// `struct slot`
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlotValue {
-    /// The owner; 0: nobody.
+    /// The owner: the slot plus 1, or 0 for none.
     pub owner: u32,
-    /// The context in its upper half, the application's number in its lower: for a service that
-    /// recovers.
+    /// The context in the upper half, the application's number in the lower half, for a service
+    /// that recovers.
     pub note: u32,
-    /// `SO_COOKIE` of the socket.
+    /// `SO_COOKIE` of the context's socket.
     pub cookie: u64,
-    /// Bytes a second; 0: as many as it likes.
+    /// Rate limit in bytes per second; 0: none.
     pub rate: u64,
 }
 
 impl SlotValue {
-    /// Bytes of the value.
+    /// Size of the value in bytes.
     pub const BYTES: usize = 48;
 
-    /// Bytes that may be sent at once: those of a tenth of a second.
+    /// Bytes that may be sent at once: those of a tenth of a second, but at least a packet.
     pub fn burst(self) -> u64 {
         (self.rate / 10).max(BURST_BYTES_MIN)
     }
 
-    /// The value, with a full bucket.
+    /// The value in the map, with a full bucket.
     pub fn encode(self) -> [u8; Self::BYTES] {
         let burst = self.burst();
         let mut value = [0; Self::BYTES];
@@ -172,7 +173,7 @@ impl SlotValue {
         value
     }
 
-    /// The fields that do not change by themselves.
+    /// The fields that BPF programs do not change.
     pub fn decode(value: &[u8; Self::BYTES]) -> Self {
         let word = |at: usize| {
             let mut bytes = [0; 8];
@@ -189,11 +190,11 @@ impl SlotValue {
     }
 }
 
-/// Bytes of `struct settings`.
+/// Size of `struct settings` in bytes.
 pub const SETTINGS_BYTES: usize = 40;
 
-/// `struct settings`; `local` is the interface index of the pair for clients of the same host, 0
-/// for none.
+/// `struct settings`. `local`: interface index of the veth pair for clients of the same host; 0:
+/// none.
 pub fn settings(
     mac: MacAddr,
     note: u16,
@@ -222,7 +223,7 @@ pub fn next_hop_of(key: &[u8]) -> Option<MacAddr> {
     Some(MacAddr(key.get(..6)?.try_into().ok()?))
 }
 
-/// The slot of the owner, and the devices that listen, of a value of `claims`.
+/// The owner's slot and the listening devices in a value of `claims`.
 pub fn claim_of(value: &[u8; 40]) -> (u16, Vec<u16>) {
     let half = |at: usize| u16::from_ne_bytes([value[at], value[at + 1]]);
     let members = usize::from(half(4)).min(MEMBERS_MAX);
@@ -231,7 +232,7 @@ pub fn claim_of(value: &[u8; 40]) -> (u16, Vec<u16>) {
     (owner.saturating_sub(1) as u16, devices)
 }
 
-/// Flows of a value of `claims` keep the context that they have.
+/// True if flows of a claim keep their context when listeners come and go.
 pub fn tracks(value: &[u8; 40]) -> bool {
     value[6..8] != [0, 0]
 }

@@ -1,9 +1,9 @@
-//! Ledgers: lists of the applications' connections in memory of the kernel's.
+//! Ledgers: lists of an application's connections, in kernel memory.
 //!
-//! Owns one BPF map for each context that wants one, an array whose pages the application maps. The
-//! map is pinned beside the links of the virtual port, so it survives when service and application
-//! die together. The holder of its descriptor can write its own entries, and nothing else: the map
-//! has a fixed size and no program reads it. Called by `mod`.
+//! Owns one BPF array map for each context that wants a ledger; the application maps its pages. The
+//! map is pinned beside the links of the virtual port, so it survives if service and application
+//! die together. The descriptor lets its holder write entries and do nothing else: the map has a
+//! fixed size, and no program reads it. Called by `mod`.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use crate::plane::Ledger;
 
 /// `BPF_MAP_TYPE_ARRAY`
 const ARRAY: u32 = 2;
-/// `BPF_F_MMAPABLE`: the entries lie one behind the other in pages that a process may map.
+/// `BPF_F_MMAPABLE`: a process may map the pages of the entries, which are contiguous.
 const MMAPABLE: u32 = 1 << 10;
 
 fn map_of(entries: u32) -> MapDef {
@@ -42,7 +42,8 @@ impl Dataplane {
     /// Makes the ledger of a context that has a virtual port.
     ///
     /// # Errors
-    /// `NOBUFS` if the ledgers of all contexts are too much; what the kernel says.
+    /// `NOBUFS` if the ledgers of all contexts would exceed their limit; other errors of the
+    /// kernel.
     pub fn ledger_add(
         &mut self,
         slot: u16,
@@ -67,13 +68,13 @@ impl Dataplane {
         })
     }
 
-    /// The ledger of a context, also one that a service before this one made.
+    /// The ledger of a context. A previous service may have made it.
     pub fn ledger(&self, slot: u16, context: u16) -> Option<Box<dyn Ledger>> {
         let device = self.devices.get(&(slot, context))?;
         let pin = self.ledger_pin(*device);
         let (map, entries) = Map::open_sized(&pin, &map_of(0)).ok()?;
         let bytes = u64::from(entries) * ENTRY_BYTES as u64;
-        // The mapping keeps the memory after the pin is gone.
+        // The mapping keeps the memory after the pin is removed.
         let ledger = LedgerFile::map(map.as_fd(), bytes).ok()?;
         Some(Box::new(ledger))
     }

@@ -1,5 +1,5 @@
-//! Clients of the same host (`mill mux --local`): a pair of our own between the host's network
-//! namespace and the service's.
+//! Clients of the same host (`mill mux --local`): a veth pair between the host's network namespace
+//! and the service's.
 //!
 //! ```text
 //!   host's namespace                                     private namespace of the service
@@ -7,14 +7,14 @@
 //!   client ◀─ kernel ◀─ mux_pair ── mill-loN ══════════ local ◀──device map── mux_egress ── near ends
 //! ```
 //!
-//! With `path=memif` the frames' threads stand in the place of the near ends: the far end of this
-//! pair has an AF_XDP socket for each of them.
+//! With `path=memif` the frames' threads replace the near ends of virtual ports. The far end of
+//! this pair has an AF_XDP socket for each thread.
 //!
-//! The kernel sends what is for its own addresses to the loopback interface, where a tc program
-//! takes out what belongs to applications. What applications send to addresses of the NIC comes
-//! back by the same pair, and the kernel takes it in as from a neighbour with its own address. Owns
-//! the pair, its settings and the links of three programs, all of which stay when the service is
-//! restarted. Called by `mod` and `nic`.
+//! The kernel sends packets for its own addresses to the loopback interface, where a tc program
+//! takes out those for applications. Packets from applications to addresses of the NIC return
+//! through the same pair; the kernel accepts them as if a neighbour had its own address. Owns the
+//! pair, its settings and the links of three programs. All of them stay when the service restarts.
+//! Called by `mod` and `nic`.
 
 use std::fs;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
@@ -25,9 +25,10 @@ use rustix::io::Errno;
 
 use super::{Dataplane, DataplaneError, layout, nic, veth};
 
-/// Name and interface index of the end in the service's namespace; virtual ports have lower ones.
+/// Name and interface index of the end in the service's namespace. Virtual ports have lower
+/// indices.
 const FAR: (&str, u32) = ("local", 1000);
-/// Interface index of the loopback interface, in each network namespace.
+/// Interface index of the loopback interface in each network namespace.
 const LOOPBACK: u32 = 1;
 /// `TC_ACT_REDIRECT`
 const REDIRECT: u32 = 7;
@@ -38,13 +39,13 @@ const LINKS: [&str; 3] = ["link_local_near", "link_local_far", "link_local_lo"];
 #[derive(Clone, Debug)]
 pub(super) struct Pair {
     name: String,
-    /// Its interface index.
+    /// The interface index.
     pub index: u32,
     mac: MacAddr,
 }
 
 impl Dataplane {
-    /// The MAC address behind which the NIC's own addresses are.
+    /// The MAC address of the next hop for the NIC's own addresses.
     pub fn own_hop(&self) -> Option<MacAddr> {
         self.local.as_ref().map(|pair| pair.mac)
     }
@@ -53,8 +54,8 @@ impl Dataplane {
         format!("mill-lo{}", self.nic.index)
     }
 
-    /// Knows the pair of the service before, if it is wanted still: while the settings do not name
-    /// it, the kernel would reset the connections that go by it.
+    /// Recognizes the previous service's pair if it is still wanted. If the settings did not name
+    /// the pair, the kernel would reset the connections through it.
     pub(super) fn local_recover(&mut self) {
         let name = self.local_name();
         if self.options.is_local && self.is_pair_whole(&name) {
@@ -62,8 +63,8 @@ impl Dataplane {
         }
     }
 
-    /// Makes the pair, or takes over the one of the service before, and only then takes packets off
-    /// the loopback interface.
+    /// Makes the pair, or takes over the previous service's. Only then takes packets off the
+    /// loopback interface.
     pub(super) fn local_open(&mut self) -> Result<(), DataplaneError> {
         let name = self.local_name();
         if !self.is_pair_whole(&name) {
@@ -84,7 +85,7 @@ impl Dataplane {
         self.local_attach(&pair)
     }
 
-    /// Gives the frames' threads their sockets at the far end, if there are such threads.
+    /// Opens the frames' threads' sockets at the far end, if there are such threads.
     fn local_switch(&mut self) -> Result<(), DataplaneError> {
         if self.frames.is_none() {
             return Ok(());
@@ -96,14 +97,14 @@ impl Dataplane {
         Ok(())
     }
 
-    /// Removes the pair and what belongs to it; none is fine.
+    /// Removes the pair and its programs, if there are any.
     pub(super) fn local_close(&mut self) {
         let pair = self.local.take();
         if let Some(frames) = &mut self.frames {
             frames.set_local(Vec::new());
         }
         let _ = fs::remove_file(self.pin(LINKS[2]));
-        // Before the pair goes, frames for it must be dropped by their reason.
+        // Until the pair is removed, frames for it must be dropped and counted by reason.
         let _ = self.write_settings();
         if let Some(pair) = pair {
             let _ = self.next_hop_set(pair.mac, false);
@@ -116,7 +117,7 @@ impl Dataplane {
         }
     }
 
-    /// The pair has the MTU of the NIC.
+    /// Sets the pair's MTU to that of the NIC.
     pub(super) fn local_mtu(&self, mtu: u32) -> Result<(), DataplaneError> {
         match &self.local {
             Some(pair) => self.local_mtu_of(pair.index, mtu),
@@ -130,7 +131,7 @@ impl Dataplane {
         self.namespace.run(|| veth::set(FAR.1, mtu).map_err(failed))
     }
 
-    /// Both ends are there, with a queue for each thread.
+    /// True if both ends exist, with a queue for each thread.
     fn is_pair_whole(&self, name: &str) -> bool {
         let queues = Some(self.threads());
         let far = self.namespace.run(|| device(FAR.0));
@@ -146,23 +147,24 @@ impl Dataplane {
         let queues = self.threads() as u32;
         self.namespace
             .run(|| veth::add_across(FAR, there, (self.mtu, queues)).map_err(failed))?;
-        // The kernel drops packets from its own addresses, unless the interface says otherwise.
+        // By default the kernel drops packets from its own addresses.
         for (setting, value) in [("accept_local", "1"), ("rp_filter", "0")] {
             let path = format!("/proc/sys/net/ipv4/conf/{name}/{setting}");
             fs::write(&path, value)
                 .map_err(|error| DataplaneError::io(path, super::errno_of(&error)))?;
         }
-        // Applications get whole segments with whole checksums. What they send is merged.
+        // Applications must get segments with complete checksums and without offloads. Their own
+        // packets are merged.
         for offload in [TX_CHECKSUM, TSO, GSO] {
             set_offload(name, offload, false)
                 .map_err(|errno| DataplaneError::io(format!("offloads of {name}"), errno))?;
         }
-        // Without it the kernel only works more.
+        // An error only costs the kernel work.
         let _ = set_offload(name, GRO, true);
         Ok(())
     }
 
-    /// Attaches the programs, or has the links of the service before run the new ones.
+    /// Attaches the programs, or updates the links of the previous service.
     fn local_attach(&self, pair: &Pair) -> Result<(), DataplaneError> {
         let Some(programs) = &self.maps.local else {
             return Ok(());
@@ -202,7 +204,7 @@ impl Dataplane {
         bpf::pin(&link, &pin).map_err(failed)
     }
 
-    /// The hops of clients of the same host, each by name, with what is wrong.
+    /// Checks the hops for clients of the same host, by name.
     pub(super) fn check_local(&self) -> Vec<(String, Result<(), String>)> {
         let Some(pair) = &self.local else {
             return Vec::new();
@@ -223,7 +225,8 @@ impl Dataplane {
         hops
     }
 
-    /// A segment from an address of the NIC to a place that is owned, if there is any.
+    /// Checks that a segment from an address of the NIC to an owned port is redirected, if there is
+    /// such a port.
     fn check_lo(&self) -> Result<(), String> {
         let Some(programs) = &self.maps.local else {
             return Ok(());
@@ -242,12 +245,12 @@ impl Dataplane {
     }
 }
 
-/// The interface of this name, in the calling thread's network namespace.
+/// The interface with this name in the calling thread's network namespace.
 fn device(name: &str) -> Result<Device, DataplaneError> {
     Device::find(name).map_err(|(step, errno)| DataplaneError::io(format!("{name}: {step}"), errno))
 }
 
-/// The end of this name, in the calling thread's network namespace.
+/// The pair's end with this name in the calling thread's network namespace.
 fn find(name: &str) -> Result<Pair, DataplaneError> {
     let device = device(name)?;
     Ok(Pair {
@@ -257,7 +260,8 @@ fn find(name: &str) -> Result<Pair, DataplaneError> {
     })
 }
 
-/// The stricter of an interface's filter and that of all interfaces counts.
+/// Checks `rp_filter` and `accept_local`. The kernel uses the stricter `rp_filter` of the interface
+/// and of `all`.
 fn check_settings(name: &str) -> Result<(), String> {
     let read = |of: &str, setting: &str| {
         let path = format!("/proc/sys/net/ipv4/conf/{of}/{setting}");

@@ -1,8 +1,8 @@
 //! The programs and their maps, loaded once for each NIC and pinned.
 //!
-//! Owns the objects that `bpf/build.sh` makes. Maps with one name are one map, whichever program
-//! declares it. A service that finds maps pinned takes them over, so that the programs that run
-//! keep their state. Called by `mod`.
+//! Owns the objects that `bpf/build.sh` makes. Maps of the same name in several programs are one
+//! map. A service takes over pinned maps, so that running programs keep their state. Called by
+//! `mod`.
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
@@ -27,38 +27,38 @@ static LO: &Aligned<[u8]> = &Aligned(*include_bytes!("../../../../bpf/mux_lo.o")
 /// Programs and maps of one NIC.
 #[derive(Debug)]
 pub(super) struct Maps {
-    /// The NIC's program where virtual ports are pairs.
+    /// The NIC's program if virtual ports are veth pairs.
     pub ingress: OwnedFd,
-    /// The NIC's program of `path=memif`.
+    /// The NIC's program with `path=memif`.
     pub switch: OwnedFd,
     pub egress: OwnedFd,
     pub far: OwnedFd,
-    /// The check of the bulk lane; or one line that says why the kernel does not take it.
+    /// The egress check of bulk lanes, or one line with the reason why the kernel does not load it.
     pub bulk: Result<OwnedFd, DataplaneError>,
-    /// The program that lets out what the other one checked.
+    /// The program that sends the packets which `bulk` has checked.
     pub bulk_out: Result<OwnedFd, DataplaneError>,
-    /// The programs for clients of the same host, if they are wanted.
+    /// The programs for clients of the same host, if wanted.
     pub local: Option<LocalPrograms>,
     maps: BTreeMap<String, Map>,
-    /// The maps were pinned by a service before this one.
+    /// The previous service pinned the maps.
     pub are_recovered: bool,
 }
 
 /// The programs for clients of the same host.
 #[derive(Debug)]
 pub(super) struct LocalPrograms {
-    /// The program of both ends where virtual ports are pairs.
+    /// The program of both ends if virtual ports are veth pairs.
     pub pair: OwnedFd,
-    /// The far end's program of `path=memif`.
+    /// The far end's program with `path=memif`.
     pub pair_switch: OwnedFd,
-    /// The near end's program of `path=memif`.
+    /// The near end's program with `path=memif`.
     pub pair_back: OwnedFd,
     pub lo: OwnedFd,
 }
 
 impl Maps {
-    /// Loads the programs, with `local` those for clients of the same host, too. Their maps are
-    /// those pinned in `pins`, or new ones that are pinned there.
+    /// Loads the programs, including those for clients of the same host if `local`. Uses the maps
+    /// that are pinned in `pins`; makes and pins missing ones.
     pub fn load(pins: &Path, local: bool) -> Result<Self, DataplaneError> {
         let mut maps = BTreeMap::new();
         let mut are_recovered = false;
@@ -105,7 +105,7 @@ impl Maps {
         })
     }
 
-    /// The map of this name; all names are those of `bpf/mux_*.c`.
+    /// The map of this name, which must be one in `bpf/mux_*.c`.
     pub fn map(&self, name: &'static str) -> Result<&Map, DataplaneError> {
         self.maps
             .get(name)
@@ -119,7 +119,7 @@ impl Maps {
             .map_err(|errno| DataplaneError::io(format!("update of map {name}"), errno))
     }
 
-    /// Removes an entry; none is fine.
+    /// Removes an entry, if there is one.
     pub fn remove(&self, name: &'static str, key: &[u8]) -> Result<(), DataplaneError> {
         match self.map(name)?.delete(key) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
@@ -127,7 +127,7 @@ impl Maps {
         }
     }
 
-    /// A counter of 64 bits; 0 if there is none.
+    /// A 64-bit counter; 0 if it does not exist.
     pub fn counter(&self, name: &'static str, index: u32) -> u64 {
         let mut value = [0; 8];
         let found = self

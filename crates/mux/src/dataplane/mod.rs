@@ -8,14 +8,13 @@
 //!            └────────device map──── mux_egress ─┘◀════════════════════════════════════┘
 //! ```
 //!
-//! A redirect into a veth pair picks the far queue by CPU, so a queue cannot stand for a context.
+//! A redirect into a veth pair picks the far queue by CPU, so a queue cannot belong to a context.
 //! Each context of an application has a pair of its own, called its *device* here. The ends of
-//! device *n* have the interface indices 2n + 2 and 2n + 3, from which the programs know the
-//! device.
+//! device *n* have the interface indices 2n + 2 and 2n + 3, which tell programs the device.
 //!
 //! Owns everything below the run directory: the namespace's mount, and a BPF file system with maps
-//! and links, so that traffic goes on while the service is away. [`Dataplane::close`] removes it
-//! all. Called by the service, on its one thread.
+//! and links, so that traffic continues while no service runs. [`Dataplane::close`] removes
+//! everything. Called by the service on its only thread.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -56,7 +55,7 @@ mod socket_unsafe;
 mod tests;
 mod veth;
 
-/// Why the data path could not be built or changed: one line that says what and where.
+/// The reason why the data path could not be built or changed, in one line with the place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DataplaneError {
     /// The kernel refused a step.
@@ -67,7 +66,7 @@ pub enum DataplaneError {
         /// The kernel's answer.
         errno: Errno,
     },
-    /// The request was understood and is impossible.
+    /// The request is valid but cannot be granted.
     #[error("{what}: {why}")]
     Refused {
         /// The resource that was asked for.
@@ -88,7 +87,7 @@ impl DataplaneError {
         Self::Refused { what, why }
     }
 
-    /// The error as an application is told it.
+    /// The errno that an application gets for the error.
     pub fn errno(&self) -> Errno {
         match self {
             Self::Io { errno, .. } => *errno,
@@ -97,86 +96,86 @@ impl DataplaneError {
     }
 }
 
-/// The NIC and the limits that a data path is built for.
+/// Options of a data path.
 #[derive(Clone, Debug)]
 pub struct DataplaneOptions {
-    /// The NIC, in the network namespace of the calling thread.
+    /// Name of the NIC in the network namespace of the calling thread.
     pub interface: String,
-    /// Where the namespace and the pins are mounted: `/run/millstream/eth0`.
+    /// Directory in which the namespace and the pins are mounted, such as `/run/millstream/eth0`.
     pub run_dir: PathBuf,
-    /// How to attach to the NIC.
+    /// The way to attach to the NIC.
     pub mode: XdpMode,
-    /// Bytes a second that each context may send; 0: as many as it likes.
+    /// Rate limit of each context in bytes per second; 0: none.
     pub rate_bytes: u64,
-    /// Clients on the same host reach applications, and applications the host's servers.
+    /// Clients on the same host can reach applications, and applications the host's servers.
     pub is_local: bool,
-    /// How frames reach applications.
+    /// The path of frames to applications.
     pub path: DataPath,
     /// Applications may have bulk lanes.
     pub has_bulk: bool,
 }
 
-/// The socket of a virtual port, to be handed over and then closed here.
+/// The socket of a virtual port. The service passes it on and closes its own copy.
 #[derive(Debug)]
 pub struct NewPort {
     /// The bound AF_XDP socket, or the application's end of a memif channel.
     pub socket: OwnedFd,
-    /// Its `SO_COOKIE`.
+    /// `SO_COOKIE` of the socket.
     pub cookie: u64,
 }
 
-/// A virtual port that a service before this one made.
+/// A virtual port that a previous service made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecoveredPort {
-    /// The application.
+    /// The application's slot.
     pub slot: u16,
-    /// Its context.
+    /// The context's number in the application.
     pub context: u16,
     /// `SO_COOKIE` of the socket.
     pub cookie: u64,
 }
 
-/// Frames that one virtual port has carried and dropped.
+/// Frames that one virtual port carried or dropped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeviceCounters {
     /// Frames to the application.
     pub rx_frames: u64,
-    /// Their bytes.
+    /// Bytes of these frames.
     pub rx_bytes: u64,
-    /// Frames of the application that left by the NIC.
+    /// Frames of the application that left through the NIC.
     pub tx_frames: u64,
-    /// Their bytes.
+    /// Bytes of these frames.
     pub tx_bytes: u64,
-    /// Those of them that left by the bulk lane: packets, before the NIC cuts them.
+    /// Packets among `tx_frames` that left through the bulk lane, counted before the NIC cuts them.
     pub bulk_frames: u64,
-    /// Their bytes.
+    /// Bytes of these packets.
     pub bulk_bytes: u64,
-    /// Frames for a socket that was closed.
+    /// Frames for a closed socket.
     pub no_socket: u64,
-    /// Frames that found the application's memif ring full, or nobody connected.
+    /// Frames for the application whose memif ring was full, or not connected.
     pub no_room: u64,
-    /// Frames that were too long for the application's buffers.
+    /// Frames that exceeded the application's buffers.
     pub too_long: u64,
-    /// Frames that the application sent by a queue of its channel that is not for that.
+    /// Frames that the application sent through another queue of its channel than the first.
     pub other_queue: u64,
     /// Frames of the application that were dropped, by reason: `drops[reason as usize]`.
     pub drops: Vec<u64>,
 }
 
-/// Drops of the NIC's program.
+/// Frames dropped by the NIC's program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IngressCounters {
     /// First fragments for owned ports.
     pub fragment: u64,
     /// IPv6 headers for our addresses that could not be parsed.
     pub ipv6_unparsed: u64,
-    /// Frames for an owner whose virtual port was gone.
+    /// Frames for an owner without its virtual port.
     pub no_port: u64,
-    /// Frames from the wire for an owner, from an address of the NIC itself.
+    /// Frames from the wire for an owner whose source is an address of the NIC itself.
     pub forged: u64,
 }
 
-/// A context of an application: its slot, and its number.
+/// The identity of a context: the application's slot, and the context's number.
 type ContextId = (u16, u16);
 
 #[derive(Clone, Debug)]
@@ -194,25 +193,25 @@ pub struct Dataplane {
     mode: XdpMode,
     namespace: Namespace,
     maps: Maps,
-    /// The frames' threads; `None`: virtual ports are pairs.
+    /// The frames' threads; `None`: virtual ports are veth pairs.
     frames: Option<channel::NicFrames>,
     hash_key: [u64; 2],
     mtu: u32,
     mac: MacAddr,
-    /// The pair for clients of the same host.
+    /// The veth pair for clients of the same host.
     local: Option<local::Pair>,
-    /// Which device a context has.
+    /// The device of each context.
     devices: HashMap<ContextId, u16>,
     cookies: HashMap<ContextId, u64>,
     claims: HashMap<SocketAddr, ClaimEntry>,
-    /// Claims by port, for `port_uses`.
+    /// Number of claims by port, for the map `port_uses`.
     claims_at: HashMap<u16, u16>,
     /// Keeps other services away from the run directory.
     _lock: File,
 }
 
-/// The lock of a run directory. It ends with the process, and a program that the process starts
-/// does not inherit it.
+/// Locks a run directory. The lock ends with the process; programs that the process starts do not
+/// inherit it.
 fn lock(run_dir: &Path) -> Result<File, DataplaneError> {
     let path = run_dir.join("lock");
     let failed = |errno| DataplaneError::io(format!("lock {}", path.display()), errno);
@@ -241,18 +240,18 @@ fn far_index(device: u16) -> u32 {
     2 * u32::from(device) + 3
 }
 
-/// The owner of a slot, as the maps say it; 0 is nobody.
+/// The value in the maps that names a slot as owner; 0 means none.
 fn owner(slot: u16) -> u32 {
     u32::from(slot) + 1
 }
 
 impl Dataplane {
-    /// Builds the data path, or takes over the one that a service before this one left in the run
-    /// directory.
+    /// Builds the data path, or takes over the one in the run directory that a previous service
+    /// left.
     ///
     /// # Errors
-    /// One line that says what and where: no such interface, no permission, another XDP program on
-    /// it.
+    /// One line with cause and place: no such interface, no permission, or another XDP program on
+    /// the interface.
     pub fn open(options: DataplaneOptions) -> Result<Self, DataplaneError> {
         let nic = Device::find(&options.interface)
             .map_err(|(step, errno)| DataplaneError::io(step, errno))?;
@@ -294,18 +293,18 @@ impl Dataplane {
         }
     }
 
-    /// How the program is attached to the NIC: `Native` or `Generic`.
+    /// The mode in which the program is attached to the NIC: `Native` or `Generic`.
     pub fn mode(&self) -> XdpMode {
         self.mode
     }
 
-    /// The NIC as it was found.
+    /// The NIC at the time of the last attachment.
     pub fn nic(&self) -> &Device {
         &self.nic
     }
 
-    /// Virtual ports that were there when the data path was taken over. Those whose applications do
-    /// not come back are to be removed by [`port_remove`](Self::port_remove).
+    /// Virtual ports that were taken over. The service removes those whose applications do not
+    /// return, by [`port_remove`](Self::port_remove).
     pub fn recovered(&self) -> Vec<RecoveredPort> {
         let port = |(&(slot, context), &cookie)| RecoveredPort {
             slot,
@@ -315,11 +314,11 @@ impl Dataplane {
         self.cookies.iter().map(port).collect()
     }
 
-    /// Makes the virtual port of a context, over the application's memory file.
+    /// Makes the virtual port of a context, on the application's memory file.
     ///
     /// # Errors
-    /// `EXIST` if the context has one; `BUSY` if all devices are in use; `INVAL` for a file or
-    /// sizes that cannot be.
+    /// `EXIST` if the context has one; `BUSY` if all devices are in use; `INVAL` for an invalid
+    /// file or size.
     pub fn port_add(
         &mut self,
         slot: u16,
@@ -342,7 +341,7 @@ impl Dataplane {
         made
     }
 
-    /// A device that nobody has.
+    /// An unused device.
     fn free_device(&self) -> Result<u16, DataplaneError> {
         let taken: Vec<u16> = self.devices.values().copied().collect();
         (0..SLOTS as u16)
@@ -350,15 +349,15 @@ impl Dataplane {
             .ok_or_else(|| DataplaneError::io("virtual port", Errno::BUSY))
     }
 
-    /// Removes the virtual port of a context, and its leases; none is fine.
+    /// Removes the virtual port of a context and its leases, if there is one.
     pub fn port_remove(&mut self, slot: u16, context: u16) {
         let Some(device) = self.devices.remove(&(slot, context)) else {
             return;
         };
         self.cookies.remove(&(slot, context));
         let number = u32::from(device).to_ne_bytes();
-        // An entry that cannot be removed is gone already: the device map and the socket map forget
-        // what disappears.
+        // Errors are ignored: the kernel removes a device or a socket from its map when it
+        // disappears.
         let _ = self
             .maps
             .set("slots", &number, &SlotValue::default().encode());
@@ -376,13 +375,12 @@ impl Dataplane {
         self.unpin(device);
     }
 
-    /// From now on `place` belongs to the application of `slot`, and `contexts` of it listen there.
-    /// While none does, SYNs are dropped, so that peers send them again.
-    /// An unspecified address stands for all addresses of its family that the NIC has. Flows keep
-    /// their context when `contexts` changes.
+    /// Gives `place` to the application of `slot`, with `contexts` listening. Without listeners
+    /// SYNs are dropped, and peers retransmit them. An unspecified address means all addresses of
+    /// its family that the NIC has. Flows keep their context when `contexts` changes.
     ///
     /// # Errors
-    /// `NOENT` if a context has no virtual port; what the maps say.
+    /// `NOENT` if a context has no virtual port; errors of the maps.
     pub fn claim_set(
         &mut self,
         place: SocketAddr,
@@ -394,8 +392,8 @@ impl Dataplane {
             .map(|context| self.devices.get(&(slot, *context)).copied())
             .collect();
         let devices = devices.ok_or_else(|| DataplaneError::io("claim", Errno::NOENT))?;
-        // A place that waits for listeners may get several. Once flows are known by the owner, they
-        // stay so: contexts that come later must not get the segments of older flows.
+        // A claim without listeners may get several. Once a claim tracks flows it goes on doing so:
+        // contexts that come later must not get the segments of older flows.
         let tracked = self.claims.get(&place).is_some_and(|claim| claim.tracks);
         let is_shared = self.devices.keys().filter(|(of, _)| *of == slot).count() > 1;
         let tracks = tracked || is_shared || contexts.is_empty();
@@ -414,10 +412,10 @@ impl Dataplane {
         Ok(())
     }
 
-    /// From now on `place` is the kernel's; no claim is fine.
+    /// Returns `place` to the kernel, if it is claimed.
     ///
     /// # Errors
-    /// Those of the maps.
+    /// Errors of the maps.
     pub fn claim_remove(&mut self, place: SocketAddr) -> Result<(), DataplaneError> {
         if self.claims.remove(&place).is_none() {
             return Ok(());
@@ -430,11 +428,11 @@ impl Dataplane {
         self.maps.remove("claims", &layout::place(place))
     }
 
-    /// From now on a context owns the flow between these ends, this host's first. A flow that the
-    /// context has already stays as it is: the context may have ended it meanwhile.
+    /// Gives the flow between two ends, this host's first, to a context. No effect if the context
+    /// has the flow: it may have ended the flow meanwhile.
     ///
     /// # Errors
-    /// `NOENT` if the context has no virtual port; what the maps say.
+    /// `NOENT` if the context has no virtual port; errors of the maps.
     pub fn flow_set(
         &mut self,
         slot: u16,
@@ -451,11 +449,11 @@ impl Dataplane {
         Ok(())
     }
 
-    /// A context does not have the flow between these ends, this host's first. A flow of another
-    /// context stays.
+    /// Takes the flow between two ends, this host's first, from a context. No effect on another
+    /// context's flow.
     ///
     /// # Errors
-    /// `NOENT` if the context has no virtual port; what the maps say.
+    /// `NOENT` if the context has no virtual port; errors of the maps.
     pub fn flow_forget(
         &mut self,
         slot: u16,
@@ -473,13 +471,13 @@ impl Dataplane {
         Ok(())
     }
 
-    /// The virtual port of a context.
+    /// The device of a context's virtual port.
     fn device_of(&self, slot: u16, context: u16) -> Result<u16, DataplaneError> {
         let device = self.devices.get(&(slot, context)).copied();
         device.ok_or_else(|| DataplaneError::io("flow", Errno::NOENT))
     }
 
-    /// Whether the map `name` gives a flow to the device.
+    /// True if the map `name` gives a flow to the device.
     fn has_flow(
         &self,
         name: &'static str,
@@ -491,16 +489,16 @@ impl Dataplane {
         Ok(found.is_ok() && layout::flow_device(known) == device)
     }
 
-    /// Whose `place` is, and which of its contexts listen there.
+    /// The slot that owns `place`, and the contexts that listen there.
     pub fn claim(&self, place: SocketAddr) -> Option<(u16, &[u16])> {
         let entry = self.claims.get(&place)?;
         Some((entry.slot, &entry.contexts))
     }
 
-    /// From now on these local ports belong to a context, at every address of the NIC.
+    /// Gives these local ports to a context, at every address of the NIC.
     ///
     /// # Errors
-    /// `NOENT` if the context has no virtual port; what the maps say.
+    /// `NOENT` if the context has no virtual port; errors of the maps.
     pub fn lease_add(
         &mut self,
         ports: RangeInclusive<u16>,
@@ -515,19 +513,19 @@ impl Dataplane {
         self.write_leases(ports, Some(device))
     }
 
-    /// From now on these local ports are nobody's.
+    /// Ends the lease of these local ports.
     ///
     /// # Errors
-    /// Those of the maps.
+    /// Errors of the maps.
     pub fn lease_remove(&mut self, ports: RangeInclusive<u16>) -> Result<(), DataplaneError> {
         self.set_right(&Right::Lease(ports.clone(), None));
         self.write_leases(ports, None)
     }
 
-    /// The NIC has an address, and on IPv4 the subnet's broadcast address with it.
+    /// Adds an address of the NIC and, with IPv4, the broadcast address of its subnet.
     ///
     /// # Errors
-    /// Those of the maps.
+    /// Errors of the maps.
     pub fn address_add(
         &mut self,
         address: IpAddr,
@@ -545,19 +543,19 @@ impl Dataplane {
             .set("addresses", &layout::address(address), &value)
     }
 
-    /// The NIC, or a subnet, has the address no more.
+    /// Removes an address of the NIC, or a broadcast address.
     ///
     /// # Errors
-    /// Those of the maps.
+    /// Errors of the maps.
     pub fn address_remove(&mut self, address: IpAddr) -> Result<(), DataplaneError> {
         self.set_right(&Right::Address(address, None));
         self.maps.remove("addresses", &layout::address(address))
     }
 
-    /// Applications may send to this MAC address, or may not.
+    /// Sets whether applications may send to this MAC address.
     ///
     /// # Errors
-    /// Those of the maps.
+    /// Errors of the maps.
     pub fn next_hop_set(&mut self, mac: MacAddr, on: bool) -> Result<(), DataplaneError> {
         self.set_right(&Right::NextHop(mac, on));
         let key = layout::next_hop(mac);
@@ -567,10 +565,10 @@ impl Dataplane {
         }
     }
 
-    /// The NIC has another MAC address or MTU: the check and all virtual ports follow.
+    /// Changes the NIC's MAC address and MTU in the egress check and in all virtual ports.
     ///
     /// # Errors
-    /// Those of the maps and of rtnetlink.
+    /// Errors of the maps and of rtnetlink.
     pub fn host_set(&mut self, mac: MacAddr, mtu: u32) -> Result<(), DataplaneError> {
         (self.mac, self.mtu) = (mac, mtu);
         self.set_right(&Right::Host(mac, mtu as usize));
@@ -598,7 +596,7 @@ impl Dataplane {
         keys.iter().filter_map(|key| decode(key)).collect()
     }
 
-    /// Frames that the virtual port of a context has carried and dropped.
+    /// Frames that a context's virtual port carried or dropped.
     pub fn counters(&self, slot: u16, context: u16) -> DeviceCounters {
         let Some(&device) = self.devices.get(&(slot, context)) else {
             return DeviceCounters::default();
@@ -627,7 +625,7 @@ impl Dataplane {
         counters
     }
 
-    /// Frames that the NIC's program has dropped.
+    /// Frames that the NIC's program dropped.
     pub fn ingress_counters(&self) -> IngressCounters {
         let read = |index| self.maps.counter("ingress_counters", index);
         IngressCounters {
@@ -661,7 +659,7 @@ impl Dataplane {
         self.options.run_dir.join("bpf").join(name)
     }
 
-    /// Makes the pair, attaches its programs, binds the socket, and only then lets frames in.
+    /// Makes the veth pair, attaches its programs, binds the socket, and only then lets frames in.
     fn device_make(
         &self,
         device: u16,
@@ -675,7 +673,7 @@ impl Dataplane {
         self.unpin(device);
         self.bulk_remove(device);
         let (socket, cookie) = self.namespace.run(|| {
-            // A service that was killed halfway may have left a pair that no slot names.
+            // A killed service may have left a pair that no slot names.
             let _ = veth::remove(near_index(device));
             let (near, far) = (format!("near{device}"), format!("far{device}"));
             veth::add((&near, near_index(device)), (&far, far_index(device)), mtu)
@@ -719,8 +717,8 @@ impl Dataplane {
         let _ = fs::remove_file(self.ledger_pin(device));
     }
 
-    /// Attaches a program to an end of a virtual port. Where the NIC takes frames only from the
-    /// kernel's stack, the near end's program must redirect packets of that kind as well.
+    /// Attaches a program to an end of a virtual port. With generic XDP on the NIC, the near end's
+    /// program must be generic, too, to redirect the packets of the kernel's stack.
     fn attach(&self, program: &OwnedFd, index: u32, pin: &str) -> Result<(), DataplaneError> {
         let flags = match self.mode {
             XdpMode::Generic if index.is_multiple_of(2) => nic::GENERIC,

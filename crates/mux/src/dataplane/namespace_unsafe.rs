@@ -1,7 +1,7 @@
 //! The private network namespace of the service, and the file system for its pins.
 //!
-//! Owns the mounts below the service's directory. `ip link` of the host never shows the virtual
-//! ports, since both ends of each lie in the namespace. Called by `mod`.
+//! Owns the mounts below the service's directory. Both ends of each virtual port lie in the
+//! namespace, so the host's `ip link` does not show them. Called by `mod`.
 
 use std::fs::{self, File};
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,7 +13,7 @@ use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space,
 
 use super::DataplaneError;
 
-/// A network namespace that is held by a mount.
+/// A network namespace that a mount keeps alive.
 #[derive(Debug)]
 pub(super) struct Namespace {
     file: OwnedFd,
@@ -21,8 +21,7 @@ pub(super) struct Namespace {
 }
 
 impl Namespace {
-    /// The namespace that is mounted at `path`, or a new one that is mounted there. True: it was
-    /// there.
+    /// The namespace mounted at `path`, or a new one. True: it existed.
     pub fn open(path: &Path) -> Result<(Self, bool), DataplaneError> {
         if let Some(file) = mounted(path) {
             let path = path.to_owned();
@@ -37,8 +36,8 @@ impl Namespace {
         let made = on_thread(move || {
             // SAFETY: the thread ends with this closure and shares nothing that depends on its network namespace.
             unsafe { unshare_unsafe(UnshareFlags::NEWNET) }?;
-            // Nothing but applications' frames is to be on the virtual ports: no router or
-            // multicast messages of the kernel's. A kernel without IPv6 has no such file.
+            // Virtual ports carry only applications' frames, so the kernel must not send IPv6
+            // router or multicast messages there. A kernel without IPv6 has no such file.
             let _ = fs::write("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
             mount_bind("/proc/thread-self/ns/net", &target)
         });
@@ -63,15 +62,15 @@ impl Namespace {
         })
     }
 
-    /// Removes the mount; the namespace goes with the last descriptor.
+    /// Removes the mount. The namespace ends with its last descriptor.
     pub fn remove(&self) {
-        // A failure leaves a file that the next service takes over.
+        // After a failure the next service takes over the file.
         let _ = unmount(&self.path, UnmountFlags::DETACH);
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Runs `work` on a thread of its own and waits for it.
+/// Runs `work` on a new thread and waits for it.
 fn on_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| match scope.spawn(work).join() {
         Ok(result) => result,
@@ -87,7 +86,7 @@ fn mounted(path: &Path) -> Option<OwnedFd> {
     (system.f_type as i64 == NSFS_MAGIC).then(|| file.into())
 }
 
-/// A file system of type `bpf` at `path`, mounted if it is not yet.
+/// Mounts a file system of type `bpf` at `path`, unless one is mounted.
 pub(super) fn bpf_file_system(path: &Path) -> Result<(), DataplaneError> {
     const BPF_FS_MAGIC: i64 = 0xcafe_4a11;
     let failed = |step: &'static str| {
@@ -103,7 +102,7 @@ pub(super) fn bpf_file_system(path: &Path) -> Result<(), DataplaneError> {
     mount("bpf", path, "bpf", flags, Some(c"mode=0700")).map_err(failed("mount of bpf at"))
 }
 
-/// Removes that file system and with it everything that is pinned there.
+/// Removes the BPF file system and everything pinned in it.
 pub(super) fn remove_bpf_file_system(path: &Path) {
     let _ = unmount(path, UnmountFlags::DETACH);
     let _ = fs::remove_dir(path);

@@ -1,8 +1,8 @@
-//! The NIC's end of the data path: attaching its program, and taking over what a service before
-//! this one left.
+//! The NIC's end of the data path: attaches the program, and takes over the state of a previous
+//! service.
 //!
 //! Owns the choice between native and generic XDP. Called by `mod` when a data path is opened, and
-//! when the NIC came back.
+//! when the NIC has come back.
 
 use std::fs;
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -19,7 +19,7 @@ pub(super) const GENERIC: u32 = 1 << 1;
 /// `XDP_FLAGS_DRV_MODE`
 pub(super) const NATIVE: u32 = 1 << 2;
 
-/// The key of the flow hash: that of the service before, or a new one.
+/// The key of the flow hash: the previous service's, or a new one.
 pub(super) fn hash_key(maps: &Maps) -> Result<[u64; 2], DataplaneError> {
     let mut value = [0; layout::SETTINGS_BYTES];
     let failed = |errno| DataplaneError::io("map settings", errno);
@@ -37,13 +37,13 @@ pub(super) fn hash_key(maps: &Maps) -> Result<[u64; 2], DataplaneError> {
 }
 
 impl Dataplane {
-    /// Attaches to the NIC and lets frames of the virtual ports out by it.
+    /// Attaches to the NIC and lets frames of the virtual ports leave through it.
     pub(super) fn start(&mut self) -> Result<(), DataplaneError> {
         self.frames = channel::choose(&self.options, &self.nic, &self.maps)?;
         if self.maps.are_recovered {
             self.recover_mode();
-            // Claims and leases come from the applications again; until then the entries of the
-            // maps serve.
+            // Applications claim and lease their ports anew. Until then the maps keep their
+            // entries.
             self.recover_devices()?;
         }
         self.local_recover();
@@ -57,10 +57,10 @@ impl Dataplane {
         }
     }
 
-    /// The NIC was removed and came back, or is being driven for the first time.
+    /// Attaches to the NIC at the start, and after it was removed and came back.
     ///
     /// # Errors
-    /// No such interface; another XDP program is attached; a mode that the driver does not have.
+    /// No such interface; another XDP program is attached; the driver does not have the mode.
     pub fn nic_attach(&mut self) -> Result<(), DataplaneError> {
         let name = self.options.interface.clone();
         let nic = Device::find(&name).map_err(|(step, errno)| DataplaneError::io(step, errno))?;
@@ -71,14 +71,14 @@ impl Dataplane {
         }
         self.write_settings()?;
         let index = self.nic.index.to_ne_bytes();
-        // Without programs for bulk lanes there is no such map.
+        // This map exists only if the programs for bulk lanes were loaded.
         let _ = self.maps.set("bulk_nic", &0u32.to_ne_bytes(), &index);
         self.maps
             .set("nic", &layout::WAY_NIC.to_ne_bytes(), &index)?;
         self.nic_sockets()
     }
 
-    /// The program that finds the owners of the NIC's frames.
+    /// The NIC's program, which finds the owners of its frames.
     pub(super) fn nic_program(&self) -> BorrowedFd<'_> {
         match self.frames {
             Some(_) => self.maps.switch.as_fd(),
@@ -86,8 +86,8 @@ impl Dataplane {
         }
     }
 
-    /// The link that a service before this one pinned gets the new program, if it is still of an
-    /// interface.
+    /// Updates the link that a previous service pinned to the new program. False if the link's
+    /// interface is gone.
     fn take_over_link(&self) -> bool {
         let pin = self.pin("link_nic");
         let Ok(link) = bpf::open_pinned(&pin) else {
@@ -137,7 +137,7 @@ impl Dataplane {
         }
     }
 
-    /// Devices that are in use get the new programs; what is left of others goes.
+    /// Updates the programs of devices in use, and removes remains of others.
     fn recover_devices(&mut self) -> Result<(), DataplaneError> {
         let mut left = Vec::new();
         for device in 0..SLOTS as u16 {
@@ -158,8 +158,7 @@ impl Dataplane {
             self.bulk_recover(Some(device));
             let ends = [("near", &self.maps.egress), ("far", &self.maps.far)];
             for (end, program) in ends {
-                // A device that lost its link is of no use; its application notices nothing but
-                // silence.
+                // A device without its link is useless, and its application receives nothing.
                 if let Ok(link) = bpf::open_pinned(&self.pin(&format!("link_{end}{device}"))) {
                     let _ = bpf::update_link(link.as_fd(), program.as_fd());
                 }
@@ -186,7 +185,7 @@ impl Dataplane {
         });
     }
 
-    /// Entries of `claims` are known again, so that they can be set and removed.
+    /// Reads the entries of `claims`, so that they can be set and removed.
     fn recover_claims(&mut self) -> Result<(), DataplaneError> {
         let keys = self
             .maps

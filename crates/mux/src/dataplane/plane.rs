@@ -1,4 +1,4 @@
-//! The data path as the service sees it ([`Plane`]).
+//! The implementation of [`Plane`] by the data path.
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -70,17 +70,17 @@ impl Plane for Dataplane {
     }
 
     fn claim_remove(&mut self, place: SocketAddr) {
-        // The entry of a map that cannot be removed is one that is not there.
+        // An entry that cannot be removed from a map is not there.
         let _ = Dataplane::claim_remove(self, place);
     }
 
     fn flow_set(&mut self, application: u16, context: u16, ends: (SocketAddr, SocketAddr)) {
-        // A flow that finds no room is known by the next segment that its owner sends.
+        // Errors are ignored: the next segment that the owner sends writes the flow again.
         let _ = Dataplane::flow_set(self, application, context, ends);
     }
 
     fn flow_forget(&mut self, application: u16, context: u16, ends: (SocketAddr, SocketAddr)) {
-        // The context says it again when the next SYN comes.
+        // Errors are ignored: the context repeats this at the next SYN.
         let _ = Dataplane::flow_forget(self, application, context, ends);
     }
 
@@ -98,8 +98,8 @@ impl Plane for Dataplane {
     }
 
     fn address_add(&mut self, address: IpAddr, broadcast: Option<IpAddr>) {
-        // A table that is full leaves the address to the kernel, and the check drops what is sent
-        // from it.
+        // If the table is full, the kernel keeps the address, and the egress check drops what
+        // applications send from it.
         let _ = Dataplane::address_add(self, address, broadcast);
     }
 
@@ -116,12 +116,12 @@ impl Plane for Dataplane {
     }
 
     fn next_hop_set(&mut self, mac: MacAddr, on: bool) {
-        // Frames for a next hop that finds no room are dropped and counted.
+        // If the table is full, frames for the next hop are dropped and counted.
         let _ = Dataplane::next_hop_set(self, mac, on);
     }
 
     fn host_set(&mut self, mac: MacAddr, mtu: u32) {
-        // Virtual ports that keep an older MTU drop longer frames and count them.
+        // Virtual ports that keep an older MTU drop longer frames, and count them.
         let _ = Dataplane::host_set(self, mac, mtu);
     }
 

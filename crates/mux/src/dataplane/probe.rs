@@ -1,9 +1,10 @@
 //! A test of the hop from the NIC's program to a veth's peer, for `mill mux check`.
 //!
-//! A veth whose peer has neither an XDP program nor GRO drops redirected frames, and no counter tells.
-//! So a few frames are redirected to the NIC, and the driver is asked how many of them its peer took.
-//! The frames are for the NIC's own address and have an ethertype for experiments (IEEE 802 section
-//! 9.2.4): the peer's kernel drops them, and a bridge there does not send them on. Called by `check`.
+//! A veth whose peer has neither an XDP program nor GRO drops redirected frames, and counts them
+//! nowhere. So the test redirects a few frames to the NIC and asks the driver how many its peer
+//! took. The frames have the NIC's own address and an experimental ethertype (IEEE 802 section
+//! 9.2.4): the peer's kernel drops them, and a bridge there does not forward them. Called by
+//! `check`.
 
 use std::os::fd::AsFd as _;
 
@@ -13,9 +14,9 @@ use rustix::io::Errno;
 
 use super::{Dataplane, DataplaneError, XdpMode};
 
-/// Frames of one test.
+/// Number of frames in one test.
 const FRAMES: u32 = 4;
-/// Bytes of a frame.
+/// Size of a frame in bytes.
 const FRAME_BYTES: usize = 60;
 /// `ETH_P_802_EX1`
 const EXPERIMENT: [u8; 2] = [0x88, 0xb5];
@@ -42,8 +43,8 @@ fn program(nic: i32) -> Vec<u8> {
 }
 
 impl Dataplane {
-    /// Whether the other end of the NIC takes what the programs redirect there. A NIC that is no
-    /// veth does; so does a veth whose frames leave by the kernel's stack (generic XDP).
+    /// Checks that the other end of the NIC takes redirected frames. A NIC that is not a veth does;
+    /// so does a veth in generic XDP, whose frames leave through the kernel's stack.
     pub(super) fn check_peer(&self) -> Result<(), String> {
         let is_native = self.mode != XdpMode::Generic;
         if self.nic.driver != "veth" || !is_native {

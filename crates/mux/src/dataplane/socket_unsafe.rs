@@ -1,8 +1,7 @@
-//! An AF_XDP socket over an application's memory file, ready to be handed out.
+//! An AF_XDP socket on an application's memory file, to be handed to the application.
 //!
-//! Owns the order of the calls: seals, mapping, UMEM, rings, bind. The mapping is this process's
-//! only for the time of the registration; the kernel holds the pages for as long as the socket
-//! lives. Called by `mod`.
+//! Owns the order of the calls: seals, mapping, UMEM, rings, bind. This process maps the file only
+//! during the registration; the kernel holds the pages while the socket lives. Called by `mod`.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 
@@ -20,7 +19,7 @@ use crate::limits::{MEMORY_BYTES_MAX, RING_SLOTS_MAX};
 /// namespace.
 ///
 /// # Errors
-/// `INVAL` for a file or sizes that cannot be; else what the kernel says.
+/// `INVAL` for an invalid file or size; other errors of the kernel.
 pub(super) fn open(
     file: BorrowedFd<'_>,
     memory: &Memory,
@@ -42,8 +41,8 @@ pub(super) fn open(
         .map_err(step("XDP_UMEM_COMPLETION_RING"))?;
     sockopt::set_xdp_rx_ring_size(&socket, memory.rx_slots).map_err(step("XDP_RX_RING"))?;
     sockopt::set_xdp_tx_ring_size(&socket, memory.tx_slots).map_err(step("XDP_TX_RING"))?;
-    // The application's chunks are to be the limit of what it has in flight, and it may not raise
-    // this itself.
+    // The socket's send buffer must not limit the application below its number of chunks, and the
+    // application may not raise the limit itself.
     let charge = memory.tx_slots as usize * 2 * memory.chunk_bytes as usize;
     let _ = sockopt::set_socket_send_buffer_size_force(&socket, charge);
     let flags = SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP | SocketAddrXdpFlags::XDP_COPY;
@@ -52,14 +51,14 @@ pub(super) fn open(
     Ok((socket, cookie))
 }
 
-/// The file is sealed memory of the length said, and the sizes are possible.
+/// Checks that the file is sealed memory of the given length, and that the sizes are valid.
 fn verify(file: BorrowedFd<'_>, memory: &Memory) -> Result<(), DataplaneError> {
     let refuse = |why: &str| Err(DataplaneError::refused("memory", why.to_owned()));
     let stat = fstat(file).map_err(|errno| DataplaneError::io("fstat", errno))?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return refuse("not a file");
     }
-    // Only files of memfd_create can have seals; all others say INVAL.
+    // Only files of `memfd_create` can have seals; others fail with `EINVAL`.
     let seals = fcntl_get_seals(file).map_err(|errno| DataplaneError::io("F_GET_SEALS", errno))?;
     if !seals.contains(SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL) {
         return refuse("its size is not sealed");

@@ -1,7 +1,7 @@
-//! A whole data path in namespaces of its own: what is built, what the programs decide, what is
-//! left afterwards.
+//! A whole data path in network namespaces: what is built, what the programs decide, and what
+//! remains after the end.
 //!
-//! Needs root; without it each test says that it was skipped.
+//! Needs root. Without it each test reports that it was skipped.
 
 use std::io::Write as _;
 use std::net::Ipv4Addr;
@@ -31,7 +31,7 @@ const DROP: u32 = 1;
 const PASS: u32 = 2;
 const REDIRECT: u32 = 4;
 
-/// A veth pair as the NIC and its peer, in a namespace that this thread is in until it goes.
+/// A veth pair as the NIC and its peer, in a namespace that this thread stays in until the drop.
 struct Host {
     name: String,
     home: OwnedFd,
@@ -86,7 +86,7 @@ impl Drop for Host {
     fn drop(&mut self) {
         move_to(&self.home);
         run("ip", &["netns", "del", &self.name]);
-        // A failed test may have left a namespace.
+        // A failed test may have left the namespace.
         let dir = self.options().run_dir;
         if dir.exists() {
             remove_bpf_file_system(&dir.join("bpf"));
@@ -263,7 +263,7 @@ fn ledger_survives_service_and_application() {
     assert_eq!(ledger.entry(0), Some([0; ENTRY_BYTES]));
     assert_eq!(ledger.entry(100), None);
     plane.port_remove(3, 1);
-    // The one that reads has it still, and nobody else.
+    // The open ledger keeps its memory, but the context no longer has a ledger.
     assert_eq!(ledger.entry(99), Some(entry.encode()));
     drop(add_port(&mut plane, 3, 1));
     assert!(plane.ledger(3, 1).is_none());

@@ -1,7 +1,7 @@
-//! Veth pairs by rtnetlink: made with chosen interface indices, set up, given an MTU, removed.
+//! Veth pairs by rtnetlink: with chosen interface indices, set up, given an MTU, removed.
 //!
-//! Owns the few messages that this takes. Each call acts in the network namespace of the calling
-//! thread. Called by `mod`.
+//! Owns the few messages for this. Each call acts in the network namespace of the calling thread.
+//! Called by `mod`.
 
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 
@@ -35,18 +35,18 @@ const VETH_INFO_PEER: u16 = 1;
 const IFF_UP: u32 = 1;
 const IFF_NOARP: u32 = 0x80;
 
-/// Makes a pair with one queue on each end, both up and without addresses.
+/// Makes a pair with one queue at each end. Both ends are up and have no addresses.
 ///
 /// # Errors
-/// `EXIST` if a name or an index is taken; what the kernel says.
+/// `EXIST` if a name or an index is taken; other errors of the kernel.
 pub(super) fn add(near: (&str, u32), far: (&str, u32), mtu: u32) -> Result<(), Errno> {
     make(near, far, None, (mtu, 1))?;
     set(near.1, mtu)?;
     set(far.1, mtu)
 }
 
-/// Makes a pair with so many queues whose ends are down, the second one in `namespace` if that is
-/// another one.
+/// Makes a pair with the given number of queues. Both ends are down; the second one is in
+/// `namespace` if given.
 fn make(
     near: (&str, u32),
     far: (&str, u32),
@@ -81,11 +81,11 @@ fn end(message: &mut Message, name: &str, (mtu, queues): (u32, u32)) {
     message.attribute(IFLA_NUM_RX_QUEUES, &queues.to_ne_bytes());
 }
 
-/// As [`add`], with so many queues, and with the second end in another network namespace under an
-/// index of the kernel's choice. Both ends must be [set](set) up.
+/// Like [`add`], with several queues and with the second end in another network namespace, where
+/// the kernel chooses its index. The caller has to [set](set) both ends up.
 ///
 /// # Errors
-/// `EXIST` if a name or an index is taken; what the kernel says.
+/// `EXIST` if a name or an index is taken; other errors of the kernel.
 pub(super) fn add_across(
     here: (&str, u32),
     there: (&str, BorrowedFd<'_>),
@@ -94,7 +94,7 @@ pub(super) fn add_across(
     make(here, (there.0, 0), Some(there.1), (mtu, queues))
 }
 
-/// Sets an interface up, with this MTU and no addresses.
+/// Sets an interface up with this MTU, and keeps the kernel from giving it addresses.
 ///
 /// # Errors
 /// `NODEV` if there is none.
@@ -102,7 +102,7 @@ pub(super) fn set(index: u32, mtu: u32) -> Result<(), Errno> {
     let mut message = Message::new(RTM_NEWLINK, 0);
     message.interface(index, IFF_UP | IFF_NOARP);
     message.attribute(IFLA_MTU, &mtu.to_ne_bytes());
-    // An end has no addresses: nothing but our frames may ever be on it.
+    // An end has no addresses, so that it carries only our frames.
     let families = message.open(IFLA_AF_SPEC | NLA_F_NESTED);
     let v6 = message.open(AF_INET6 | NLA_F_NESTED);
     message.attribute(IFLA_INET6_ADDR_GEN_MODE, &[IN6_ADDR_GEN_MODE_NONE]);
@@ -111,7 +111,7 @@ pub(super) fn set(index: u32, mtu: u32) -> Result<(), Errno> {
     message.ask()
 }
 
-/// Removes an interface, and with it the other end of its pair.
+/// Removes an interface, and with it the other end of the pair.
 ///
 /// # Errors
 /// `NODEV` if there is none.
@@ -133,7 +133,7 @@ impl Message {
         Self(bytes)
     }
 
-    /// `struct ifinfomsg`: index, and flags that are set.
+    /// `struct ifinfomsg`: the index, and the flags to set.
     fn interface(&mut self, index: u32, flags: u32) {
         self.0.extend([0; 4]);
         self.0.extend(index.to_ne_bytes());

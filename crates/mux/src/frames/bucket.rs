@@ -1,14 +1,14 @@
-//! The token bucket of `--rate`: the rule of `check_rate` in `bpf/mux_check.h`.
+//! The token bucket of `--rate`, with the rule of `check_rate` in `bpf/mux_check.h`.
 //!
 //! Owns the tokens of one device. Called for each frame that has passed all other checks.
 
 /// Nanoseconds of a second.
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Tokens are bytes.
+/// A token bucket whose tokens are bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Bucket {
-    /// Bytes a second; 0: as many as the sender likes.
+    /// Rate in bytes per second; 0: no limit.
     rate: u64,
     burst: u64,
     tokens: u64,
@@ -26,7 +26,7 @@ impl Bucket {
         }
     }
 
-    /// Takes `bytes` out; false: there are fewer.
+    /// Takes `bytes` tokens; false: there are fewer.
     pub fn take(&mut self, bytes: u64, now_ns: u64) -> bool {
         if self.rate == 0 {
             return true;
@@ -60,7 +60,7 @@ mod tests {
         let mut bucket = Bucket::new(1_000_000, 3000);
         assert!(bucket.take(3000, SECOND_NS));
         assert!(!bucket.take(1, SECOND_NS));
-        // A microsecond, a byte.
+        // One byte per microsecond.
         assert!(bucket.take(1000, SECOND_NS + 1_000_000));
         assert!(!bucket.take(1000, SECOND_NS + 1_500_000));
         assert!(bucket.take(3000, 9 * SECOND_NS));

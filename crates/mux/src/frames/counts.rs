@@ -1,6 +1,7 @@
-//! Counters of a frames' thread, by device: written there, read by the service for people.
+//! Counters of a frames' thread by device. The thread writes them; the service reads them for
+//! reports.
 //!
-//! Owns one row of words for each device. Each word is exact; words of one row may be from
+//! Owns one row of words for each device. Each word is exact, but the words of a row may be from
 //! different moments.
 
 use ring::published::Published64;
@@ -8,29 +9,29 @@ use ring::published::Published64;
 use crate::limits::DEVICES;
 use crate::reason::Reason;
 
-/// The first word of the reasons to drop.
+/// Index of the first drop counter.
 const DROPS: usize = 6;
 const WORDS: usize = DROPS + Reason::ALL.len();
 
 /// A word of a device's row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word {
-    /// Frames that left.
+    /// Frames of the application that left.
     TxFrames = 0,
-    /// Their bytes.
+    /// Bytes of these frames.
     TxBytes = 1,
-    /// Frames for the application that found its ring full, or nobody at the other end.
+    /// Frames for the application whose ring was full, or not connected.
     RxNoRoom = 2,
-    /// Frames for the application that are longer than its buffers.
+    /// Frames for the application that exceeded its buffers.
     RxTooLong = 3,
     /// 1 while the application is connected and has the thread's queue.
     Connected = 4,
-    /// Frames of the application that were dropped, since it sent them by another queue than its
+    /// Frames of the application that were dropped, since they came through another queue than the
     /// first.
     TxOtherQueue = 5,
 }
 
-/// All rows.
+/// The rows of all devices.
 #[derive(Debug)]
 pub struct Counts(Box<[[Published64; WORDS]]>);
 
@@ -42,28 +43,28 @@ impl Default for Counts {
 }
 
 impl Counts {
-    /// Adds to a word; by the frames' thread alone.
+    /// Adds to a word. For the frames' thread only.
     pub fn add(&self, device: u16, word: Word, more: u64) {
         if let Some(row) = self.0.get(usize::from(device)) {
             row[word as usize].add(more);
         }
     }
 
-    /// Sets a word; by the frames' thread alone.
+    /// Sets a word. For the frames' thread only.
     pub fn set(&self, device: u16, word: Word, value: u64) {
         if let Some(row) = self.0.get(usize::from(device)) {
             row[word as usize].store(value);
         }
     }
 
-    /// Counts a frame of the device that was dropped; by the frames' thread alone.
+    /// Counts a dropped frame of the device. For the frames' thread only.
     pub fn dropped(&self, device: u16, reason: Reason) {
         if let Some(row) = self.0.get(usize::from(device)) {
             row[DROPS + reason as usize].add(1);
         }
     }
 
-    /// A new application has the device; by the frames' thread alone.
+    /// Clears the row of a device for a new application. For the frames' thread only.
     pub fn clear(&self, device: u16) {
         if let Some(row) = self.0.get(usize::from(device)) {
             row.iter().for_each(|word| word.store(0));
@@ -76,7 +77,7 @@ impl Counts {
         row.map_or(0, |row| row[word as usize].load())
     }
 
-    /// Frames of the device that were dropped for this reason.
+    /// Number of the device's frames that were dropped for this reason.
     pub fn drops(&self, device: u16, reason: Reason) -> u64 {
         let row = self.0.get(usize::from(device));
         row.map_or(0, |row| row[DROPS + reason as usize].load())

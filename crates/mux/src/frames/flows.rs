@@ -1,19 +1,19 @@
-//! Which flows are a context's, by what it sends (decision 0046): the rule of `keep_flow` in
+//! The flows of a context, learnt from what it sends (decision 0046), by the rule of `keep_flow` in
 //! `bpf/mux_check.h`.
 //!
-//! The tables are those of the NIC's program, behind [`FlowBook`]. Writing to them is a system
-//! call, so this owns a memory of what was written lately: a segment of a flow that is known costs
-//! a look at one line. A flow is written again after a second, since the tables forget the flows
-//! that were used least. Called for what applications send from places that several contexts share.
+//! The tables are those of the NIC's program, behind [`FlowBook`]. Writing to them takes a system
+//! call, so this module owns a cache of recent writes: a segment of a known flow costs a look at
+//! one line. A flow is written again after a second, since the tables evict the least recently used
+//! flows. Called for segments from ports that several contexts share.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
 
-/// Flows that are remembered; a power of two. Two flows that share an entry cost system calls, and
+/// Entries of the cache; a power of two. Two flows with the same entry cost more system calls, and
 /// nothing else.
 const ENTRIES: usize = 1 << 14;
-/// How long an entry holds, in ns.
+/// Time for which an entry is valid, in ns.
 const ENTRY_NS: u64 = 1_000_000_000;
 const FIN: u8 = 1;
 const SYN: u8 = 2;
@@ -24,19 +24,19 @@ pub type Flow = (SocketAddr, SocketAddr);
 
 /// The tables of flows that the NIC's program reads.
 pub trait FlowBook: fmt::Debug + Send {
-    /// The device has answered the SYN of a flow.
+    /// Records that the device has answered a SYN.
     fn half_open(&mut self, flow: Flow, device: u16);
-    /// The flow is the device's, unless it is already.
+    /// Records that the flow is the device's, unless it is recorded.
     fn open(&mut self, flow: Flow, device: u16);
-    /// The device has ended the flow with a FIN.
+    /// Records that the device has ended the flow with a FIN.
     fn end(&mut self, flow: Flow, device: u16);
-    /// The device has sent a RST, maybe about a flow that it does not have.
+    /// Records that the device has sent a RST, perhaps for a flow that it does not have.
     fn reset(&mut self, flow: Flow, device: u16);
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
-    /// Hash of the flow; 0: nothing.
+    /// Hash of the flow; 0: the entry is empty.
     tag: u64,
     device: u16,
     has_ended: bool,
@@ -52,7 +52,7 @@ pub struct Tracker {
 }
 
 impl Tracker {
-    /// Remembers nothing yet.
+    /// A tracker with an empty cache.
     pub fn new(book: Box<dyn FlowBook>) -> Self {
         Self {
             book,
@@ -61,7 +61,7 @@ impl Tracker {
         }
     }
 
-    /// The device has sent a segment with these TCP flags.
+    /// Notes a segment with these TCP flags that the device has sent.
     pub fn sent(&mut self, flow: Flow, flags: u8, device: u16, now_ns: u64) {
         let tag = self.hasher.hash_one(flow) | 1;
         let entry = &mut self.entries[tag as usize >> 1 & (ENTRIES - 1)];
@@ -91,14 +91,14 @@ impl Tracker {
         }
     }
 
-    /// The tables changed for this flow by another hand.
+    /// Drops the cached entry of a flow, whose tables another writer has changed.
     pub fn forget(&mut self, flow: Flow) {
         let tag = self.hasher.hash_one(flow) | 1;
         self.entries[tag as usize >> 1 & (ENTRIES - 1)] = Entry::default();
     }
 }
 
-/// The flow and the TCP flags of a packet that passed the check, of which `head` has all headers.
+/// The flow and the TCP flags of a packet that passed the check. `head` has all headers.
 pub fn flow_of(head: &[u8], header_len: usize) -> Option<(Flow, u8)> {
     let ip = head.get(14..)?;
     let tcp = ip.get(header_len..header_len + 20)?;
@@ -167,7 +167,7 @@ mod tests {
         }
         let once = [("half_open", 3), ("open", 3), ("end", 3)];
         assert_eq!(words.taken(), once);
-        // Another context's segment, one after a second, and one after a look by another hand.
+        // A segment of another context, one after a second, and one after another writer's change.
         tracker.sent(flow, 16, 4, 2);
         tracker.sent(flow, 16, 4, 2 + ENTRY_NS);
         tracker.forget(flow);

@@ -1,18 +1,17 @@
 //! The data path of `path=memif`: threads that move frames between the NIC's AF_XDP sockets and the
 //! memif queues of applications, and check what applications send.
 //!
-//! Each thread has queues of the NIC and one queue of each channel, so no two threads meet in a
-//! queue. An application sends by the first queue of its channel, which is another thread's for
-//! each device. Owns the threads `mux-frames`, the ends of their queues of changes, and their
-//! counters. The service's thread says who has which port and which rights; it never touches a
-//! frame.
+//! Each thread has queues of the NIC and one queue of each channel, so no two threads share a
+//! queue. An application sends through the first queue of its channel; which thread has that queue
+//! depends on the device. Owns the threads `mux-frames`, the ends of their queues of changes, and
+//! their counters. The service's thread passes ports and rights on, and never touches a frame.
 //!
 //! | module | what it is |
 //! |---|---|
 //! | `switch` | a frames' thread: a turn, a round of the applications, the sleep |
 //! | `rights` | changes of the table by which the egress check decides |
-//! | `flows` | which flows are a context's, by what it sends |
-//! | `bucket` | the rate of one application |
+//! | `flows` | the flows of a context, learnt from what it sends |
+//! | `bucket` | the rate limit of one application |
 //! | `counts` | counters of each device |
 
 mod bucket;
@@ -44,7 +43,7 @@ use self::switch::{Change, Member, Switch};
 use crate::limits::{CHANGES_MAX, DEVICES, FRAMES_SPIN_NS};
 use crate::reason::Reason;
 
-/// How long the service's thread sleeps between two looks at a queue of changes that is full.
+/// Pause of the service's thread between two attempts to add to a full queue of changes.
 const FULL_PAUSE: Duration = Duration::from_micros(50);
 
 /// The channel of a context.
@@ -56,7 +55,7 @@ pub struct Channel {
     pub slot: u16,
     /// The service's end: a port for each thread, in the order of the channel's queues.
     pub ports: Vec<MemifPort>,
-    /// Bytes a second that may be sent; 0: as many as it likes.
+    /// Rate limit in bytes per second; 0: none.
     pub rate: u64,
     /// Bytes that may be sent at once.
     pub burst: u64,
@@ -68,7 +67,8 @@ pub struct Frames<N: Send>(Vec<Worker<N>>);
 /// The service's end of one frames' thread.
 struct Worker<N: Send> {
     changes: Producer<Change<N>>,
-    /// Ports that the thread has let go of: unmapping their memory takes time that frames have not.
+    /// Ports that the thread has released. The service's thread unmaps their memory, which takes
+    /// long.
     closing: Consumer<Box<MemifPort>>,
     counts: Arc<Counts>,
     /// Wakes the thread.
@@ -78,7 +78,7 @@ struct Worker<N: Send> {
 }
 
 impl<N: Port + Send + 'static> Frames<N> {
-    /// Starts a thread for each of `books`; they have neither a NIC nor applications yet.
+    /// Starts a thread for each of `books`, without a NIC and without applications.
     ///
     /// # Errors
     /// The process is out of descriptors or threads.
@@ -94,8 +94,8 @@ impl<N: Port + Send + 'static> Frames<N> {
         self.0.len()
     }
 
-    /// From now on these are the NIC's queues, each one thread's. Every thread needs one, since an
-    /// application's frames leave by queues of one thread.
+    /// Replaces the NIC's queues and divides them among the threads. Every thread needs at least
+    /// one, since an application's frames leave through queues of its thread.
     pub fn set_nic(&mut self, queues: Vec<N>) {
         let mut shares: Vec<Vec<N>> = self.0.iter().map(|_| Vec::new()).collect();
         for (queue, port) in queues.into_iter().enumerate() {
@@ -109,7 +109,7 @@ impl<N: Port + Send + 'static> Frames<N> {
         }
     }
 
-    /// From now on these queues, one for each thread, lead to clients of the same host; none: there
+    /// Replaces the queues, one for each thread, that lead to clients of the same host; none: there
     /// are no such clients.
     pub fn set_local(&mut self, queues: Vec<N>) {
         let mut queues = queues.into_iter();
@@ -118,13 +118,14 @@ impl<N: Port + Send + 'static> Frames<N> {
         }
     }
 
-    /// A context has this channel; one that the device had ends.
+    /// Adds the channel of a context, and removes the previous one of the device.
     pub fn join(&mut self, channel: Channel) {
         let Channel { device, slot, .. } = channel;
         let limit = (channel.rate, channel.burst);
         let count = self.0.len();
         for (queue, port) in channel.ports.into_iter().enumerate() {
-            // The first queue, by which the application sends, is another thread's for each device.
+            // The thread of the first queue, through which the application sends, depends on the
+            // device.
             let index = (queue + usize::from(device)) % count.max(1);
             let member = Member::new(slot, port, queue == 0, limit);
             if let Some(worker) = self.0.get_mut(index) {
@@ -133,35 +134,35 @@ impl<N: Port + Send + 'static> Frames<N> {
         }
     }
 
-    /// The device is nobody's.
+    /// Removes the channel of the device.
     pub fn leave(&mut self, device: u16) {
         for worker in &mut self.0 {
             worker.tell(Change::Leave { device });
         }
     }
 
-    /// The tables of flows changed for this flow.
+    /// Tells the threads that the tables of flows changed for this flow.
     pub fn forget(&mut self, flow: Flow) {
         for worker in &mut self.0 {
             worker.tell(Change::Forget(flow));
         }
     }
 
-    /// Changes a right. What a change allows is allowed before an application that hears of it can
-    /// send: changes are applied before frames are refused.
+    /// Changes a right. A thread applies waiting changes before it refuses a frame, so an
+    /// application that hears of a new right can use it at once.
     pub fn set(&mut self, right: &Right) {
         for worker in &mut self.0 {
             worker.tell(Change::Right(right.clone()));
         }
     }
 
-    /// The sum of a word of a device over all threads.
+    /// The sum of a device's word over all threads.
     pub fn word(&self, device: u16, word: Word) -> u64 {
         let words = self.0.iter().map(|worker| worker.counts.word(device, word));
         words.sum()
     }
 
-    /// Frames of the device that were dropped for this reason.
+    /// Number of the device's frames that were dropped for this reason.
     pub fn drops(&self, device: u16, reason: Reason) -> u64 {
         let drops = self.0.iter();
         drops
@@ -169,7 +170,7 @@ impl<N: Port + Send + 'static> Frames<N> {
             .sum()
     }
 
-    /// Whether all threads run.
+    /// True if all threads run.
     pub fn are_running(&self) -> bool {
         self.0.iter().all(|worker| !worker.changes.is_abandoned())
     }
@@ -179,7 +180,7 @@ impl<N: Port + Send + 'static> Worker<N> {
     /// Starts thread `index` of `count`.
     fn start(book: Box<dyn FlowBook>, (index, count): (usize, usize)) -> io::Result<Self> {
         let (changes, changes_out) = queue(CHANGES_MAX);
-        // Every device may end once more while the service has not looked.
+        // Room for every device to end once before the service looks.
         let (closing_in, closing) = queue(2 * DEVICES);
         let counts = Arc::new(Counts::default());
         let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
@@ -216,7 +217,7 @@ impl<N: Port + Send + 'static> Worker<N> {
         while self.closing.pop().is_some() {}
         let mut change = change;
         while let Err(back) = self.changes.push(change) {
-            // The thread takes all changes in each turn, and a turn is bounded.
+            // Room appears soon: the thread takes all changes in each turn, and turns are bounded.
             if self.changes.is_abandoned() {
                 return;
             }
@@ -230,7 +231,7 @@ impl<N: Port + Send + 'static> Worker<N> {
 
 impl<N: Send> Worker<N> {
     fn wake(&self) {
-        // A counter that is full has rung already.
+        // A full counter means that the bell has rung.
         let _ = rustix::io::write(&*self.bell, &1u64.to_ne_bytes());
     }
 }
@@ -246,7 +247,7 @@ impl<N: Send> Drop for Worker<N> {
         self.stop.raise();
         self.wake();
         if let Some(thread) = self.thread.take() {
-            // A thread that panicked has said so.
+            // A thread that panicked has reported that itself.
             let _ = thread.join();
         }
     }

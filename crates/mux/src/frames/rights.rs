@@ -1,6 +1,6 @@
-//! Changes of the table by which the egress check decides, as the frames' thread gets them.
+//! Changes of senders' rights, as a frames' thread gets them.
 //!
-//! Owns nothing. Made by the data path, in the order in which the service decides.
+//! Owns nothing. Made by the data path, in the order of the service's decisions.
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -12,20 +12,20 @@ use crate::egress::{AddressKind, EgressTable, Owner};
 /// A change of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Right {
-    /// Who owns a place; `None`: the kernel.
+    /// The owner of an address and port; `None`: the kernel.
     Claim(SocketAddr, Option<Owner>),
-    /// Which device leases these local ports; `None`: none.
+    /// The device that leases these local ports; `None`: none.
     Lease(RangeInclusive<u16>, Option<u16>),
-    /// The kind of an address; `None`: one of no interest.
+    /// The kind of an address; `None`: neither the NIC's nor a broadcast address.
     Address(IpAddr, Option<AddressKind>),
-    /// Whether frames may be sent to this MAC address.
+    /// A MAC address, and whether frames may be sent to it.
     NextHop(MacAddr, bool),
     /// The NIC's MAC address and MTU.
     Host(MacAddr, usize),
 }
 
 impl Right {
-    /// Changes the table.
+    /// Applies the change to a table.
     pub(super) fn apply(self, table: &mut EgressTable) {
         match self {
             Self::Claim(place, Some(owner)) => drop(table.claims.insert(place, owner)),

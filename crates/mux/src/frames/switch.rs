@@ -1,5 +1,5 @@
-//! The switch of `path=memif`: frames from the NIC to the memif queues of their owners, and what
-//! applications send through the egress check to the NIC.
+//! The switch of `path=memif`: moves frames from the NIC to the memif queues of their owners, and
+//! applications' frames through the egress check to the NIC.
 //!
 //! ```text
 //!   NIC ── mux_switch (XDP) ──▶ AF_XDP socket of the queue ─ deliver ─▶ memif queue ──▶ application
@@ -7,15 +7,14 @@
 //!    └──────── AF_XDP socket ◀─ copy ◀─ egress check of a copied head ◀─ memif queue ◀────┘
 //! ```
 //!
-//! The pair for clients of the same host (`--local`) is one more source of frames, and the way of
-//! those for the NIC's own addresses.
+//! The veth pair for clients of the same host (`--local`) is a further source of frames, and the
+//! way for frames to the NIC's own addresses.
 //!
-//! Owns all ports of one thread and a table of rights of its own, so a frame costs look-ups and no
-//! lock. A turn gives each application one batch at most, in a round that begins where the last one
-//! was held up.
-//! A batch that the NIC has no room for waits, so an application that floods its ring waits for the
-//! NIC and delays nobody by more than its batch. The head of a frame is copied out of the shared
-//! memory, checked, and sent as it was checked. Called by a frames' thread.
+//! Owns all ports of one thread and a table of rights of its own, so frames need no lock. A turn
+//! takes at most one batch from each application. It begins at the application at which the last
+//! one was blocked. A batch waits if the NIC has no room, so an application that floods its ring
+//! waits itself and delays others by its batch at most. The head of a frame is copied out of the
+//! shared memory, checked, and sent from the copy. Called by a frames' thread.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -36,26 +35,26 @@ use crate::reason::Reason;
 
 /// Bytes of an Ethernet address.
 const MAC_BYTES: usize = 6;
-/// Bytes of an Ethernet header; nothing shorter comes from a NIC.
+/// Size of an Ethernet header in bytes; the NIC delivers no shorter frame.
 const ETHERNET_BYTES: usize = 14;
 
-/// News from the service's thread.
+/// A change that the service's thread sends.
 #[derive(Debug)]
 pub(super) enum Change<N> {
-    /// From now on these are the thread's queues of the NIC.
+    /// Replaces the thread's queues of the NIC.
     Nic(Vec<N>),
-    /// From now on this queue leads to clients of the same host; `None`: there are none.
+    /// Replaces the queue to clients of the same host; `None`: there are no such clients.
     Local(Option<Box<N>>),
-    /// A context's queue; one that the device had ends.
+    /// Adds a context's queue, and removes the previous one of the device.
     Join(u16, Box<Member>),
-    /// The device is nobody's.
+    /// Removes the queue of the device.
     Leave {
         /// The device.
         device: u16,
     },
     /// The tables of flows changed for this flow.
     Forget(Flow),
-    /// The table of rights changes.
+    /// Changes the table of rights.
     Right(Right),
 }
 
@@ -64,39 +63,39 @@ pub(super) enum Change<N> {
 pub(super) struct Member {
     slot: u16,
     port: Box<MemifPort>,
-    /// The application sends by this queue.
+    /// The application sends through this queue.
     sends: bool,
-    /// Frames of the port's batch that were looked at.
+    /// Number of frames of the current batch that were checked.
     seen: usize,
     bucket: Bucket,
 }
 
-/// The outcome of a look at one application's frames.
+/// The outcome of checking one application's frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Round {
-    /// So many frames were looked at.
+    /// Number of frames that were checked.
     Looked(usize),
-    /// The NIC, or the pair for the same host, has no room.
+    /// The NIC, or the veth pair for the same host, has no room.
     Blocked,
 }
 
-/// Where a frame goes.
+/// The way that a frame leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Nic,
     Local,
 }
 
-/// Where frames come from.
+/// The source of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
-    /// A queue of the NIC's, by its place in the list.
+    /// A queue of the NIC, by its index in the list.
     Nic(usize),
-    /// The pair for clients of the same host.
+    /// The veth pair for clients of the same host.
     Local,
 }
 
-/// Frames of an application that were looked at, and those of them that were copied to each way.
+/// Numbers of an application's frames that were checked, and that were copied to each way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Checked {
     looked: usize,
@@ -107,30 +106,30 @@ struct Checked {
 /// See the module's documentation.
 pub(super) struct Switch<N> {
     nics: Vec<N>,
-    /// The queue of the pair for clients of the same host.
+    /// The queue of the veth pair for clients of the same host.
     local: Option<Box<N>>,
     /// The number of threads.
     threads: usize,
     table: EgressTable,
-    /// By device.
+    /// Queues of contexts, indexed by device.
     members: Vec<Option<Box<Member>>>,
     /// The devices that have a member.
     devices: Vec<u16>,
-    /// Where the next round begins.
+    /// Index in `devices` at which the next round begins.
     first: usize,
-    /// The NIC has had no room.
+    /// The NIC had no room in the last round.
     is_blocked: bool,
     counts: Arc<Counts>,
     tracker: Tracker,
     changes: Consumer<Change<N>>,
-    /// Ports that the service's thread closes.
+    /// Released ports, which the service's thread closes.
     closing: Producer<Box<MemifPort>>,
-    /// Room for the descriptors of a sleep; empty in between.
+    /// Memory for the descriptors of a sleep; empty between sleeps.
     fds: Vec<PollFd<'static>>,
 }
 
 impl<N: Port + Send> Switch<N> {
-    /// The switch of one of so many `threads`.
+    /// The switch of one of `threads` threads.
     pub(super) fn new(
         counts: Arc<Counts>,
         tracker: Tracker,
@@ -154,8 +153,8 @@ impl<N: Port + Send> Switch<N> {
         }
     }
 
-    /// Acts on changes, and moves at most one batch from each queue of the NIC and from each
-    /// application; the frames that were looked at. Never blocks.
+    /// Applies changes, then moves at most one batch from each queue of the NIC and from each
+    /// application. Returns the number of frames checked. Never blocks.
     pub(super) fn turn(&mut self, now_ns: u64) -> usize {
         self.apply_changes();
         let mut moved = 0;
@@ -203,12 +202,12 @@ impl<N: Port + Send> Switch<N> {
         };
         self.devices.retain(|one| *one != device);
         self.counts.set(device, Word::Connected, 0);
-        // The service takes ports out before it puts more in, so there is room; else the memory is
-        // unmapped here.
+        // The service takes ports out before it adds more, so there is room. Otherwise the drop
+        // unmaps the memory here.
         let _ = self.closing.push(member.port);
     }
 
-    /// One batch of a queue, to its owners.
+    /// Moves one batch of a queue to the owners of its frames.
     fn deliver(&mut self, source: Source) -> usize {
         let Self {
             nics,
@@ -254,7 +253,8 @@ impl<N: Port + Send> Switch<N> {
         moved
     }
 
-    /// An interface that is gone takes and brings no frames until the service opens it again.
+    /// Handles an error of a port. A removed interface carries no frames until the service reopens
+    /// it.
     #[cold]
     fn failed(&mut self, source: Source, error: &PortError) {
         if *error != PortError::Gone {
@@ -263,7 +263,7 @@ impl<N: Port + Send> Switch<N> {
         match source {
             Source::Nic(queue) if queue < self.nics.len() => drop(self.nics.remove(queue)),
             Source::Nic(_) => {}
-            // What is for this host must not leave by the NIC.
+            // Frames for this host must not leave through the NIC.
             Source::Local => {
                 self.local = None;
                 self.table.is_local = false;
@@ -271,19 +271,19 @@ impl<N: Port + Send> Switch<N> {
         }
     }
 
-    /// A round: a batch of each application that has one.
+    /// Takes a batch from each application that has one.
     fn collect(&mut self, now_ns: u64) -> usize {
         self.is_blocked = false;
         let mut moved = 0;
         let count = self.devices.len();
         let first = self.first;
-        // The next round begins with another application, unless one is held up here.
+        // The next round begins with the next application, unless one is blocked here.
         self.first = (first + 1) % count.max(1);
         for turn in 0..count {
             let at = (first + turn) % count;
             match self.send_of(self.devices[at], now_ns) {
                 Round::Looked(frames) => moved += frames,
-                // Another queue of the NIC's may have room for the others.
+                // Another queue of the NIC may have room for the others.
                 Round::Blocked if self.is_blocked => {}
                 Round::Blocked => {
                     self.first = at;
@@ -294,7 +294,7 @@ impl<N: Port + Send> Switch<N> {
         moved
     }
 
-    /// A batch of one application.
+    /// Sends a batch of one application.
     fn send_of(&mut self, device: u16, now_ns: u64) -> Round {
         let Some(Some(member)) = self.members.get_mut(usize::from(device)) else {
             return Round::Looked(0);
@@ -306,14 +306,14 @@ impl<N: Port + Send> Switch<N> {
             return Round::Looked(0);
         }
         let wanted = member.waiting().min(FRAMES_PER_ROUND);
-        // Each thread has every so many-th device.
+        // A thread has every `threads`-th device, so divide to spread devices over its queues.
         let queue = usize::from(device) / self.threads % self.nics.len().max(1);
         let Some(nic) = self.nics.get_mut(queue) else {
             return Round::Looked(self.check_batch(device, None, wanted, now_ns).looked);
         };
         let mut granted = nic.reserve(wanted).len();
         if let Some(local) = &mut self.local {
-            // Where a frame goes is known after its check.
+            // The way of a frame is known only after its check.
             granted = granted.min(local.reserve(wanted).len());
         }
         if granted == 0 {
@@ -332,8 +332,8 @@ impl<N: Port + Send> Switch<N> {
         Round::Looked(checked.looked)
     }
 
-    /// Checks the next frames of an application, at most `limit`, and copies those that pass into
-    /// the slots that the NIC and the pair have granted.
+    /// Checks the next frames of an application, at most `limit`. Copies those that pass into the
+    /// slots that the NIC and the veth pair have granted.
     fn check_batch(
         &mut self,
         device: u16,
@@ -353,7 +353,8 @@ impl<N: Port + Send> Switch<N> {
             let copied = frame.copy_to(0, &mut bytes);
             let (head, len) = (&bytes[..copied], frame.len());
             let checked = self.table.check_head(head, len, member.slot, device);
-            // A right that was granted after this turn began counts: the frame is looked at again.
+            // A right may have been granted after this turn began, so check the frame again after
+            // applying changes.
             if checked.is_err() && !self.changes.is_empty() {
                 break;
             }
@@ -393,7 +394,7 @@ impl<N: Port + Send> Switch<N> {
         done
     }
 
-    /// Sleeps until there is something to do. `bell` rings when changes come.
+    /// Sleeps until there is something to do. `bell` is rung for changes.
     pub(super) fn sleep(&mut self, bell: &OwnedFd) {
         let mut is_ready = !self.changes.is_empty();
         for nic in self.nics.iter_mut().chain(self.local.as_deref_mut()) {
@@ -403,11 +404,11 @@ impl<N: Port + Send> Switch<N> {
             let Some(Some(member)) = self.members.get_mut(usize::from(device)) else {
                 continue;
             };
-            // A batch that waits for the NIC stays as it is.
+            // A batch that waits for the NIC must not be replaced.
             if member.waiting() == 0 {
                 is_ready |= member.port.prepare_wait(false);
             }
-            // The last look may have found the connection.
+            // The last look may have found a new connection.
             let is_connected = u64::from(member.port.is_connected());
             self.counts.set(device, Word::Connected, is_connected);
         }
@@ -420,7 +421,7 @@ impl<N: Port + Send> Switch<N> {
         for member in self.members.iter_mut().flatten() {
             member.port.finish_wait();
         }
-        // Takes back what the bell has rung; it does not block.
+        // Resets the bell; this does not block.
         let _ = rustix::io::read(bell, &mut [0; 8]);
     }
 
@@ -447,15 +448,15 @@ impl<N: Port + Send> Switch<N> {
                 tv_nsec: (left_ns % 1_000_000_000) as _,
             }
         });
-        // A signal ends the sleep early, and all is looked at again.
+        // A signal ends the sleep early, which does no harm.
         let _ = poll(&mut fds, timeout.as_ref());
         self.fds = emptied(fds);
     }
 }
 
 impl Member {
-    /// The queue `port` of an application that may send so many bytes a second, and so many at
-    /// once; `sends`: by this queue.
+    /// The queue `port` of an application, with its rate and burst in bytes. `sends`: the
+    /// application sends through this queue.
     pub(super) fn new(slot: u16, port: MemifPort, sends: bool, (rate, burst): (u64, u64)) -> Self {
         Self {
             slot,
@@ -466,8 +467,8 @@ impl Member {
         }
     }
 
-    /// Drops what the application sends by a queue that is not for that; how much it was. The look
-    /// also follows the connection.
+    /// Drops frames that the application sent through another queue than the first; returns their
+    /// number. Receiving also detects a lost connection.
     fn refuse(&mut self, device: u16, counts: &Counts) -> usize {
         let frames = self.port.receive().map_or(0, <[_]>::len);
         if frames > 0 {
@@ -477,7 +478,7 @@ impl Member {
         frames
     }
 
-    /// Frames of the batch that were not looked at.
+    /// Number of frames in the batch that were not checked yet.
     fn waiting(&self) -> usize {
         if !self.sends {
             return 0;
@@ -492,7 +493,7 @@ impl Member {
         self.port.receive().is_ok_and(|frames| !frames.is_empty())
     }
 
-    /// Copies the frames of a batch whose bits are set in `its` to the application.
+    /// Copies to the application the frames of a batch whose bits are set in `its`.
     fn give(
         &mut self,
         batch: &[RxFrame],
@@ -517,12 +518,12 @@ impl Member {
             }
         }
         counts.add(device, Word::RxNoRoom, (wanted - used) as u64);
-        // The port has counted what a peer that lied lost.
+        // The port itself counts frames lost to an invalid ring.
         let _ = self.port.send(used);
     }
 }
 
-/// A list without entries in the same memory, for entries of another lifetime.
+/// Empties a list but keeps its memory, for entries with another lifetime.
 #[expect(
     clippy::unnecessary_filter_map,
     reason = "a filter would keep the type, and with it the lifetime"
@@ -532,7 +533,7 @@ fn emptied<'b>(mut fds: Vec<PollFd<'_>>) -> Vec<PollFd<'b>> {
     fds.into_iter().filter_map(|_| None).collect()
 }
 
-/// Writes a frame to a slot, with `head` in the place of its first bytes; false: it is too long.
+/// Writes a frame to a slot, with `head` in place of its first bytes. False: the frame is too long.
 fn copy(slot: &TxFrame, head: &[u8], frame: &RxFrame) -> bool {
     let len = frame.len();
     let rest = len.saturating_sub(head.len());

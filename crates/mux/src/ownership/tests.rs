@@ -1,5 +1,5 @@
-//! Applications that claim and lease. The kernel's ports are those of the machine that runs the
-//! test, so a test takes ports that the kernel has just given out and got back.
+//! Claims and leases of applications. The kernel's ports are those of the machine that runs the
+//! test, so tests use ports that the kernel has just given out and got back.
 
 use std::net::TcpListener;
 

@@ -1,4 +1,4 @@
-//! Rules as a user writes them, and users who ask.
+//! Rules in the form that users write, and claims of several users.
 
 use super::*;
 

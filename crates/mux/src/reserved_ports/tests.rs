@@ -1,4 +1,4 @@
-//! The setting's text.
+//! The text of the setting.
 
 use super::*;
 

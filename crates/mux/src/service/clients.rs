@@ -1,8 +1,8 @@
 //! Connections to the service's socket.
 //!
-//! A connection belongs to an application after `Hello`, and to a person's command after `Query`. A
-//! connection that sends what is no message, or does not read, ends; the other connections notice
-//! nothing.
+//! A connection belongs to an application after `Hello`, and to a command after `Query`. A
+//! connection that sends an invalid message, or does not read, is closed; this does not affect
+//! others.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::Instant;
@@ -24,18 +24,17 @@ use crate::peer_unsafe::{peer, process};
 use crate::plane::Plane;
 use crate::policy::Peer;
 
-/// A connection's number; never used twice.
+/// A connection's number; never reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ClientId(pub(super) u64);
 
 /// The purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// The client has said nothing yet, and must until the deadline.
+    /// The client has sent nothing yet, and must do so before the deadline.
     Silent(Instant),
-    /// An application.
     Application(u16),
-    /// A person's command.
+    /// The connection of a command such as `mill mux status`.
     Asker,
 }
 
@@ -45,13 +44,13 @@ pub(super) struct Client {
     pub(super) channel: Channel,
     /// The closer of the client's user.
     pub(super) closer: Closer,
-    /// Readable once the process has ended; `None` on kernels that cannot say.
+    /// Readable once the process has ended; `None` if the kernel does not support that.
     process: Option<OwnedFd>,
     pub(super) peer: Peer,
     pub(super) role: Role,
-    /// The number in the application of this process's context 0.
+    /// Number in the application of this process's context 0.
     pub(super) base: u16,
-    /// Contexts that the process announced.
+    /// Number of contexts that the process announced.
     pub(super) contexts: u16,
     /// A request of it waits for its turn, and the client is not heard.
     pub(super) is_put_off: bool,
@@ -137,8 +136,8 @@ impl<P: Plane> Service<P> {
         }
     }
 
-    /// A child that its process has forked, and that neither execs nor ends, holds a copy of the
-    /// socket. So the end of the connection alone does not tell of the process's end.
+    /// Watches the process itself: a child that it forked holds a copy of the socket, so the
+    /// connection may outlive the process.
     fn watch_process(&self, socket: BorrowedFd<'_>, id: ClientId) -> Option<OwnedFd> {
         let process = process(socket).ok()?;
         let data = epoll::EventData::new_u64(PROCESSES | id.0);
@@ -146,7 +145,7 @@ impl<P: Plane> Service<P> {
         Some(process)
     }
 
-    /// The process of a connection has ended. Its last messages come first.
+    /// Handles the end of a connection's process, after its last messages.
     pub(super) fn process_ended(&mut self, id: ClientId) {
         self.hear(id);
         self.disconnect(id, "its process has ended");
@@ -168,7 +167,7 @@ impl<P: Plane> Service<P> {
         }
     }
 
-    /// Acts on a few messages of a connection; more of them wake the service again.
+    /// Handles a few messages of a connection. Remaining ones wake the service again.
     pub(super) fn hear(&mut self, id: ClientId) {
         for _ in 0..MESSAGES_PER_TURN {
             let Some(client) = self.clients.get(&id).filter(|one| !one.is_put_off) else {
@@ -207,7 +206,7 @@ impl<P: Plane> Service<P> {
     }
 
     /// # Errors
-    /// Why the connection must end.
+    /// The reason why the connection must end.
     pub(super) fn act(
         &mut self,
         id: ClientId,
@@ -232,8 +231,8 @@ impl<P: Plane> Service<P> {
         }
     }
 
-    /// Sends a message without a descriptor. A client that does not read loses its connection at
-    /// the next look at it.
+    /// Sends a message without a descriptor. A client that does not read is disconnected when it is
+    /// next looked at.
     pub(super) fn send(&mut self, id: ClientId, message: &Message) {
         self.send_with(id, message, None);
     }
@@ -259,13 +258,13 @@ impl<P: Plane> Service<P> {
         self.send(id, &Message::Refused { request, errno });
     }
 
-    /// Ends a connection, and what its application has by it.
+    /// Ends a connection, and its part of the application.
     pub(super) fn disconnect(&mut self, id: ClientId, cause: &str) {
         let Some(client) = self.clients.remove(&id) else {
             return;
         };
-        // The epoll set forgets the socket when it is closed; a copy of it elsewhere must not keep
-        // it.
+        // Remove the socket from the epoll set: a copy elsewhere would keep it there after the
+        // close.
         let _ = epoll::delete(&self.epoll, &client.channel);
         if let Some(process) = &client.process {
             let _ = epoll::delete(&self.epoll, process);
@@ -277,7 +276,7 @@ impl<P: Plane> Service<P> {
         }
     }
 
-    /// Ends connections that said nothing for too long.
+    /// Disconnects clients that sent nothing before their deadline.
     pub(super) fn drop_silent_clients(&mut self, now: Instant) {
         let is_late = |client: &Client| match client.role {
             Role::Silent(until) => until <= now && !client.is_put_off,

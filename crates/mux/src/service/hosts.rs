@@ -1,7 +1,7 @@
 //! Changes of the NIC's addresses, routes, neighbours, MTU, MAC and link.
 //!
-//! The data plane follows before applications are told, so that a frame which an application sends
-//! after the news passes.
+//! The data plane follows a change before applications hear of it, so that frames which they send
+//! after the news pass.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -17,7 +17,7 @@ use crate::limits::NIC_RETRY_NS;
 use crate::plane::Plane;
 
 impl<P: Plane> Service<P> {
-    /// The whole state, at the start.
+    /// Applies the whole state at the start.
     pub(super) fn learn_host(&mut self) {
         for change in self.mirror.host().all() {
             self.apply(change);
@@ -55,7 +55,7 @@ impl<P: Plane> Service<P> {
         }
     }
 
-    /// Looks at what the kernel has told.
+    /// Applies the kernel's notifications.
     pub(super) fn follow_host(&mut self) {
         let old = self.macs();
         let changes = match self.mirror.changes() {
@@ -81,7 +81,7 @@ impl<P: Plane> Service<P> {
         if has_less {
             self.forget_addresses();
         }
-        // Only now, as an address may have got the MAC address of another.
+        // Only now, since another address may have got the MAC address.
         let new = self.macs();
         for gone in old.into_iter().filter(|mac| !new.contains(mac)) {
             self.plane.next_hop_set(gone, false);
@@ -95,7 +95,7 @@ impl<P: Plane> Service<P> {
             .collect()
     }
 
-    /// The data plane's part of a change.
+    /// Applies the data plane's part of a change.
     fn apply(&mut self, change: Change) {
         match change {
             Change::AddressAdded { address, .. } => {
@@ -131,8 +131,8 @@ impl<P: Plane> Service<P> {
         }
     }
 
-    /// Neighbours that know the old MAC address must not send to it until they doubt it: transfers
-    /// that are under way would stall for as long.
+    /// Announces a changed MAC address. Otherwise neighbours would send to the old one until they
+    /// doubt it, and transfers would stall.
     fn announce(&self, mac: MacAddr) {
         let interface = &self.options.interface;
         match self.mirror.announce() {
@@ -146,8 +146,8 @@ impl<P: Plane> Service<P> {
         }
     }
 
-    /// Takes the traffic of an interface that is back. While that fails, as with the XDP program of
-    /// another on it, the service says so once and tries again.
+    /// Attaches to an interface that came back. While this fails, for example because another XDP
+    /// program is attached, the service says so once and retries.
     pub(super) fn take_nic_back(&mut self) {
         let interface = &self.options.interface;
         let is_first = self.retry_nic.is_none();
@@ -163,10 +163,10 @@ impl<P: Plane> Service<P> {
         }
     }
 
-    /// Claims of the address end; wildcards stay.
+    /// Handles the loss of an address: its claims end, wildcards stay.
     fn lose_address(&mut self, address: IpAddr) {
         if self.mirror.host().has(address) {
-            // Only its prefix has changed.
+            // Only the prefix has changed.
             return;
         }
         self.plane.address_remove(address);
@@ -187,7 +187,7 @@ impl<P: Plane> Service<P> {
         }
     }
 
-    /// Answers those who wait for the next hop, and tells the others who use it.
+    /// Answers requests that wait for the next hop, and tells applications that use it.
     fn tell_next_hop(&mut self, address: IpAddr, mac: Option<MacAddr>) {
         if let Some(mac) = mac {
             let answered: Vec<(ClientId, u32)> = self
@@ -214,7 +214,7 @@ impl<P: Plane> Service<P> {
         }
     }
 
-    /// Refuses questions that waited too long.
+    /// Refuses next-hop requests that waited too long.
     pub(super) fn give_up_resolving(&mut self, now: Instant) {
         let late: Vec<(ClientId, u32)> = self
             .resolving
@@ -226,8 +226,8 @@ impl<P: Plane> Service<P> {
         }
     }
 
-    /// Whether frames may go to this address itself: it is on a link of the NIC, and a gateway or
-    /// the destination of a route without one.
+    /// True if frames may go to this address directly: it is on a link of the NIC, and is a gateway
+    /// or matches a route without one.
     pub(super) fn is_next_hop(&self, address: IpAddr) -> bool {
         let host = self.mirror.host();
         let is_group = match address {
@@ -247,7 +247,7 @@ impl<P: Plane> Service<P> {
         })
     }
 
-    /// Lets next hops go that no application uses any more.
+    /// Forgets next hops that no application uses any more.
     pub(super) fn forget_next_hops(&mut self) {
         let used = |address: &IpAddr| {
             let mut applications = self.applications.values();
@@ -267,7 +267,7 @@ impl<P: Plane> Service<P> {
     }
 }
 
-/// Whether `address` is in the network of `prefix` bits.
+/// True if the network of `prefix` bits contains `address`.
 fn covers(network: IpAddr, prefix: u8, address: IpAddr) -> bool {
     let (network, address, bits) = match (network, address) {
         (IpAddr::V4(network), IpAddr::V4(address)) => {

@@ -1,9 +1,9 @@
-//! Applications: birth, death, and recovery after the service was restarted.
+//! Applications: beginning, end, and recovery after a restart of the service.
 //!
-//! An application lives as long as one of its connections. Each of its processes has one, and the
-//! processes are known to belong together by a socket that they share. After a restart the
-//! applications of the service before are lost until they connect again and show the sockets of
-//! their virtual ports, or until their time is over.
+//! An application lives as long as one of its processes is connected. Processes belong together if
+//! they share a certain socket. After a restart, applications of the previous service are *lost*
+//! until they connect again and show the sockets of their virtual ports, or until their time is
+//! over.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -26,18 +26,17 @@ use crate::policy::Peer;
 use crate::reset::Owned;
 use crate::state::ApplicationNote;
 
-/// An application.
 #[derive(Debug)]
 pub(super) struct Application {
-    /// The connections of its processes; none while it is lost.
+    /// Connections of its processes; none while the application is lost.
     pub(super) clients: Vec<ClientId>,
-    /// `SO_COOKIE` of the socket that its processes share, if there may be several.
+    /// `SO_COOKIE` of the socket that its processes share, if several processes are possible.
     pub(super) family: Option<u64>,
-    /// While contexts of it are lost, when these count as dead.
+    /// Time at which contexts that are still lost count as dead; `None`: none is lost.
     lost_until: Option<Instant>,
     pub(super) name: String,
     pub(super) peer: Peer,
-    /// How many contexts its processes announced; each takes a virtual port.
+    /// Number of contexts that its processes announced. Each takes a virtual port.
     pub(super) contexts: u16,
     /// There is no room for its contexts. It may come back in place of a lost application, and has
     /// no virtual port before there is room.
@@ -46,7 +45,7 @@ pub(super) struct Application {
     pub(super) costs: BTreeMap<u16, Cost>,
     /// `SO_COOKIE` of the socket of each context that has a virtual port.
     pub(super) cookies: BTreeMap<u16, u64>,
-    /// Next hops that it asked for.
+    /// Next hops that the application asked for.
     pub(super) next_hops: BTreeSet<IpAddr>,
 }
 
@@ -75,11 +74,11 @@ impl Application {
 }
 
 impl<P: Plane> Service<P> {
-    /// Gives an application its number and tells it about the NIC. A process of a family that is
-    /// known joins its application.
+    /// Gives an application its number and tells it about the NIC. A process of a known family
+    /// joins its application.
     ///
     /// # Errors
-    /// Why its connection must end.
+    /// The reason why the connection must end.
     pub(super) fn greet(
         &mut self,
         id: ClientId,
@@ -140,7 +139,7 @@ impl<P: Plane> Service<P> {
     fn room_for(&self, uid: u32, contexts: u16, known: Option<u16>) -> Option<Room> {
         let known = known.and_then(|number| self.applications.get(&number));
         let lost = known.filter(|one| one.is_lost());
-        // The contexts of one that is lost are counted, and come back.
+        // Contexts of a lost application are counted already.
         let more = lost.map_or(contexts, |lost| {
             let clients = lost.clients.iter().filter_map(|id| self.clients.get(id));
             let back: u16 = clients.map(|client| client.contexts).sum();
@@ -180,7 +179,7 @@ impl<P: Plane> Service<P> {
         Some(application.costs.entry(context).or_default())
     }
 
-    /// The first of so many numbers in a row that no context of the application has.
+    /// The first of `contexts` consecutive numbers that are free in the application.
     fn free_base(&self, number: u16, contexts: u16) -> Option<u16> {
         let clients = self.clients.values();
         let clients = clients.filter(|one| one.role == Role::Application(number));
@@ -200,13 +199,13 @@ impl<P: Plane> Service<P> {
         Some(base)
     }
 
-    /// The cookie of a socket that a message brought.
+    /// The cookie of a socket that came with a message.
     ///
     /// # Errors
-    /// It brought none.
+    /// The message had no socket.
     pub(super) fn cookie_of(&self, id: ClientId, descriptor: Foreign) -> Result<u64, &'static str> {
         let mut cookie = 0;
-        // Asking any file for a cookie is harmless: only sockets have one, and the kernel answers.
+        // Asking any file for a cookie is harmless: only sockets have one.
         let socket = descriptor.keep_if("no socket", |file| {
             cookie = socket_cookie(file).map_err(|_| "no socket")?;
             Ok(())
@@ -223,7 +222,7 @@ impl<P: Plane> Service<P> {
             application: number,
             mac: link.and_then(|link| link.mac).unwrap_or(MacAddr([0; 6])),
             mtu: link.map_or(0, |link| link.mtu),
-            // Kernels on a veth pair's other end leave checksums for an offload that never happens.
+            // The kernel at a veth's other end leaves checksums to an offload that does not happen.
             rx_checksum: ChecksumPolicy::AcceptPartial,
             link_is_up: link.is_some_and(|link| link.is_up),
             ifindex: link.map_or(0, |link| link.index),
@@ -239,8 +238,8 @@ impl<P: Plane> Service<P> {
         self.send(id, &Message::Change(Change::Complete));
     }
 
-    /// The connection of an application's process ended: the process's share goes, and with the
-    /// last process the application. Peers of its connections are reset; new ones go to the others.
+    /// Handles the end of a process's connection: its share ends, and with the last process the
+    /// application. Peers of its connections are reset; new connections go to other processes.
     pub(super) fn leave(&mut self, id: ClientId, client: &Client, number: u16, cause: &str) {
         let Some(application) = self.applications.get_mut(&number) else {
             return;
@@ -257,7 +256,7 @@ impl<P: Plane> Service<P> {
             self.bury_context(number, context);
         }
         for place in self.ownership.holds(number, id.0) {
-            // The list says that the process holds the place, so this succeeds.
+            // The hold was just listed, so this cannot fail.
             let _ = self.unhold(number, id, place);
         }
         self.forget_next_hops();
@@ -268,7 +267,7 @@ impl<P: Plane> Service<P> {
         ));
     }
 
-    /// Takes everything from one context of an application that goes on, and resets its peers.
+    /// Removes everything from one context of a living application, and resets the context's peers.
     fn bury_context(&mut self, number: u16, context: u16) {
         let ledger = self.plane.ledger(number, context);
         let is_own = |lease: &&crate::ownership::Lease| {
@@ -280,7 +279,7 @@ impl<P: Plane> Service<P> {
         let leases = self.ownership.leases().filter(is_own);
         let leases = leases.map(|one| one.ports.clone()).collect();
         let owned = self.owned(places, leases);
-        // The answers of its peers reach another context, or the kernel. Both reset them.
+        // Answers of the peers reach another context or the kernel, which both reset them.
         self.close_context(number, context);
         if let Some(ledger) = ledger {
             self.resets.add(ledger, owned);
@@ -301,7 +300,7 @@ impl<P: Plane> Service<P> {
         }
     }
 
-    /// Takes everything from an application that is gone, and resets its peers.
+    /// Removes everything from an application that is gone, and resets its peers.
     pub(super) fn bury(&mut self, number: u16, cause: &str) {
         let Some(application) = self.applications.remove(&number) else {
             return;
@@ -310,14 +309,14 @@ impl<P: Plane> Service<P> {
         let places = claims.iter().map(|(place, _)| *place).collect();
         let owned_leases = leases.iter().map(|lease| lease.ports.clone()).collect();
         let owned = self.owned(places, owned_leases);
-        // First of all, answers of the peers must reach the kernel.
+        // Without the claims, the peers' answers reach the kernel, which resets the connections.
         for place in &owned.places {
             self.plane.claim_remove(*place);
         }
         for ports in &owned.leases {
             self.plane.lease_remove(ports.clone());
         }
-        // The ports are free before the virtual ports are gone, which others can see.
+        // Free the ports before the virtual ports, whose disappearance others can see.
         drop((claims, leases));
         for context in application.cookies.keys() {
             if let Some(ledger) = self.plane.ledger(number, *context) {
@@ -335,7 +334,7 @@ impl<P: Plane> Service<P> {
         }
     }
 
-    /// Takes over the applications of the service before this one, as lost ones.
+    /// Takes over the applications of the previous service, as lost ones.
     pub(super) fn recover(&mut self) {
         let recovered = self.plane.recovered();
         for note in self.notes.read().applications {
@@ -366,12 +365,12 @@ impl<P: Plane> Service<P> {
                     added.map(drop)
                 }),
             };
-            // The data plane must know a place before it can let go of it.
+            // The data plane must know a place before it can release it.
             let set = self.plane.claim_set(*place, number, contexts);
-            // A place without listeners is its holder's once that one has come back.
+            // A place without listeners stays its holder's, who may come back.
             let waits = contexts.is_empty() && !note.bound.contains(place);
             if added.is_err() || set.is_err() || waits {
-                // The kernel has given the port away in between; then its owner keeps it.
+                // The kernel has given the port to another socket meanwhile, which keeps it.
                 self.plane.claim_remove(*place);
             }
         }
@@ -411,10 +410,11 @@ impl<P: Plane> Service<P> {
         self.applications.insert(number, application);
     }
 
-    /// An application shows the socket of one of its contexts, and gets its number back.
+    /// Handles an application that shows the socket of one of its contexts: it gets its number
+    /// back.
     ///
     /// # Errors
-    /// Why its connection must end.
+    /// The reason why the connection must end.
     pub(super) fn take_back(
         &mut self,
         id: ClientId,
@@ -468,8 +468,8 @@ impl<P: Plane> Service<P> {
         made == number || is_alone && !has_ports
     }
 
-    /// A context has its number again. A memif channel ended with the service before, so the
-    /// context gets another one.
+    /// Confirms the number of a context. Its memif channel ended with the previous service, so the
+    /// context gets a new one.
     fn came_back(&mut self, id: ClientId, request: u32, (number, context): (u16, u16)) {
         self.send(id, &Message::Granted { request });
         if self.plane.kind() != PortKind::Memif {
@@ -486,13 +486,14 @@ impl<P: Plane> Service<P> {
         }
     }
 
-    /// The connection is one of a family's.
+    /// True if the connection is one of a family's.
     fn is_member(&self, id: ClientId, number: u16) -> bool {
         let application = self.applications.get(&number);
         application.is_some_and(|one| one.family.is_some() && one.clients.contains(&id))
     }
 
-    /// A process of a family shows a socket of its own: its contexts have their numbers again.
+    /// Handles a process of a family that shows a socket of its own: its contexts get their numbers
+    /// back.
     fn take_back_member(
         &mut self,
         id: ClientId,
@@ -532,7 +533,7 @@ impl<P: Plane> Service<P> {
         true
     }
 
-    /// Contexts of an application whose processes did not come back.
+    /// Contexts of an application whose processes have not come back.
     fn missing_contexts(&self, number: u16) -> Vec<u16> {
         let Some(application) = self.applications.get(&number) else {
             return Vec::new();
@@ -548,8 +549,7 @@ impl<P: Plane> Service<P> {
         contexts.filter(|context| !has(*context)).collect()
     }
 
-    /// The connection belongs to application `number` from now on, and not to the one that its
-    /// Hello made.
+    /// Moves the connection to application `number`, from the one that its `Hello` made.
     fn move_client(&mut self, id: ClientId, number: u16) {
         let Some(client) = self.clients.get_mut(&id) else {
             return;
@@ -598,7 +598,7 @@ impl<P: Plane> Service<P> {
         }
     }
 
-    /// Writes what the next service needs.
+    /// Writes the notes for the next service.
     pub(super) fn write_notes(&mut self) {
         self.are_notes_old = false;
         let notes = self.applications.iter().map(|(&number, one)| {

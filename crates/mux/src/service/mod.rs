@@ -62,9 +62,9 @@ use crate::state::NotesFile;
 const LISTENER: u64 = 0;
 const MIRROR: u64 = 1;
 const STOP: u64 = 2;
-/// Tokens from here on are clients.
+/// The first epoll token of a client.
 const CLIENTS: u64 = 16;
-/// Tokens with this bit are processes of clients.
+/// A bit in the epoll tokens of clients' processes.
 const PROCESSES: u64 = 1 << 63;
 
 /// The options of a service.
@@ -72,21 +72,21 @@ const PROCESSES: u64 = 1 << 63;
 pub struct ServiceOptions {
     /// The NIC.
     pub interface: String,
-    /// Path of the socket, abstract behind an `@`.
+    /// Path of the socket, or `@` and an abstract name.
     pub socket: String,
-    /// Directory for what outlives the service.
+    /// Directory for files that outlive the service.
     pub run_dir: PathBuf,
-    /// Rules beyond the default policy.
+    /// Rules in addition to the default policy.
     pub rules: Vec<Rule>,
     /// Local ports for leases.
     pub leases: RangeInclusive<u16>,
-    /// Virtual ports at most, one per context.
+    /// Largest number of virtual ports, one per context.
     pub ports: u16,
     /// Bytes of memory files that the applications of one user that is not root may have.
     pub memory_per_user: u64,
 }
 
-/// Why a service could not start or go on.
+/// The reason why a service could not start or continue.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}: {cause}")]
 pub struct ServiceError {
@@ -103,16 +103,16 @@ impl ServiceError {
     }
 }
 
-/// How a service ended.
+/// The way in which a service ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// By a signal: the data plane stays for the next service.
+    /// A signal: the data plane stays for the next service.
     Leave,
-    /// By `mill mux stop`: nothing stays.
+    /// `mill mux stop`: nothing stays.
     Remove,
 }
 
-/// A question for a next hop that waits for the kernel's answer.
+/// A next-hop request that waits for the kernel's answer.
 #[derive(Debug)]
 struct Resolving {
     client: ClientId,
@@ -143,24 +143,24 @@ pub struct Service<P> {
     next_move: u32,
     resets: Resets,
     notes: NotesFile,
-    /// The notes are older than what they are about.
+    /// The notes are out of date.
     are_notes_old: bool,
     reserved_ports: Option<ReservedPorts>,
-    /// When to try again to take the traffic of an interface that is back.
+    /// Time of the next attempt to attach to an interface that came back.
     retry_nic: Option<Instant>,
     /// When next hops of the service before this one end that nobody has asked for again.
     old_hops_until: Option<Instant>,
-    /// A line for people, as it happens.
+    /// Prints a log line.
     say: fn(&str),
     end: Option<End>,
 }
 
 impl<P: Plane> Service<P> {
-    /// A service that listens, over a data plane that was opened or taken over for the same
-    /// interface. `say` takes lines for people.
+    /// A listening service, on a data plane that was opened or taken over for the same interface.
+    /// `say` prints log lines.
     ///
     /// # Errors
-    /// One line: another service has the socket, no such interface, no permission.
+    /// One line: another service has the socket, no such interface, or no permission.
     pub fn new(options: ServiceOptions, plane: P, say: fn(&str)) -> Result<Self, ServiceError> {
         raise_descriptors();
         let interface = options.interface.clone();
@@ -215,7 +215,7 @@ impl<P: Plane> Service<P> {
         Ok(service)
     }
 
-    /// Runs until `stop` is readable or somebody asks for the end.
+    /// Runs until `stop` is readable, or until `mill mux stop` asks for the end.
     ///
     /// # Errors
     /// One line: `epoll` failed.
@@ -258,7 +258,7 @@ impl<P: Plane> Service<P> {
         Ok(())
     }
 
-    /// Work that is due, and work that the events of this turn have left.
+    /// Does the work that is due, and the work that the events of this turn have left.
     fn tick(&mut self, now: Instant) {
         self.work_on();
         self.end_of_rest(now);
@@ -275,7 +275,7 @@ impl<P: Plane> Service<P> {
         }
     }
 
-    /// `None` if nothing has a deadline.
+    /// Timeout of the next wait; `None` without a deadline.
     fn timeout(&self) -> Option<Timespec> {
         let tv_nsec = match () {
             () if self.resets.is_due(Instant::now()) || !self.work.is_empty() => 0,
@@ -295,7 +295,7 @@ impl<P: Plane> Service<P> {
             || self.applications.values().any(Application::is_lost)
     }
 
-    /// Tells every application; one that does not read is disconnected.
+    /// Tells a change to every application. A client that does not read is disconnected.
     fn tell_all(&mut self, change: Change) {
         let ids: Vec<ClientId> = self
             .applications
@@ -350,7 +350,7 @@ fn after_ns(ns: u64) -> Instant {
     Instant::now() + Duration::from_nanos(ns)
 }
 
-/// Every reserved port takes a descriptor.
+/// Raises the limit of descriptors: every reserved port takes one.
 fn raise_descriptors() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let found = getrlimit(Resource::Nofile);
@@ -367,7 +367,7 @@ fn raise_descriptors() {
         maximum,
     };
     if setrlimit(Resource::Nofile, wanted).is_err() {
-        // Without the privilege, what there is has to do; a reservation beyond it is refused.
+        // Without the privilege the hard limit has to do; reservations beyond it are refused.
         let limit = Rlimit {
             current: found.maximum,
             maximum: found.maximum,
@@ -376,7 +376,7 @@ fn raise_descriptors() {
     }
 }
 
-/// Listens at `path`, which any user may connect to. A socket on which nobody listens is replaced.
+/// Listens at `path`, to which any user may connect. Replaces a socket file without a listener.
 fn listen(path: &str) -> Result<OwnedFd, ServiceError> {
     let failed = |errno: Errno| ServiceError::new(path, errno);
     let target = address(path).map_err(failed)?;

@@ -1,10 +1,10 @@
-//! Connections that move between the processes of an application: their listener was closed before
-//! anybody accepted them.
+//! Connections that move between the processes of an application, because their listener was closed
+//! before they were accepted.
 //!
-//! Owns the offers that are not answered. The service reads nothing of a connection: it passes the
-//! file on to a process of the same application that listens at the place, and the answer back. The
-//! data path knows the flow's new owner before the sender hears that its connection was taken. The
-//! sender may end at once, and a segment that came to a third process would be reset.
+//! Owns the unanswered offers. The service does not read a connection's state: it passes the file
+//! on to a process of the same application that listens at the place, and the answer back. The data
+//! path knows the flow's new owner before the sender hears that its connection was taken. Otherwise
+//! the sender might end, and a segment that came to a third process would be reset.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -24,21 +24,22 @@ use crate::plane::Plane;
 #[derive(Debug)]
 pub(super) struct Moving {
     pub(super) from: ClientId,
-    /// The number that its sender gave it.
+    /// The sender's number of the request.
     request: u32,
     to: ClientId,
-    /// The number in the application of the context that gets the connection.
+    /// Number in the application of the context that gets the connection.
     context: u16,
     /// Both ends of the connection, this host's first.
     ends: (SocketAddr, SocketAddr),
 }
 
 impl<P: Plane> Service<P> {
-    /// Offers a connection to another process that listens at its place. A sender whose offer
-    /// nobody can take now is told to try again; one that has the place alone, that it is over.
+    /// Offers a connection to another process that listens at its place. If no process can take the
+    /// offer now, the sender is told to try again; if no other process has the place, that the
+    /// connection is lost.
     ///
     /// # Errors
-    /// Why the sender's connection must end.
+    /// The reason why the sender's connection must end.
     pub(super) fn move_on(
         &mut self,
         id: ClientId,
@@ -73,7 +74,7 @@ impl<P: Plane> Service<P> {
         Ok(())
     }
 
-    /// Both ends of a connection; `None`: it cannot have come to its place.
+    /// Both ends of a connection; `None` if the connection cannot belong to its place.
     fn ends_of(&self, one: &Move) -> Option<(SocketAddr, SocketAddr)> {
         let place = one.tuple.address;
         let is_there = match place.is_unspecified() {
@@ -85,7 +86,8 @@ impl<P: Plane> Service<P> {
         is_right.then(|| (SocketAddr::new(one.local, one.tuple.port), one.remote))
     }
 
-    /// The process that gets a connection, the first of its contexts, and the context that it is.
+    /// The process that gets a connection, the number of its first context, and the context that
+    /// takes it.
     fn taker(&self, id: ClientId, number: u16, one: &Move) -> Result<(ClientId, u16, u16), Errno> {
         let place = SocketAddr::new(one.tuple.address, one.tuple.port);
         let claim = self.ownership.claim(place).ok_or(Errno::NOENT)?;
@@ -114,10 +116,10 @@ impl<P: Plane> Service<P> {
         }
     }
 
-    /// The process that was offered a connection answers, and its sender is told.
+    /// Handles the answer of the process that was offered a connection, and tells the sender.
     ///
     /// # Errors
-    /// Why its connection must end.
+    /// The reason why its connection must end.
     pub(super) fn move_ended(
         &mut self,
         id: ClientId,
@@ -125,7 +127,7 @@ impl<P: Plane> Service<P> {
         number: u32,
         errno: Option<u16>,
     ) -> Result<(), &'static str> {
-        // An answer to an offer whose sender is gone is none of the client's faults.
+        // The offer's sender may be gone; this is not the client's fault.
         if self.moves.get(&number).is_none_or(|one| one.to != id) {
             return match number <= self.next_move {
                 true => Ok(()),
@@ -146,7 +148,7 @@ impl<P: Plane> Service<P> {
         Ok(())
     }
 
-    /// A process is gone: what it was offered and had not answered is offered to others.
+    /// Handles the end of a process: offers that it has not answered go to others.
     pub(super) fn forget_moves(&mut self, id: ClientId) {
         self.moves.retain(|_, one| one.from != id);
         let lost: Vec<Moving> = self

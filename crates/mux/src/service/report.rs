@@ -1,4 +1,5 @@
-//! Answers for people: status, ports, drops and checks as JSON, in a file that rides along.
+//! Answers to commands: status, ports, drops and checks, as JSON in a file whose descriptor goes
+//! with the message.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 
@@ -12,10 +13,10 @@ use super::{End, Service};
 use crate::plane::Plane;
 
 impl<P: Plane> Service<P> {
-    /// Answers a question.
+    /// Answers a query.
     ///
     /// # Errors
-    /// Why the connection must end.
+    /// The reason why the connection must end.
     pub(super) fn answer(
         &mut self,
         id: ClientId,
@@ -156,7 +157,7 @@ impl<P: Plane> Service<P> {
     }
 }
 
-/// Counters that are not zero, by name.
+/// Counters other than zero, by name.
 fn named(counters: &[(&'static str, u64)]) -> Value {
     let counters = counters.iter().filter(|(_, count)| *count > 0);
     Value::Object(

@@ -1,6 +1,6 @@
 //! Requests of applications: memory and virtual ports, claims, leases, next hops.
 //!
-//! A request that cannot be granted is refused with an errno. A message that no honest application
+//! A request that cannot be granted is refused with an errno. A message that no correct client
 //! sends ends its connection.
 
 use std::net::{IpAddr, SocketAddr};
@@ -27,10 +27,10 @@ use crate::plane::Plane;
 use crate::reservation::Reservation;
 
 impl<P: Plane> Service<P> {
-    /// Acts on a message of an application.
+    /// Handles a message of an application.
     ///
     /// # Errors
-    /// Why its connection must end.
+    /// The reason why its connection must end.
     pub(super) fn serve(
         &mut self,
         id: ClientId,
@@ -139,7 +139,7 @@ impl<P: Plane> Service<P> {
         Ok(())
     }
 
-    /// Makes the virtual port of a context where ports are memif channels.
+    /// Makes the virtual port of a context if virtual ports are memif channels.
     fn add_channel(
         &mut self,
         id: ClientId,
@@ -164,7 +164,8 @@ impl<P: Plane> Service<P> {
         Ok(())
     }
 
-    /// Hands the socket of a virtual port to its process, which calls the context `own`.
+    /// Sends the socket of a virtual port to its process, in which the context has the number
+    /// `own`.
     pub(super) fn give_port(
         &mut self,
         id: ClientId,
@@ -184,7 +185,8 @@ impl<P: Plane> Service<P> {
         self.send_with(id, &port, Some(socket.as_fd()));
     }
 
-    /// Makes the bulk lane of a context. Without one the context sends all by its virtual port.
+    /// Makes the bulk lane of a context. Without one the context sends everything through its
+    /// virtual port.
     fn add_bulk(
         &mut self,
         id: ClientId,
@@ -201,8 +203,8 @@ impl<P: Plane> Service<P> {
         Ok(())
     }
 
-    /// Makes the ledger that goes with a virtual port. Without one, peers of the context's
-    /// connections are reset only when they send.
+    /// Makes the ledger of a virtual port. Without one, peers of the context's connections are
+    /// reset only when they send.
     fn add_ledger(&mut self, id: ClientId, (number, context): (u16, u16), own: u16, entries: u32) {
         let entries = entries.min(LEDGER_ENTRIES_MAX);
         if entries == 0 {
@@ -232,7 +234,7 @@ impl<P: Plane> Service<P> {
         }
     }
 
-    /// A context that is opened again begins without ports.
+    /// Removes the ports of a context that is opened again.
     pub(super) fn close_context(&mut self, number: u16, context: u16) {
         let Some(application) = self.applications.get_mut(&number) else {
             return;
@@ -261,7 +263,7 @@ impl<P: Plane> Service<P> {
         self.plane.port_remove(number, context);
     }
 
-    /// Holds a place that a socket of the application's keeps in the kernel.
+    /// Holds a place that a socket of the application reserves in the kernel.
     fn hold_bound(
         &mut self,
         id: ClientId,
@@ -281,7 +283,7 @@ impl<P: Plane> Service<P> {
         }
     }
 
-    /// `bound` is a socket of the application's that keeps the place in the kernel.
+    /// Claims a place. `bound`: the application's socket that reserves the place in the kernel.
     fn claim(
         &mut self,
         id: ClientId,
@@ -290,13 +292,13 @@ impl<P: Plane> Service<P> {
         bound: Option<Reservation>,
     ) -> io::Result<()> {
         let place = self.place(&claim.tuple)?;
-        // A process that holds a place without listening needs no context.
+        // A process may hold a place without a context that listens.
         let context = match claim.context {
             HOLD => None,
             context => Some(self.must_have(id, number, context)?),
         };
         let peer = &self.clients.get(&id).ok_or(Errno::NOTCONN)?.peer;
-        // A worker without privileges joins the place that its master has claimed.
+        // A worker without privileges may join a claim of its master.
         let known = self.ownership.claim(place);
         let is_joined = known.is_some_and(|known| known.application == number);
         if !is_joined && !self.policy.allows(peer, place.port()) {
@@ -337,7 +339,7 @@ impl<P: Plane> Service<P> {
         self.unclaim(number, context, place)
     }
 
-    /// A process holds a place no more. Others of its application may, or may listen there.
+    /// Ends a hold of a process. Other processes of its application may still hold or listen.
     pub(super) fn unhold(
         &mut self,
         number: u16,
@@ -353,7 +355,7 @@ impl<P: Plane> Service<P> {
         self.ownership.hold_remove(number, id.0, place).map(drop)
     }
 
-    /// The data plane lets go of a place before the kernel gets it back.
+    /// Ends a claim. The data plane releases the place before the kernel gets it back.
     fn unclaim(&mut self, number: u16, context: u16, place: SocketAddr) -> io::Result<()> {
         let claim = self.ownership.claim(place).ok_or(Errno::NOENT)?;
         let is_own = claim.application == number && claim.contexts == [context];
@@ -368,7 +370,7 @@ impl<P: Plane> Service<P> {
         Ok(())
     }
 
-    /// A place that can be claimed on this NIC.
+    /// The place of a claim, if it can be claimed on this NIC.
     fn place(&self, tuple: &Tuple) -> io::Result<SocketAddr> {
         if tuple.protocol != PROTOCOL_TCP {
             return Err(Errno::PROTONOSUPPORT);
@@ -382,14 +384,14 @@ impl<P: Plane> Service<P> {
         Ok(SocketAddr::new(tuple.address, tuple.port))
     }
 
-    /// The number in the application of a process's context; `None`: it announced fewer.
+    /// Number in the application of a process's context; `None`: the process announced fewer.
     pub(super) fn context_of(&self, id: ClientId, context: u16) -> Option<u16> {
         let client = self.clients.get(&id)?;
         let own = client.base.checked_add(context)?;
         (context < client.contexts).then_some(own)
     }
 
-    /// The number in the application of a process's context, which has a virtual port.
+    /// Number in the application of a process's context, which must have a virtual port.
     fn must_have(&self, id: ClientId, number: u16, context: u16) -> io::Result<u16> {
         let application = self.applications.get(&number).ok_or(Errno::NOTCONN)?;
         let own = self.context_of(id, context);
@@ -451,7 +453,7 @@ impl<P: Plane> Service<P> {
         own.any(|one| one.next_hops.contains(&address)) || self.may_have(uid, Thing::NextHops, 1)
     }
 
-    /// The answer, or `None` if the kernel has to ask first.
+    /// Resolves a next hop. `None`: the answer follows when the kernel has it.
     fn resolve(
         &mut self,
         id: ClientId,

@@ -1,5 +1,5 @@
-//! A service in a network namespace over a data plane that only keeps books, and clients that speak
-//! the messages by hand.
+//! A service in a network namespace on a data plane that only records calls, and clients that write
+//! messages themselves.
 
 #![allow(dead_code)]
 
@@ -33,7 +33,7 @@ pub mod netns;
 
 use netns::Namespace;
 
-/// The books of a data plane.
+/// The calls that a data plane has recorded.
 #[derive(Debug, Default)]
 pub struct Books {
     pub ports: BTreeMap<(u16, u16), u64>,
@@ -63,7 +63,7 @@ impl Ledger for FileLedger {
     }
 }
 
-/// A data plane without data.
+/// A data plane that moves no frames.
 #[derive(Clone, Debug, Default)]
 pub struct FakePlane(pub Arc<Mutex<Books>>);
 
@@ -86,7 +86,7 @@ impl Plane for FakePlane {
             books.port_add_pause
         });
         std::thread::sleep(pause);
-        // Any socket serves: it has a cookie as well.
+        // Any socket will do: it has a cookie, too.
         let socket = socket_with(
             AddressFamily::UNIX,
             SocketType::DGRAM,
@@ -100,7 +100,7 @@ impl Plane for FakePlane {
 
     fn bulk_add(&mut self, application: u16, context: u16) -> Result<OwnedFd, Errno> {
         match self.books(|books| books.ports.contains_key(&(application, context))) {
-            // Any descriptor serves.
+            // Any descriptor will do.
             true => memfd_create("bulk", MemfdFlags::CLOEXEC),
             false => Err(Errno::NOENT),
         }
@@ -261,7 +261,7 @@ pub struct World {
     service: Option<(JoinHandle<()>, OwnedFd)>,
 }
 
-/// Says where a service wrote lines for people, if a test fails.
+/// Prints a log line of the service, which is shown if a test fails.
 fn say(line: &str) {
     println!("mux: {line}");
 }
@@ -296,7 +296,7 @@ impl World {
         world
     }
 
-    /// Starts a service, the first one or the next.
+    /// Starts the first or the next service.
     pub fn start(&mut self) {
         self.start_with(|_| {});
     }
@@ -341,7 +341,7 @@ impl World {
         loop {
             match Channel::connect(&self.socket, &Closer::default()) {
                 Ok(channel) => return Client::new(channel),
-                // A crowd stands before the service's door, which it is about to clear.
+                // The service's queue is full, and it is about to empty it.
                 Err(error) if error.kind() == ErrorKind::WouldBlock && Instant::now() < end => {
                     std::thread::sleep(Duration::from_millis(5));
                 }
@@ -371,7 +371,7 @@ impl World {
         client
     }
 
-    /// Waits until the books say so.
+    /// Waits until the recorded calls satisfy `found`.
     pub fn until(&self, what: &str, found: impl Fn(&mut Books) -> bool) {
         let end = Instant::now() + Duration::from_secs(10);
         while !self.plane.books(&found) {
@@ -380,8 +380,8 @@ impl World {
         }
     }
 
-    /// The kernel has the place again. A program that another test starts may keep copies of the
-    /// service's descriptors for a moment.
+    /// Waits until the kernel can bind the place again. A program that another test starts may keep
+    /// copies of the service's descriptors for a moment.
     pub fn must_be_free(&self, place: &str) {
         let end = Instant::now() + Duration::from_secs(10);
         while self.near.inside(|| TcpListener::bind(place)).is_err() {
@@ -401,13 +401,13 @@ impl Drop for World {
     }
 }
 
-/// An application that speaks by hand.
+/// An application that writes its messages itself.
 pub struct Client {
     pub channel: Channel,
     request: u32,
-    /// Changes and revocations that came while it waited for an answer.
+    /// Changes and revocations that arrived while it waited for an answer.
     pub news: Vec<Message>,
-    /// The ledger of the last context that was opened.
+    /// The ledger of the last opened context.
     pub ledger: Option<OwnedFd>,
 }
 
@@ -447,7 +447,7 @@ impl Client {
         }
     }
 
-    /// The next message that is no news, with the descriptor that came with it.
+    /// The next message that is not news, with its descriptor.
     fn answer_with_descriptor(&mut self) -> Option<(Message, Foreign)> {
         loop {
             let (message, descriptor) = self.next()?;
@@ -458,12 +458,12 @@ impl Client {
         }
     }
 
-    /// The next message that is no news.
+    /// The next message that is not news.
     pub fn answer(&mut self) -> Option<Message> {
         self.answer_with_descriptor().map(|(message, _)| message)
     }
 
-    /// Waits for news.
+    /// Waits for a news message.
     pub fn news(&mut self, found: impl Fn(&Message) -> bool) -> Message {
         if let Some(at) = self.news.iter().position(&found) {
             return self.news.remove(at);
@@ -525,7 +525,7 @@ impl Client {
         (socket, port.cookie)
     }
 
-    /// 0 or an errno.
+    /// Claims a place; returns 0 or an errno.
     pub fn claim(&mut self, place: &str) -> i32 {
         let claim = self.claim_of(place);
         self.send(&Message::Claim(claim));
@@ -585,7 +585,7 @@ impl Client {
         }
     }
 
-    /// 0 or an errno.
+    /// Returns leased ports; returns 0 or an errno.
     pub fn give_back(&mut self, ports: RangeInclusive<u16>) -> i32 {
         self.request += 1;
         self.send(&Message::Return(Lease {
@@ -597,7 +597,7 @@ impl Client {
         self.outcome(self.request)
     }
 
-    /// Its only connection, as its stack writes it down.
+    /// Writes the application's only connection into the ledger, as its stack would.
     pub fn write_ledger(&self, entry: &Entry) {
         self.write_ledger_at(0, entry);
     }

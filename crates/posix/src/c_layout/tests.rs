@@ -1,4 +1,4 @@
-//! Structures there and back.
+//! C's structures read and written.
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn addresses_go_there_and_back() {
     let mut other = [0; 16];
     other[0] = 1;
     assert_eq!(to_address(&other), Address::Family(1));
-    // IPv6's, as long as one of IPv4.
+    // A `sockaddr_in6` that is only as long as IPv4's.
     other[0] = 10;
     assert_eq!(to_address(&other), Address::Family(10));
     let any = Address::Inet("0.0.0.0:0".parse().unwrap());

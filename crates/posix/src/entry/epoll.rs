@@ -7,17 +7,18 @@ pub(crate) struct Epoll {
     pub poll: Poll,
     pub watched: Watched,
     pub events: Events,
-    /// The watches that the events of this wait belong to, one by one. The `data` of an event need
-    /// not name its descriptor.
+    /// The watches of this wait's events, in the order of the events. The events' `data` need not
+    /// name the descriptors.
     pub told: Vec<Key>,
-    /// The first of the notices that found no room among the events of a wait. In every other wait
-    /// such notices come first, so neither they nor the poll's events fill the room every time.
+    /// The first watch whose notices found no room among the events of a wait. Such notices come
+    /// first in every other wait, so neither they nor the poll's events always fill the room.
     pub owed: Option<usize>,
     pub notices_first: bool,
 }
 
-/// The name of a watch: as in Linux the descriptor that it was made with and the description behind
-/// it. The watch outlives the descriptor if another one refers to the description.
+/// The identity of a watch. As in Linux it is the descriptor with which the watch was made, and the
+/// description behind it. If another descriptor refers to the description, the watch outlives its
+/// own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     pub fd: i32,
@@ -37,19 +38,19 @@ impl Key {
     }
 }
 
-/// A descriptor that is watched.
+/// A watched descriptor.
 #[derive(Clone, Copy)]
 pub(crate) struct Watch {
     pub events: u32,
-    /// How many notices there had been about it when it was last told of (`Notices::count`).
+    /// Number of notices at the last report (`Notices::count`).
     pub seen: u32,
     pub data: u64,
     /// The description that is watched.
     pub description: i32,
     /// The one-shot registration has reported its event.
     pub is_off: bool,
-    /// The poll watches it. Not any more, once a notice was the one thing to be told: the poll
-    /// would not know.
+    /// The poll watches the descriptor. False after a one-shot report of a notice alone, of which
+    /// the poll does not know.
     pub is_polled: bool,
 }
 
@@ -58,13 +59,13 @@ const _: () = assert!(size_of::<Option<Watch>>() == 24);
 /// The watches of an epoll.
 #[derive(Default)]
 pub(crate) struct Watched {
-    /// By the numbers of their descriptors.
+    /// Watches by the number of their descriptor.
     places: Vec<Option<Watch>>,
-    /// Watches whose descriptor was closed, while others refer to the description.
+    /// Watches whose descriptor was closed while others refer to the description.
     orphans: Vec<(i32, Watch)>,
 }
 
-/// Orphans have places of their own behind those of all descriptors.
+/// Place of the first orphan, behind the places of all descriptors.
 const ORPHANS_FIRST: usize = 1 << 31;
 
 impl Watched {
@@ -118,14 +119,14 @@ impl Watched {
         }
     }
 
-    /// A descriptor was closed, and its description was not.
+    /// Keeps the watch of a closed descriptor whose description is still open.
     pub fn orphan_at(&mut self, fd: i32) {
         let place = usize::try_from(fd).ok();
         let watch = place.and_then(|place| self.places.get_mut(place)?.take());
         self.orphans.extend(watch.map(|watch| (fd, watch)));
     }
 
-    /// The keys of the watches on a description that was open as `fd` last.
+    /// The keys of the watches on a description whose last descriptor was `fd`.
     pub fn on(&self, fd: i32, description: i32) -> Vec<Key> {
         let orphans = self.orphans.iter().map(|(fd, watch)| (*fd, *watch));
         let place = usize::try_from(fd).ok();
@@ -149,7 +150,7 @@ impl Watched {
         found
     }
 
-    /// The first watch from a place on, and its place.
+    /// The first watch at or after a place, and its place.
     pub fn from(&self, place: usize) -> Option<(usize, Key, Watch)> {
         let named = |place: usize, fd: i32, watch: Watch| {
             let description = watch.description;

@@ -1,4 +1,4 @@
-//! `SO_TIMESTAMPING` and its like of one socket, and the stamps that wait in its error queue.
+//! `SO_TIMESTAMPING` and its relatives on one socket, and the stamps that wait in its error queue.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -7,12 +7,12 @@ use millstream::{StampKinds, TxStamp};
 
 use crate::number::*;
 
-/// The format of `SO_TIMESTAMP` and its like.
+/// The format of `SO_TIMESTAMP` and its relatives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
-    /// `struct timeval`, under this number.
+    /// `struct timeval`, under this option number.
     Timeval(i32),
-    /// `struct timespec`, under this number.
+    /// `struct timespec`, under this option number.
     Timespec(i32),
 }
 
@@ -21,17 +21,17 @@ pub(crate) enum Format {
 pub(crate) struct Timestamping {
     /// `SO_TIMESTAMPING`
     pub flags: Cell<u32>,
-    /// The option was set as `SO_TIMESTAMPING_NEW`, and stamps are reported under that number.
+    /// True if set as `SO_TIMESTAMPING_NEW`; stamps are then reported under that number.
     pub is_new: Cell<bool>,
-    /// `SO_TIMESTAMP` and its like.
+    /// `SO_TIMESTAMP` and its relatives.
     pub arrivals: Cell<Option<Format>>,
-    /// Position of the byte that is number 0.
+    /// Stream position of the byte with number 0 (`SOF_TIMESTAMPING_OPT_ID`).
     pub first: Cell<u32>,
     pub ready: VecDeque<TxStamp>,
 }
 
 impl Timestamping {
-    /// The settings that an accepted connection begins with.
+    /// The settings that an accepted connection inherits.
     pub fn inherited(&self) -> Self {
         Self {
             flags: self.flags.clone(),
@@ -45,7 +45,7 @@ impl Timestamping {
         self.flags.get()
     }
 
-    /// Whether `name` is how `SO_TIMESTAMP` and its like are set now.
+    /// True if time stamps of arrivals are set by the option `name`.
     pub fn is_set_as(&self, name: i32) -> bool {
         match self.arrivals.get() {
             Some(Format::Timeval(number) | Format::Timespec(number)) => number == name,
@@ -53,7 +53,7 @@ impl Timestamping {
         }
     }
 
-    /// `SO_TIMESTAMP` and its like.
+    /// `SO_TIMESTAMP` and its relatives.
     pub fn set_arrivals(&self, name: i32, on: bool) {
         self.arrivals.set(match name {
             _ if !on => None,
@@ -62,12 +62,12 @@ impl Timestamping {
         });
     }
 
-    /// The stack has to remember when bytes arrive.
+    /// True if the stack has to record when bytes arrive.
     pub fn wants_arrivals(&self) -> bool {
         self.arrivals.get().is_some() || self.has(SOF_TIMESTAMPING_RX_SOFTWARE)
     }
 
-    /// No stamp waits.
+    /// True if no stamp waits.
     pub fn is_empty(&self) -> bool {
         self.ready.is_empty()
     }
@@ -76,8 +76,7 @@ impl Timestamping {
         self.flags.get() & flag != 0
     }
 
-    /// The stamps that are wanted of the last byte of a send. A control message may have changed
-    /// them.
+    /// The kinds of stamps for the last byte of a send. A control message may have changed them.
     pub fn kinds(&self, changed: Option<u32>) -> StampKinds {
         let asked = match changed {
             Some(flags) => flags,

@@ -1,4 +1,4 @@
-//! `SO_ZEROCOPY` of one socket: its sends, and the notifications that are due.
+//! `SO_ZEROCOPY` of one socket: its sends, and the notifications that wait.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -10,18 +10,19 @@ use crate::number::MSG_ZEROCOPY;
 pub(crate) struct ZeroCopy {
     /// `SO_ZEROCOPY`
     pub on: Cell<bool>,
-    /// Bytes that were sent in all.
+    /// Number of bytes that were sent in all.
     sent: u64,
     /// The next send's number.
     next: u32,
-    /// Sends whose bytes are not all acknowledged: where they end, and their numbers.
+    /// Sends that are not fully acknowledged: the position of their end (bytes sent in all), and
+    /// their number.
     pub pending: VecDeque<(u64, u32)>,
-    /// Notifications: first and last number.
+    /// Notifications that wait: first and last number of sends.
     pub ready: VecDeque<(u32, u32)>,
 }
 
 impl ZeroCopy {
-    /// The settings that an accepted connection begins with.
+    /// The settings that an accepted connection inherits.
     pub fn inherited(&self) -> Self {
         Self {
             on: self.on.clone(),
@@ -29,7 +30,7 @@ impl ZeroCopy {
         }
     }
 
-    /// `bytes` were sent.
+    /// Counts bytes that were sent, and the send if it is a zero-copy one.
     pub fn note_sent(&mut self, bytes: usize, flags: i32) {
         self.sent += bytes as u64;
         if flags & MSG_ZEROCOPY != 0 && self.on.get() && bytes > 0 {
@@ -38,13 +39,13 @@ impl ZeroCopy {
         }
     }
 
-    /// No notification waits.
+    /// True if no notification waits.
     pub fn is_empty(&self) -> bool {
         self.ready.is_empty()
     }
 
-    /// The peer has acknowledged all but `left` of the bytes sent. Returns how many sends are over
-    /// by it.
+    /// Notes that the peer has acknowledged all but `left` of the bytes sent. Returns the number of
+    /// sends that this completes.
     pub fn note_left(&mut self, left: u64) -> u32 {
         let mut count = 0;
         let acked = self.sent.saturating_sub(left);

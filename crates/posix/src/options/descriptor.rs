@@ -1,4 +1,4 @@
-//! Options that need the descriptor: how each is read and set.
+//! Functions that read and set options which depend on the descriptor.
 
 use millstream::{CongestionAlgorithm, DctcpInfo};
 use rustix::io::Errno;
@@ -17,7 +17,7 @@ type Done = Result<(), Errno>;
 
 /// `sizeof(struct tcp_md5sig)`
 const MD5SIG_BYTES: usize = 216;
-/// The highest priority that needs no privilege.
+/// Highest value of `SO_PRIORITY` without a privilege.
 const SO_PRIORITY_MAX: i32 = 6;
 
 impl Target<'_> {
@@ -68,12 +68,13 @@ pub(super) fn take_error(target: &Target<'_>, _: usize) -> Value {
     }))
 }
 
-/// The peer is no process of this host: its process, user and group are those that stand for none.
+/// `SO_PEERCRED`: the peer is not a process of this host, so all three values mean "none".
 pub(super) fn peer_credentials(_: &Target<'_>, _: usize) -> Value {
     Ok([int(0), int(-1), int(-1)].concat())
 }
 
-/// `SO_PEERNAME`: an address that is longer than the room is cut; one that is shorter is refused.
+/// `SO_PEERNAME`: the peer's address. A longer one than `len` is cut; Linux refuses a `len` above
+/// the address's size.
 pub(super) fn peer_name(target: &Target<'_>, len: usize) -> Value {
     let File::Stream(stream) = &target.entry.file else {
         return Err(Errno::NOTCONN);
@@ -99,7 +100,7 @@ pub(super) fn memory_info(target: &Target<'_>, _: usize) -> Value {
     Ok(words.iter().flat_map(|word| word.to_ne_bytes()).collect())
 }
 
-/// Devices have no names here, so only the empty name, which is any device, can be bound to.
+/// `SO_BINDTODEVICE`: only the empty name, which means any device. There are no named devices.
 pub(super) fn bind_to_device(_: &Target<'_>, value: &[u8]) -> Done {
     match value.first() {
         None | Some(0) => Ok(()),
@@ -125,7 +126,7 @@ pub(super) fn force_recv_buffer(target: &Target<'_>, value: &[u8]) -> Done {
     below::<SOL_SOCKET, SO_RCVBUFFORCE>(target, value)
 }
 
-/// The calling thread has `CAP_NET_ADMIN`; without it any `int` is refused.
+/// Checks an `int` that needs `CAP_NET_ADMIN` in the calling thread.
 fn check_admin(value: &[u8]) -> Done {
     number(value)?;
     match has_any(CapabilitySet::NET_ADMIN) {
@@ -134,8 +135,8 @@ fn check_admin(value: &[u8]) -> Done {
     }
 }
 
-/// The calling thread has `CAP_NET_ADMIN` or `CAP_NET_RAW`: its packets may have marks and any
-/// priority.
+/// True if the calling thread has `CAP_NET_ADMIN` or `CAP_NET_RAW`, which marks and high priorities
+/// of packets require.
 pub(super) fn may_mark() -> bool {
     has_any(CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW)
 }
@@ -144,7 +145,7 @@ fn has_any(of: CapabilitySet) -> bool {
     capabilities(None).is_ok_and(|sets| sets.effective.intersects(of))
 }
 
-/// Sets an option as the row of `millstream`'s table says.
+/// Sets an option by its row in `millstream`'s table.
 pub(super) fn below<const LEVEL: i32, const NAME: i32>(target: &Target<'_>, value: &[u8]) -> Done {
     to_errno(target.options.set_by_number(LEVEL, NAME, value))
 }
@@ -170,7 +171,7 @@ pub(super) fn set_error_queue_is_urgent(target: &Target<'_>, value: &[u8]) -> Do
     Ok(())
 }
 
-/// `SO_TIMESTAMP` and its like.
+/// `SO_TIMESTAMP` and its relatives.
 pub(super) fn arrivals<const NAME: i32>(target: &Target<'_>, _: usize) -> Value {
     Ok(int(target.entry.timestamping.is_set_as(NAME).into()))
 }
@@ -181,7 +182,7 @@ pub(super) fn set_arrivals<const NAME: i32>(target: &Target<'_>, value: &[u8]) -
     tell_arrivals(target)
 }
 
-/// A `struct so_timestamping`: flags, and no clock of a device.
+/// A `struct so_timestamping`: the flags, and 0 as there is no hardware clock.
 pub(super) fn stamp_flags(target: &Target<'_>, _: usize) -> Value {
     let flags = target.entry.timestamping.flags();
     Ok([int(flags as i32), int(0)].concat())
@@ -192,13 +193,13 @@ pub(super) fn set_stamp_flags<const NAME: i32>(target: &Target<'_>, value: &[u8]
     tell_arrivals(target)
 }
 
-/// Tells the stack whether to remember when bytes arrive.
+/// Tells the stack whether to record when bytes arrive.
 fn tell_arrivals(target: &Target<'_>) -> Done {
     let on = target.entry.timestamping.wants_arrivals();
     to_errno(target.options.set_arrival_stamps(on))
 }
 
-/// A socket of IPv6 begins without `IP_MULTICAST_ALL`, as in Linux.
+/// `IP_MULTICAST_ALL`, which an IPv6 socket begins without, as in Linux.
 pub(super) fn multicast_all(target: &Target<'_>, _: usize) -> Value {
     let set = target.remembered(SOL_IP, IP_MULTICAST_ALL);
     Ok(int(set.unwrap_or((!target.entry.is_v6).into())))
@@ -223,7 +224,7 @@ pub(super) fn set_transform_policy(target: &Target<'_>, _: &[u8]) -> Done {
     })
 }
 
-/// Fixed once the socket has an address.
+/// `IPV6_V6ONLY`: cannot change once the socket has an address.
 pub(super) fn set_v6_only(target: &Target<'_>, value: &[u8]) -> Done {
     number(value)?;
     match &target.entry.file {
@@ -252,8 +253,8 @@ pub(super) fn info_bytes(target: &Target<'_>, _: usize) -> Value {
     })
 }
 
-/// `union tcp_cc_info`: the model of BBR or the estimate of DCTCP, zero before there is a
-/// connection. Other algorithms have nothing that `tcp_info` does not tell.
+/// `union tcp_cc_info`: BBR's model or DCTCP's estimate, and zero without a connection. Other
+/// algorithms return nothing.
 pub(super) fn congestion_info(target: &Target<'_>, _: usize) -> Value {
     let tcp = target.info()?.map(|info| info.tcp);
     let mut bytes = Vec::new();
@@ -282,7 +283,7 @@ pub(super) fn congestion_info(target: &Target<'_>, _: usize) -> Value {
     Ok(bytes)
 }
 
-/// `TCP_FASTOPEN`: the limit that was set, or the one that the configuration gives every listener.
+/// `TCP_FASTOPEN`: the limit that was set, or the configured limit of every listener.
 pub(super) fn fast_open(target: &Target<'_>, _: usize) -> Value {
     let config = target.context.tcp_config();
     let settings = &config.fast_open;

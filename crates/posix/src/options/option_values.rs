@@ -1,11 +1,11 @@
 //! Options that `millstream` does not have: one row each.
 //!
-//! Some need the descriptor, and name the functions that read and set them. The others do nothing
-//! for a TCP socket, here or in Linux, or are always refused. Linux remembers options of datagrams
-//! and of multicast although TCP looks at none of them, and so does this table. A row says what is
-//! read before the option was set, and which values are taken. All other values are refused with
-//! Linux's errno. `tests/options/sweep.rs` compares every row, and every number without a row, with
-//! the kernel.
+//! Some rows name functions that read and set the option, because it depends on the descriptor. The
+//! other options have no effect on a TCP socket, here as in Linux, or are always refused. Linux
+//! remembers options of datagrams and multicast although TCP ignores them; so does this table. A
+//! row says what is read before the option was set, and which values are taken. Other values are
+//! refused with Linux's errno. `tests/options/sweep.rs` compares every row, and every number
+//! without a row, with the kernel.
 
 use rustix::io::Errno;
 
@@ -14,7 +14,7 @@ use super::{Target, to_errno};
 use crate::layout::{int, to_int};
 use crate::number::*;
 
-/// Options of the packet filter, which has no tables here.
+/// Options of the packet filter, which does not exist here.
 const IPT_SO_GET_INFO: i32 = 64;
 const IP6T_SO_GET_INFO: i32 = 64;
 const IP6T_SO_GET_ENTRIES: i32 = 65;
@@ -33,14 +33,14 @@ pub(super) struct OptionRow {
 
 #[derive(Clone, Copy, Debug)]
 enum Read {
-    /// The remembered number; until one is set, this one.
+    /// The remembered number, or this one until the option is set.
     Int(i32),
-    /// Nothing, successfully.
+    /// Succeeds with an empty value.
     Empty,
     Zeros(usize),
-    /// The value that the function finds for a caller with so much room.
+    /// The function's value for a caller with this much room.
     Call(fn(&Target<'_>, usize) -> Result<Vec<u8>, Errno>),
-    /// As the row of `millstream`'s table says.
+    /// The value from `millstream`'s row.
     Below,
     Fails(Errno),
 }
@@ -51,13 +51,13 @@ enum Write {
     KeepBool,
     /// Remembers 0 or 1 and refuses other numbers (`EINVAL`).
     KeepStrict,
-    /// Remembers the number for a caller that may mark packets, `EPERM` for others.
+    /// Remembers the number if the caller may set marks; `EPERM` otherwise.
     KeepForMarkers,
     /// Takes any number and forgets it.
     Forget,
     /// Takes 0 and 1 and forgets them, refuses other numbers (`EINVAL`).
     ForgetStrict,
-    /// Takes the number that is read anyway, and refuses others.
+    /// Accepts only the number that is read anyway.
     Only(i32, Errno),
     Call(fn(&Target<'_>, &[u8]) -> Result<(), Errno>),
     Fails(Errno),
@@ -81,8 +81,8 @@ const UNSUPPORTED: Read = Read::Fails(Errno::OPNOTSUPP);
 const READ_ONLY: Write = Write::Fails(Errno::NOPROTOOPT);
 const INVALID: Write = Write::Fails(Errno::INVAL);
 const DENIED: Write = Write::Fails(Errno::PERM);
-/// Options that choose what `IP_PKTOPTIONS` and `IPV6_2292PKTOPTIONS` tell of a stream, or whose
-/// flow labels are taken: neither is built, so they cannot be turned on.
+/// Options that select contents of `IP_PKTOPTIONS` and `IPV6_2292PKTOPTIONS`, or accept flow
+/// labels. Neither is implemented, so they cannot be turned on.
 const UNTOLD: Write = Only(0, Errno::NOPROTOOPT);
 
 const S: i32 = SOL_SOCKET;
@@ -361,7 +361,7 @@ fn find(level: i32, name: i32) -> Option<&'static OptionRow> {
         .find(|row| (row.level, row.name) == (level, name))
 }
 
-/// The value of an option for a caller with `room` for it; `ENOPROTOOPT` if none has that number.
+/// The value of an option for a caller with `room` bytes; `ENOPROTOOPT` for an unknown number.
 pub(super) fn get(
     target: &Target<'_>,
     level: i32,
@@ -382,7 +382,7 @@ pub(super) fn get(
     }
 }
 
-/// Sets an option; `ENOPROTOOPT` if none has that number.
+/// Sets an option; `ENOPROTOOPT` for an unknown number.
 pub(super) fn set(target: &Target<'_>, level: i32, name: i32, value: &[u8]) -> Result<(), Errno> {
     let row = find(level, name);
     if let Some(Write::Call(write)) = row.map(|row| row.write) {
@@ -390,7 +390,7 @@ pub(super) fn set(target: &Target<'_>, level: i32, name: i32, value: &[u8]) -> R
     }
     let Some(row) = row else {
         let outcome = to_errno(target.options.set_by_number(level, name, value));
-        // Linux looks at the length before it looks for the option.
+        // Linux checks the length before it looks up the option.
         return match outcome {
             Err(Errno::NOPROTOOPT) if value.len() < size_of::<i32>() => Err(Errno::INVAL),
             outcome => outcome,

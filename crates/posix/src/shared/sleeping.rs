@@ -1,4 +1,4 @@
-//! One sleep of a call that waits, without the lock.
+//! One sleep of a waiting call, without the lock.
 
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, MutexGuard};
@@ -14,22 +14,23 @@ use crate::entry::errno;
 use crate::number::POLLIN;
 use crate::sleep::ppoll;
 
-/// The longest sleep of a leader: a wire may get other descriptors when it is opened anew.
+/// Longest sleep of a leader, in ns. A wire that is reopened has other descriptors.
 const LEADER_SLEEP_NS_MAX: u64 = 100_000_000;
-/// The longest sleep of all others. A futex that waits with a limit tells of every signal.
+/// Longest sleep of other threads, in ns. Only a futex wait with a timeout returns `EINTR` for
+/// every signal.
 const SLEEP_NS_MAX: u64 = 3_600_000_000_000;
-/// The longest sleep of a wait for what no event announces.
+/// Longest sleep of a wait for something without an event, in ns.
 const SLICE_NS: u64 = 5_000_000;
 
-/// After a sleep.
+/// The state after a sleep.
 pub(super) struct Slept<'a> {
     pub inner: MutexGuard<'a, Inner>,
-    /// True: a signal ends the call.
+    /// True if a signal ends the call.
     pub outcome: Result<bool, Errno>,
 }
 
 impl Shared {
-    /// Sleeps until there may be something for a call that looked when [`Inner::news`] was `seen`.
+    /// Sleeps until the call may get further than when [`Inner::news`] was `seen`.
     pub(super) fn sleep<'a>(
         &'a self,
         mut inner: MutexGuard<'a, Inner>,
@@ -66,7 +67,7 @@ impl Shared {
         if !leads {
             inner.settle();
         }
-        // The leader's copies live while it leads.
+        // The leader holds its copies of descriptors while it leads.
         let armed = inner.leader.as_ref().filter(|_| leads);
         let armed = armed.map(|leader| leader.armed.clone());
         drop(inner);
@@ -93,7 +94,7 @@ impl Shared {
     }
 }
 
-/// A signal's handler left word that ends the call.
+/// True if a signal handler has left a reason that ends the call.
 fn is_ended(reasons: Reasons, rules: &Rules, progress: &Progress) -> bool {
     let goes_on = rules.restarts && progress.deadline_ns.is_none();
     reasons.has(Reason::Signal) || (reasons.has(Reason::Restart) && !goes_on)
@@ -102,11 +103,11 @@ fn is_ended(reasons: Reasons, rules: &Rules, progress: &Progress) -> bool {
 /// The descriptors that a sleep watches.
 struct WatchedFds {
     polled: Vec<libc::pollfd>,
-    /// Copies among them, closed after the sleep.
+    /// Copies among `polled`, closed after the sleep.
     _copies: Vec<std::os::fd::OwnedFd>,
 }
 
-/// Sleeps.
+/// Sleeps on descriptors, or on the futex if there are none.
 fn rest(
     caller: Caller<'_>,
     fds: &WatchedFds,
@@ -129,7 +130,7 @@ fn rest(
 }
 
 impl Inner {
-    /// Makes the caller the leader. False: there is work, look again.
+    /// Makes the caller the leader. False: there is work, so look again.
     fn lead(&mut self, caller: Caller<'_>) -> Result<bool, Errno> {
         let armed = self.context().lead().map_err(|error| errno(&error))?;
         let Some(armed) = armed else {
@@ -177,7 +178,7 @@ impl Inner {
         }
     }
 
-    /// How long a sleep may take.
+    /// Longest time that the sleep may take.
     fn limit(&mut self, leads: bool, progress: &Progress) -> Duration {
         let now_ns = self.context().now_ns();
         let due_ns = match &self.leader {

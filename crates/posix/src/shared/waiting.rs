@@ -1,4 +1,4 @@
-//! The threads that wait, and who calls them.
+//! The threads that wait, and the rules for waking them.
 
 use std::sync::Arc;
 
@@ -11,24 +11,24 @@ use crate::entry::File;
 use crate::request::{PollFd, Request};
 use crate::sockets::Sockets;
 
-/// A thread that waits.
+/// A waiting thread.
 pub(crate) struct Waiting {
-    /// Its number among all waits so far.
+    /// Number of the wait, counted over all waits.
     pub ticket: u64,
     pub waiter: Arc<Waiter>,
-    /// The descriptor of its call; -1: it has none, or several.
+    /// The descriptor of the call; -1: none, or several.
     pub fd: i32,
     pub on: On,
-    /// [`Inner::news`] of that when it last looked.
+    /// [`Inner::news`] of `on` when the thread last looked.
     pub seen: u64,
     pub is_exclusive: bool,
-    /// The thread was called, and has not taken the lock since.
+    /// The thread was woken and has not taken the lock since.
     pub is_called: bool,
-    /// `dup2` has put something else in the place of its descriptor.
+    /// `dup2` has replaced the descriptor of the call.
     pub is_replaced: bool,
 }
 
-/// The descriptions that a call waits for, for layers that let threads sleep apart from their calls
+/// The descriptions that a call waits for, for crates whose threads sleep apart from their calls
 /// ([`Sockets::news`]).
 #[derive(Clone, Debug)]
 pub struct Awaited(On);
@@ -40,13 +40,13 @@ pub(crate) enum On {
     One(i32),
     Many {
         ours: Vec<i32>,
-        /// The kernel's descriptors by their numbers, with the events of `poll`.
+        /// Kernel descriptors by their numbers, each with the bits of `poll`.
         kernels: Vec<(i32, i16)>,
     },
 }
 
 impl Awaited {
-    /// The same descriptions, in the same order.
+    /// True for the same descriptions in the same order.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         self.0.descriptions() == other.0.descriptions()
@@ -60,7 +60,7 @@ pub(crate) struct Leader {
 }
 
 impl On {
-    /// What `poll` of these waits for.
+    /// The descriptions that a `poll` of `fds` waits for.
     pub fn of(sockets: &Sockets, fds: &[PollFd]) -> Self {
         let (mut ours, mut kernels) = (Vec::new(), Vec::new());
         for entry in fds.iter().filter(|entry| entry.fd >= 0) {
@@ -89,7 +89,7 @@ impl On {
 }
 
 impl Sockets {
-    /// A number that changes when a call that waits for a description may get further.
+    /// A number that changes when a call that waits for the description may get further.
     fn news_of(&self, number: i32) -> u64 {
         let Some(entry) = self.files.description(number) else {
             return 0;
@@ -104,19 +104,19 @@ impl Sockets {
         news.wrapping_add(entry.changes << 17)
     }
 
-    /// The description that a call on `fd` waits for; none, if `fd` is none of ours.
+    /// The description that a call on `fd` waits for; none if `fd` is not a descriptor here.
     #[must_use]
     pub fn awaited(&self, fd: i32) -> Awaited {
         Awaited(self.files.number_of(fd).map_or(On::None, On::One))
     }
 
-    /// The descriptions that `poll` of these waits for.
+    /// The descriptions that a `poll` of `fds` waits for.
     #[must_use]
     pub fn awaited_by_poll(&self, fds: &[PollFd]) -> Awaited {
         Awaited(On::of(self, fds))
     }
 
-    /// The descriptions that this call waits for.
+    /// The descriptions that a call waits for.
     #[must_use]
     pub fn awaited_by_call(&self, call: &Call) -> Awaited {
         match (&call.request, call.request.waiting_fd()) {
@@ -127,8 +127,7 @@ impl Sockets {
     }
 
     /// A number that changes when a call that waits for these may get further, or when one of them
-    /// is closed. A thread that looks at it before its call, and again before it sleeps, misses
-    /// nothing.
+    /// is closed. A thread that reads it before its call and again before its sleep misses nothing.
     #[must_use]
     pub fn news(&self, awaited: &Awaited) -> u64 {
         let is_closed = |number: &i32| self.files.description(*number).is_none();
@@ -149,7 +148,8 @@ impl Inner {
         self.caged.sockets().news_of_all(on)
     }
 
-    /// Calls the threads that there is news for: of those that share what comes, one at a time.
+    /// Wakes the threads for which there is news. Of exclusive waiters on the same descriptions it
+    /// wakes one at a time.
     pub fn call_waiting(&mut self) {
         if self.waiting.is_empty() {
             return;
@@ -177,7 +177,7 @@ impl Inner {
         }
     }
 
-    /// Ends the calls whose descriptors `dup2` has given to other descriptions.
+    /// Wakes the calls whose descriptor `dup2` has replaced, which end with `EBADF`.
     fn call_replaced(&mut self) {
         let replaced = std::mem::take(&mut self.caged.sockets().replaced);
         for one in &mut self.waiting {
@@ -188,8 +188,8 @@ impl Inner {
         }
     }
 
-    /// A thread that shares what comes was called, and found nothing: there is nothing for the
-    /// others, either.
+    /// Notes that an exclusive waiter was woken and found nothing. There is then nothing for the
+    /// others on the same descriptions.
     pub fn found_nothing(&mut self, on: &On, seen: u64) {
         for one in &mut self.waiting {
             let is_same = one.on.descriptions() == on.descriptions();
@@ -199,13 +199,13 @@ impl Inner {
         }
     }
 
-    /// The last thing before the lock is let go of: requests leave, threads are called that there
-    /// is news for, and somebody leads if anybody waits.
+    /// Prepares the release of the lock: requests leave, threads with news are woken, and a thread
+    /// becomes leader if any waits.
     pub fn settle(&mut self) {
         if self.leader.is_some() {
             for _ in 0..VISITOR_TURNS_MAX {
                 let context = self.context();
-                // A wire that is gone is found by the calls that wait.
+                // Calls that wait report a wire that is gone.
                 if !context.has_requests() || context.turn_once().is_err() {
                     break;
                 }
@@ -230,7 +230,7 @@ impl Inner {
     }
 }
 
-/// Turns that a visitor takes for what it has asked for; the leader does the rest.
+/// Turns that a visitor takes for its own requests. The leader does the rest.
 const VISITOR_TURNS_MAX: usize = 4;
 
 impl Waiting {

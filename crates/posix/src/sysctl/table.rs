@@ -1,4 +1,4 @@
-//! The settings, one row each: Linux's name, and the field of ours.
+//! The settings, one row each: Linux's name, and the field of `TcpConfig`.
 
 use millstream::{EcnUse, MtuProbing, SlowStart, SynCookieUse};
 
@@ -11,13 +11,13 @@ const MICRO: u64 = 1_000;
 const MILLI: u64 = 1_000_000;
 const SECOND: u64 = 1_000_000_000;
 
-/// Linux's meaning of `tcp_orphan_retries` = 0.
+/// The number of retries that `tcp_orphan_retries` = 0 means in Linux.
 const ORPHAN_RETRIES_OF_ZERO: u8 = 8;
 
 /// The greatest value of `tcp_ecn_option`.
 const ECN_OPTION_MAX: u8 = 3;
 
-/// A row whose field is a yes or no, a number, a time in a unit, or something of its own.
+/// A row whose field is a flag, a number, a time in a unit, or set by functions of its own.
 macro_rules! setting {
     ($name:literal, flag, $($field:ident).+) => {
         setting!($name, |tcp| u8::from(tcp.$($field).+).to_string(), |tcp, value| tcp.$($field).+ = is_on(value)?)
@@ -245,7 +245,7 @@ pub(super) const SETTINGS: &[Setting] = &[
             }
         }
     ),
-    // Ours: Linux has no HyStart++ (RFC 9406), which stands in HyStart's place.
+    // Millstream's own setting. Linux does not have HyStart++ (RFC 9406), which replaces HyStart.
     setting!(
         "tcp_cubic.hystart_plus_plus",
         |tcp| u8::from(tcp.cubic.slow_start == SlowStart::HyStartPlusPlus).to_string(),

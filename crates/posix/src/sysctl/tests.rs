@@ -1,4 +1,4 @@
-//! Names and values.
+//! Names and values of settings.
 
 use millstream::SlowStart;
 

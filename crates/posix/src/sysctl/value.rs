@@ -4,8 +4,8 @@ use millstream::{BufferSizes, FastOpenKeys};
 
 use super::SysctlError;
 
-/// A number as `sysctl` takes it: decimal, or hexadecimal behind `0x`. A negative one means the
-/// largest.
+/// A number as `sysctl` takes it: decimal, or hexadecimal after `0x`. A negative one means the
+/// largest number.
 pub(super) fn unsigned(value: &str) -> Result<u32, SysctlError> {
     let value = value.trim();
     let number = match value.strip_prefix("0x").or(value.strip_prefix("0X")) {
@@ -23,7 +23,7 @@ pub(super) fn narrow<T: TryFrom<u32>>(value: &str) -> Result<T, SysctlError> {
     T::try_from(unsigned(value)?).map_err(|_| SysctlError::Value)
 }
 
-/// A small number with a limit.
+/// A number up to `most`.
 pub(super) fn at_most(value: &str, most: u8) -> Result<u8, SysctlError> {
     narrow(value).and_then(|number| {
         if number <= most {
@@ -35,7 +35,7 @@ pub(super) fn at_most(value: &str, most: u8) -> Result<u8, SysctlError> {
 }
 
 pub(super) fn is_on(value: &str) -> Result<bool, SysctlError> {
-    // Linux's parameters of type `bool` say Y and N.
+    // Linux prints and takes Y and N for module parameters of type `bool`.
     match value.trim() {
         "Y" | "y" => Ok(true),
         "N" | "n" => Ok(false),
@@ -43,12 +43,12 @@ pub(super) fn is_on(value: &str) -> Result<bool, SysctlError> {
     }
 }
 
-/// A number of units in nanoseconds.
+/// A number of units, converted to ns.
 pub(super) fn nanos(value: &str, unit_ns: u64) -> Result<u64, SysctlError> {
     unsigned(value).map(|number| u64::from(number) * unit_ns)
 }
 
-/// One key, or two with a comma between: the first makes cookies, both are taken.
+/// One key, or two with a comma between them. The first makes cookies; both are accepted.
 pub(super) fn fast_open_keys(value: &str) -> Result<FastOpenKeys, SysctlError> {
     let mut keys = value.split(',').map(fast_open_key);
     let mut both = FastOpenKeys::new(keys.next().ok_or(SysctlError::Value)??);
@@ -59,7 +59,7 @@ pub(super) fn fast_open_keys(value: &str) -> Result<FastOpenKeys, SysctlError> {
     }
 }
 
-/// Four words in hexadecimal, each little-endian in the key.
+/// Four hexadecimal words, each stored in little-endian order.
 fn fast_open_key(value: &str) -> Result<[u8; 16], SysctlError> {
     let mut key = [0; 16];
     let mut words = value.trim().split('-');
@@ -74,7 +74,7 @@ fn fast_open_key(value: &str) -> Result<[u8; 16], SysctlError> {
     }
 }
 
-/// The three sizes of a buffer.
+/// The three sizes of a buffer: least, default and largest.
 pub(super) fn sizes(value: &str) -> Result<BufferSizes, SysctlError> {
     let mut words = value.split_whitespace().map(unsigned);
     let mut next = || words.next().unwrap_or(Err(SysctlError::Value));
@@ -95,7 +95,7 @@ pub(super) fn sizes_text(sizes: &BufferSizes) -> String {
     format!("{bytes_min}\t{bytes_default}\t{bytes_max}")
 }
 
-/// The keys as Linux prints them; nothing if they are a secret of the stack's.
+/// The keys as Linux prints them; empty if the stack chose them, since they are secret then.
 pub(super) fn keys_text(keys: Option<FastOpenKeys>) -> String {
     let text = |key: &[u8; 16]| {
         let word = |bytes: &[u8]| {

@@ -1,4 +1,4 @@
-//! The same calls to the kernel that runs the test, over its loopback interface.
+//! The calls of the scripts on the kernel that runs the test, over its loopback interface.
 
 use std::net::SocketAddr;
 
@@ -43,7 +43,7 @@ fn sockaddr(address: Address) -> (libc::sockaddr_storage, u32) {
                 },
                 sin6_scope_id: v6.scope_id(),
             };
-            // SAFETY: as above.
+            // SAFETY: the storage is larger than, and as aligned as, what is written to it.
             unsafe { (&raw mut storage).cast::<libc::sockaddr_in6>().write(inet6) };
             (storage, size_of::<libc::sockaddr_in6>() as u32)
         }
@@ -52,7 +52,7 @@ fn sockaddr(address: Address) -> (libc::sockaddr_storage, u32) {
     }
 }
 
-/// The kernel's answer: the return value, or minus the errno.
+/// Makes a call; returns its value, or minus the errno.
 pub fn call(request: &Request) -> i64 {
     let mut room = [0_u8; 4096];
     // SAFETY: every pointer is to a local that outlives the call, with its true length; the kernel
@@ -120,7 +120,7 @@ pub fn call(request: &Request) -> i64 {
 }
 
 fn other_call(request: &Request) -> i64 {
-    // SAFETY: as above.
+    // SAFETY: each pointer is to the request's bytes or to a local, with its true length.
     let value = unsafe {
         match *request {
             Request::Fcntl {
@@ -164,11 +164,11 @@ fn other_call(request: &Request) -> i64 {
     }
 }
 
-/// Calls that make descriptors or watch them. A wait returns the number of events times 1000 and
-/// the sum of their data.
+/// Calls that make or watch descriptors. A wait returns the number of events times 1000, plus the
+/// sum of their data.
 fn descriptor_call(request: &Request) -> i64 {
     let mut events = [libc::epoll_event { events: 0, u64: 0 }; 16];
-    // SAFETY: as above.
+    // SAFETY: each pointer is to the request's bytes or to a local, with its true length.
     unsafe {
         match *request {
             Request::Dup { fd } => libc::dup(fd).into(),
@@ -204,12 +204,12 @@ fn descriptor_call(request: &Request) -> i64 {
     }
 }
 
-/// The socket's own name, or its peer's.
+/// The name of the socket, or of its peer.
 pub fn name_of(fd: i32, is_peer: bool) -> SocketAddr {
     let mut bytes = [0_u8; size_of::<libc::sockaddr_in6>()];
     let mut len = bytes.len() as u32;
     let place = bytes.as_mut_ptr().cast();
-    // SAFETY: as above.
+    // SAFETY: the call reads and writes memory of this function alone.
     let done = unsafe {
         match is_peer {
             true => libc::getpeername(fd, place, &raw mut len),
@@ -223,9 +223,9 @@ pub fn name_of(fd: i32, is_peer: bool) -> SocketAddr {
     }
 }
 
-/// The port that the kernel chose.
+/// The socket's port, which the kernel chose.
 pub fn port_of(fd: i32) -> u16 {
-    // SAFETY: as above.
+    // SAFETY: the call reads and writes memory of this function alone.
     unsafe {
         let mut name: libc::sockaddr_in = std::mem::zeroed();
         let mut len = size_of::<libc::sockaddr_in>() as u32;
@@ -235,14 +235,14 @@ pub fn port_of(fd: i32) -> u16 {
     }
 }
 
-/// `SIOCINQ` is not `FIONREAD`'s number by accident.
+/// `SIOCINQ` and `FIONREAD` are the same request.
 const _: () = assert!(SIOCINQ == FIONREAD);
 
 /// `SO_ERROR`, or minus the errno.
 pub fn error_of(fd: i32, level: i32, name: i32) -> i64 {
     let mut value = 0_i32;
     let mut len = size_of::<i32>() as u32;
-    // SAFETY: as above.
+    // SAFETY: the call reads and writes memory of this function alone.
     match unsafe { libc::getsockopt(fd, level, name, (&raw mut value).cast(), &raw mut len) } {
         0 => value.into(),
         _ => -i64::from(errno()),
@@ -250,13 +250,13 @@ pub fn error_of(fd: i32, level: i32, name: i32) -> i64 {
 }
 
 pub fn set(fd: i32, level: i32, name: i32, value: &[u8]) {
-    // SAFETY: as above.
+    // SAFETY: the kernel reads `value`, which outlives the call.
     let done =
         unsafe { libc::setsockopt(fd, level, name, value.as_ptr().cast(), value.len() as u32) };
     assert_eq!(done, 0);
 }
 
-/// The kernel's `sendmmsg` of messages of these bytes: its value, and the lengths.
+/// Sends these texts by the kernel's `sendmmsg`; returns its value, and the messages' lengths.
 pub fn sendmmsg(fd: i32, texts: &[&[u8]], flags: i32) -> (i64, Vec<u32>) {
     let mut pieces: Vec<libc::iovec> = texts
         .iter()
@@ -266,12 +266,13 @@ pub fn sendmmsg(fd: i32, texts: &[&[u8]], flags: i32) -> (i64, Vec<u32>) {
         })
         .collect();
     many(&mut pieces, |messages, count| {
-        // SAFETY: as above; the kernel does not write to what is sent.
+        // SAFETY: the messages lead to `texts`, which the kernel does not write to.
         unsafe { libc::sendmmsg(fd, messages, count, flags) }
     })
 }
 
-/// The kernel's `recvmmsg` into rooms of these lengths: its value, and the lengths.
+/// Receives into rooms of these lengths by the kernel's `recvmmsg`; returns its value, and the
+/// messages' lengths.
 pub fn recvmmsg(fd: i32, rooms: &[usize], flags: i32) -> (i64, Vec<u32>) {
     let mut memory: Vec<Vec<u8>> = rooms.iter().map(|&len| vec![0; len]).collect();
     let mut pieces: Vec<libc::iovec> = memory
@@ -282,7 +283,7 @@ pub fn recvmmsg(fd: i32, rooms: &[usize], flags: i32) -> (i64, Vec<u32>) {
         })
         .collect();
     many(&mut pieces, |messages, count| {
-        // SAFETY: as above.
+        // SAFETY: the messages lead to `memory`, which outlives the call.
         unsafe { libc::recvmmsg(fd, messages, count, flags, std::ptr::null_mut()) }
     })
 }

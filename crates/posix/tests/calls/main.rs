@@ -1,8 +1,8 @@
-//! Whole conversations of calls, played on two hosts of ours and on the kernel that runs the test:
-//! each call must return the same value or errno on both.
+//! Conversations of calls, played on two hosts of ours and on the kernel that runs the test. Each
+//! call must return the same value or errno on both.
 //!
-//! A script is a list of steps. Sockets have names; the listener is always on the other host. Where
-//! timing is the kernel's own (its loopback answers within the call), the step allows it.
+//! A script is a list of steps. Sockets have names; the listener is always on the other host. Steps
+//! allow for the kernel's own timing: its loopback answers within the call.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -17,7 +17,7 @@ use common::World;
 use posix::number::*;
 use posix::{Address, Outcome, PollFd, Reply, Request};
 
-/// A step: who calls, what, on which socket.
+/// A step: the socket, and the call on it.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     /// A new non-blocking socket.
@@ -49,17 +49,17 @@ use Step::*;
 const EVENTS: i16 = POLLIN | POLLOUT | POLLPRI | POLLRDHUP | POLLRDNORM | POLLWRNORM;
 const PORT: u16 = 80;
 
-/// Names of sockets on the host that listens.
+/// True for names of sockets on the host that listens.
 fn is_server(name: &str) -> bool {
     name.starts_with('s')
 }
 
 struct Play<'a> {
     world: &'a mut World,
-    /// Ours and the kernel's descriptor of each name.
+    /// Our descriptor and the kernel's, by name.
     fds: HashMap<&'static str, (i32, i32)>,
     kernel_port: u16,
-    /// How long the kernel gets for what a call of its does.
+    /// Time that the kernel gets for the effects of each call.
     pause: Duration,
 }
 
@@ -68,7 +68,7 @@ impl Play<'_> {
         self.fds.get(name).copied().unwrap_or((-1, -1))
     }
 
-    /// The call of a step, for a descriptor, and to a port of the listener's.
+    /// The request of a step for descriptor `fd`; the listener's port is `port`.
     fn request(step: Step, fd: i32, port: u16, ip: &str) -> Request {
         match step {
             Socket(_) => Request::Socket {
@@ -187,7 +187,7 @@ impl Play<'_> {
             Bind(_) if seen == 0 && expected == 0 => {
                 self.kernel_port = kernel_unsafe::port_of(kernels);
             }
-            // Its number may be somebody else's from here on.
+            // The number may be used again from here on.
             Close(_) | Abort(_) => {
                 self.fds.remove(name);
             }
@@ -229,8 +229,8 @@ fn play(steps: &[Step]) {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Where ours and the kernel part, by step, however long the pause after each. After `brief`, and
-/// after longer pauses on a busy machine, the kernel may not have come to it.
+/// Differences between our answers and the kernel's, by step, that remain with longer pauses. On a
+/// busy machine the kernel may need more than `brief`.
 fn lasting_differences(steps: &[Step], brief: Duration) -> Vec<String> {
     let longer = [50, 250, 1_000].map(Duration::from_millis);
     let mut wrong = differences(steps, brief);
@@ -243,7 +243,7 @@ fn lasting_differences(steps: &[Step], brief: Duration) -> Vec<String> {
     wrong
 }
 
-/// Where ours and the kernel part, by step.
+/// Differences between our answers and the kernel's, by step.
 fn differences(steps: &[Step], pause: Duration) -> Vec<String> {
     let mut world = World::new();
     let mut play = Play {

@@ -1,10 +1,10 @@
 //! Every call in every state. Each [`STATES`] row brings a socket, `c` or `s1`, into a state, and
-//! each [`PROBES`] row makes one call on it. Then `poll`, `SO_ERROR`, a read and a write look at
-//! it. Ours and the kernel's must agree in every return value and errno.
+//! each [`PROBES`] row makes one call on it. Then `poll`, `SO_ERROR`, a read and a write observe
+//! the socket. Our answers and the kernel's must agree in every value and errno.
 
 use super::*;
 
-/// The accept queue of a listener has room for one more connection, which fills it. The next SYN
+/// A listener with room for one more connection, which then fills the accept queue. The next SYN
 /// gets no answer.
 const CROWDED: [Step; 5] = [
     Socket("s"),
@@ -20,7 +20,7 @@ fn connected(then: &[Step]) -> Vec<Step> {
     [&CONNECTED, then].concat()
 }
 
-/// Name, the socket in question, and how it gets there.
+/// Name, socket, and the steps that bring it into the state.
 const STATES: [State; 30] = [
     ("closed", "c", || {
         vec![Socket("s"), Bind("s"), Listen("s", 8), Socket("c")]
@@ -202,7 +202,7 @@ const PROBES: [Probe; 40] = [
     ("an unknown ioctl", |name| Do(name, |fd| ioctl(fd, 0x1234))),
 ];
 
-/// Differences that are meant: state, probe, and why.
+/// Intended differences: state, probe, and reason.
 const MEANT: [(&str, &str, &str); 21] = [
     ("listening no more", "connect", BOUND_AGAIN),
     ("listening no more", "bind", BOUND_AGAIN),
@@ -227,13 +227,13 @@ const MEANT: [(&str, &str, &str); 21] = [
     ("reset in close wait, told", "SIOCOUTQ", COUNTED),
 ];
 
-/// Linux gives a port of its own choice back when a connection is over; here the socket keeps it
-/// until it is dissolved, connected or closed.
+/// Linux gives up a port of its own choice when a connection ends. Here the socket keeps it until
+/// it is dissolved, connected or closed.
 const BOUND_AGAIN: &str = "a socket is bound again after it was dissolved";
-/// Linux reckons with sequence numbers of connections that are gone.
+/// Linux computes the bytes unsent from the sequence numbers of a connection that is gone.
 const COUNTED: &str = "what is gone counts as nothing";
 
-/// The time that the kernel gets after each step when it is not busy.
+/// Time that the kernel gets after each step on an idle machine.
 const BRIEF: Duration = Duration::from_micros(100);
 
 fn looks_after(name: &'static str) -> [Step; 6] {

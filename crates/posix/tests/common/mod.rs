@@ -13,7 +13,7 @@ pub const MILLI: u64 = 1_000_000;
 pub const A: &str = "10.0.0.1";
 pub const B: &str = "10.0.0.2";
 pub const B6: &str = "fd00::2";
-/// Steps after which a world that still moves will do so for ever.
+/// Number of steps after which the world counts as never coming to rest.
 const STEPS_MAX: usize = 10_000;
 
 pub struct World {
@@ -61,7 +61,7 @@ impl World {
         world
     }
 
-    /// Turns both until nothing moves at this moment.
+    /// Turns both hosts until nothing moves at this time.
     pub fn settle(&mut self) {
         for _ in 0..STEPS_MAX {
             if !self.a.sockets.turn() & !self.b.sockets.turn() {
@@ -71,7 +71,7 @@ impl World {
         panic!("the hosts find no rest");
     }
 
-    /// Lets time pass, with all timers on the way.
+    /// Advances the clock by `ns` and runs all timers on the way.
     pub fn advance(&mut self, ns: u64) {
         let end_ns = self.clock.now_ns() + ns;
         for _ in 0..STEPS_MAX {
@@ -101,7 +101,7 @@ impl World {
         }
     }
 
-    /// A connection of IPv6 from `a` to a listener on `b`: a's.
+    /// Connects `a` to a listener on `b` over IPv6; returns a's socket.
     pub fn connected_v6(&mut self) -> i32 {
         self.b.listener_v6(80);
         self.advance(5 * SECOND);
@@ -112,7 +112,7 @@ impl World {
         client
     }
 
-    /// A listener on `b`, a connection from `a`, and what `b` accepted: (a's, b's, listener).
+    /// Connects `a` to a listener on `b`; returns a's socket, the accepted one, and the listener.
     pub fn connected(&mut self) -> (i32, i32, i32) {
         let listener = self.b.listener(80);
         let client = self.a.socket();
@@ -146,7 +146,7 @@ impl Host {
         self.socket_of(AF_INET)
     }
 
-    /// A listener of IPv6 for its every address.
+    /// A listener on all IPv6 addresses.
     pub fn listener_v6(&mut self, port: u16) -> i32 {
         let fd = self.socket_of(AF_INET6);
         let address = inet("::", port);
@@ -283,7 +283,7 @@ impl Host {
     }
 }
 
-/// One more connection of A's to B's listener at port 80: both ends.
+/// Makes one more connection from A to B's listener at port 80; returns both ends.
 pub fn connected_to(world: &mut World, listener: i32) -> (i32, i32) {
     let client = world.a.socket();
     assert_eq!(world.a.connect(client, B, 80), Err(Errno::INPROGRESS));

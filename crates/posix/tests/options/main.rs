@@ -1,8 +1,8 @@
-//! Every option by its number: what is honoured, what is refused and with which errno, next to the
-//! answers of the kernel that runs the test.
+//! Every option by its number: accepted or refused, with which errno, compared with the kernel that
+//! runs the test.
 //!
-//! A row of [`ROWS`] is set and read back on a socket of ours and on one of the kernel's, in each
-//! of three stages. Where we mean to differ the row says why.
+//! A row of [`ROWS`] is set and read back on a socket of ours and on one of the kernel's, in three
+//! stages each. Where we differ on purpose, the row says why.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -32,9 +32,9 @@ const STAGES: [Stage; 3] = [Stage::Idle, Stage::Listening, Stage::Connected];
 enum Compare {
     /// The outcome of setting and the value then read.
     Both,
-    /// The outcome of setting, for values depend on the machine.
+    /// The outcome of setting only, since the values depend on the machine.
     Outcome,
-    /// Nothing: we differ, and do this instead (the errno of setting, 0 for none).
+    /// Nothing: we differ on purpose and do this instead (errno of setting, 0 for none).
     Differs(i32, &'static str),
 }
 
@@ -98,7 +98,7 @@ fn socket_rows() -> Vec<Row> {
         Both,
     ));
     rows.extend(ints("SO_PRIORITY", S, SO_PRIORITY, &[3, 6, 0], Both));
-    // By privilege, with one or without, as the kernel does to the same process.
+    // The outcome depends on privileges, in the kernel as here.
     rows.extend(ints("SO_PRIORITY", S, SO_PRIORITY, &[7, -1], Outcome));
     rows.extend(ints("SO_MARK", S, SO_MARK, &[7], Outcome));
     rows.extend(ints("SO_RCVLOWAT", S, SO_RCVLOWAT, &[100, 0], Both));
@@ -116,7 +116,7 @@ fn socket_rows() -> Vec<Row> {
     rows
 }
 
-/// Those that only tell.
+/// Rows of read-only socket options.
 fn telling_socket_rows() -> Vec<Row> {
     const S: i32 = SOL_SOCKET;
     let mut rows = Vec::new();
@@ -166,7 +166,7 @@ fn tcp_rows() -> Vec<Row> {
     rows
 }
 
-/// Those of TCP with values of their own.
+/// Rows of TCP options with unusual values.
 fn odd_tcp_rows() -> Vec<Row> {
     const T: i32 = SOL_TCP;
     let mut rows = Vec::new();
@@ -271,7 +271,7 @@ fn ip_rows() -> Vec<Row> {
     rows
 }
 
-/// The room that an option is read with: more than any value compared here takes.
+/// Room for reading an option: more than any value here takes.
 const ROOM: usize = 64;
 
 fn kernel(stage: Stage) -> (KernelSocket, Option<TcpStream>) {
@@ -360,7 +360,7 @@ fn options_are_what_the_kernel_makes_of_them() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The size that a buffer is told to have after it was set by force.
+/// The size that a buffer reports after it was set by force.
 fn forced((set, told): (i32, i32), value: i32) -> [Result<Vec<u8>, i32>; 2] {
     let mut world = World::new();
     let (fd, theirs) = (world.a.socket(), KernelSocket::new(AF_INET));
@@ -373,7 +373,7 @@ fn forced((set, told): (i32, i32), value: i32) -> [Result<Vec<u8>, i32>; 2] {
     ]
 }
 
-/// With the privilege or without, as the kernel does to the same process.
+/// With privileges or without, as the kernel does to the same process.
 #[test]
 fn buffers_are_forced_beyond_what_anybody_may_ask_for() {
     for names in [(SO_SNDBUFFORCE, SO_SNDBUF), (SO_RCVBUFFORCE, SO_RCVBUF)] {
@@ -384,8 +384,8 @@ fn buffers_are_forced_beyond_what_anybody_may_ask_for() {
     }
 }
 
-/// Sets options to 7 without these capabilities, here and on the kernel. This happens in a thread
-/// of its own, which gives them up for good.
+/// Sets options to 7 without these capabilities, here and on the kernel. A new thread does this,
+/// since it gives up the capabilities for good.
 fn without(given_up: CapabilitySet) {
     let compared = std::thread::spawn(move || {
         let mut sets = capabilities(None).unwrap();
@@ -410,14 +410,14 @@ fn user_without_privilege_is_denied() {
     without(CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW);
 }
 
-/// The name is what counts, before there is anything to tell.
+/// Before a connection exists, only the algorithm's name matters.
 #[test]
 fn congestion_control_tells_of_itself_before_it_begins() {
     for name in [&b"bbr"[..], b"cubic", b"reno"] {
         let mut world = World::new();
         let (fd, theirs) = (world.a.socket(), KernelSocket::new(AF_INET));
         if theirs.set(SOL_TCP, TCP_CONGESTION, name).is_err() {
-            // A kernel without it.
+            // This kernel does not have the algorithm.
             continue;
         }
         let done = world

@@ -1,12 +1,12 @@
-//! Every option number of every level, known here or not. Reading it, and setting it to 0 and to 1,
-//! is compared with the kernel's answers, on sockets of both families in each stage. Where we
-//! differ [`LISTED`] says why; `docs/differences-options.md` tells it to people.
+//! Every option number of every level, known here or not. Reading it and setting it to 0 and to 1
+//! are compared with the kernel, on sockets of both families in each stage. [`LISTED`] says why we
+//! differ; `docs/differences-options.md` documents that.
 
 use std::collections::BTreeMap;
 
 use super::*;
 
-/// One question about one option.
+/// An operation on an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Ask {
     Get,
@@ -15,7 +15,7 @@ enum Ask {
 
 type Answer = Result<Vec<u8>, i32>;
 
-/// Levels with the numbers that are asked for.
+/// Levels, with the option numbers that are tested.
 const LEVELS: [(i32, std::ops::RangeInclusive<i32>); 4] = [
     (SOL_SOCKET, 0..=90),
     (SOL_IP, 0..=64),
@@ -23,15 +23,15 @@ const LEVELS: [(i32, std::ops::RangeInclusive<i32>); 4] = [
     (SOL_TCP, 0..=64),
 ];
 
-/// How an option may differ.
+/// A permitted difference of an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum May {
-    /// In its value, which the machine or its settings decide.
+    /// The value, which depends on the machine or its settings.
     Value,
-    /// Altogether, as said.
+    /// Everything, for the given reason.
     Differ(&'static str),
-    /// A privileged process gets another answer from the kernel: here the option is always refused,
-    /// as Linux refuses it without the privilege.
+    /// The kernel's answer to a privileged process. The option is always refused here, as Linux
+    /// refuses it without the privilege.
     Privilege,
 }
 
@@ -162,9 +162,9 @@ const LISTED: [(i32, i32, May); 56] = [
     ),
 ];
 
-/// Two more that depend on how the kernel was built or set.
+/// Two more options that depend on the kernel's build or settings.
 const SETTINGS: [(i32, i32, May); 2] = [
-    // With BBR as the default it tells of BBR.
+    // With BBR as the default algorithm it reports BBR's values.
     (SOL_TCP, TCP_CC_INFO, Value),
     // TCP_AO_REPAIR
     (SOL_TCP, 42, Privilege),
@@ -192,7 +192,8 @@ fn listed(level: i32, option: i32) -> Option<May> {
     found.map(|row| row.2)
 }
 
-/// A difference, unless it is listed; one that is listed with a reason is noted in `seen`.
+/// True if the answers agree or the difference is listed. Notes in `seen` differences that are
+/// listed with a reason.
 fn judge(
     (level, option): (i32, i32),
     ours: &Answer,
@@ -200,7 +201,7 @@ fn judge(
     seen: &mut BTreeMap<(i32, i32), bool>,
 ) -> bool {
     const EACCES: i32 = 13;
-    // A kernel that runs the test without privileges refuses many options before it looks at them.
+    // Without privileges the kernel refuses many options before it looks at them.
     let unprivileged = matches!(kernels, Err(EPERM));
     if ours == kernels || (unprivileged && (ours.is_err() || listed(level, option).is_some())) {
         return true;
@@ -251,7 +252,7 @@ fn every_number_is_answered_as_by_the_kernel() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// `NAME = NUMBER` of every constant that the source declares.
+/// Names and numbers of all constants that the source declares.
 fn declared() -> Vec<(&'static str, i32)> {
     let source = include_str!("../../src/number.rs");
     let words = source.split([',', ';', '\n', ':']);
@@ -288,7 +289,7 @@ fn page_of_differences_names_every_option_that_differs() {
 
 #[test]
 fn page_of_differences_names_no_option_that_does_not_exist() {
-    /// Linux's, and unknown here.
+    /// Constants of Linux that are unknown here.
     const UNKNOWN: [&str; 2] = ["SO_BPF_EXTENSIONS", "IP_PROTOCOL"];
     let page = include_str!("../../../../docs/differences-options.md");
     let declared = declared();

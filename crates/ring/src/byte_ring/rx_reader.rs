@@ -14,12 +14,12 @@ pub struct RxReader {
     /// Position of the next byte to read; the block's `rx_head`.
     head: u32,
     at: Position,
-    /// The counter of the chain we are in.
+    /// Counter of the last restart that this reader has seen.
     restarts: u32,
 }
 
-/// Where the next byte is: at `offset` in `chunk`, or at the start of the next
-/// chunk if that is this one's end.
+/// Place of the next byte: at `offset` in `chunk`, or at the start of the next chunk if `offset` is
+/// the end of this one.
 #[derive(Clone, Copy, Debug, Default)]
 struct Position {
     chunk: Option<ChunkId>,
@@ -78,7 +78,7 @@ impl Position {
 }
 
 impl RxReader {
-    /// For a block that has just been opened.
+    /// The reader of a block that has just been opened.
     pub const fn new() -> Self {
         Self {
             head: 0,
@@ -118,7 +118,7 @@ impl RxReader {
         copied as usize
     }
 
-    /// Copies what [`read`](Self::read) would, and takes nothing.
+    /// Copies the bytes that [`read`](Self::read) would, and takes none.
     #[inline]
     pub fn peek(&mut self, memory: &Memory, block: &SocketBlock, dst: &mut [u8]) -> usize {
         self.peek_at(memory, block, 0, dst)
@@ -171,14 +171,15 @@ impl RxReader {
         dropped
     }
 
-    /// Readable bytes; when there are some, we stand in the chain that holds them.
+    /// Readable bytes. If there are some, the reader then stands in the chain that holds them.
     #[inline(always)]
     fn ready(&mut self, memory: &Memory, block: &SocketBlock) -> u32 {
         let ready = self.readable(block);
         if ready == 0 {
             return 0;
         }
-        // Ordered by the tail: bytes that we have not read forbid a later restart.
+        // Relaxed: the tail, acquired before, orders this load, and unread bytes forbid a later
+        // restart.
         let (chunk, restarts) = restart_parts(block.stack.rx_restart.load(Ordering::Relaxed));
         if restarts != self.restarts {
             self.restarts = restarts;

@@ -10,14 +10,14 @@ use crate::raw::RawSlice;
 use crate::socket_block::SocketBlock;
 use crate::sync::Ordering;
 
-/// A way to copy into chunks. A trait and not a closure, because a closure that two callers share
-/// is not inlined into either.
+/// A way to copy into chunks. A trait rather than a closure, because the compiler does not inline a
+/// closure that two callers share.
 trait CopyIn {
     /// Copies `piece` to a place in a chunk; `done` bytes of the write came before it.
     fn copy(&mut self, memory: &Memory, to: (ChunkId, u32), piece: RawSlice<'_>, done: u32);
 }
 
-/// Copies, no more.
+/// Copies without a sum.
 struct Plain;
 
 impl CopyIn for Plain {
@@ -56,20 +56,21 @@ pub struct RxWriter {
     tail: u32,
     /// Position after the furthest byte stored, published or not.
     end: u32,
-    /// Oldest chunk of the chain; `None` = no chain, and the rest is `None` too.
+    /// Oldest chunk of the chain. `None`: there is no chain, and `base`, `hint` and `last` are
+    /// `None` too.
     first: Option<ChunkId>,
-    /// A chunk that begins at or before the tail, near it: where a search starts.
+    /// A chunk that begins at or shortly before the tail: the place where a search starts.
     base: Option<ChunkId>,
     /// The chunk of the last write.
     hint: Option<ChunkId>,
     /// Newest chunk of the chain.
     last: Option<ChunkId>,
-    /// Restarts so far.
+    /// Number of restarts so far.
     restarts: u32,
 }
 
 impl RxWriter {
-    /// For a block that has just been opened.
+    /// The writer of a block that has just been opened.
     pub const fn new() -> Self {
         Self {
             tail: 0,
@@ -82,14 +83,14 @@ impl RxWriter {
         }
     }
 
-    /// All that there is to say of a stream that holds no chunk.
+    /// The whole state of a stream that holds no chunk (tail and restarts); `None` if it holds one.
     #[inline]
     pub fn at_rest(&self) -> Option<[u32; 2]> {
         let is_empty = self.first.is_none() && self.end == self.tail;
         is_empty.then_some([self.tail, self.restarts])
     }
 
-    /// A stream of which [`at_rest`](Self::at_rest) said this.
+    /// The stream whose state [`at_rest`](Self::at_rest) returned.
     #[inline]
     pub const fn resting([tail, restarts]: [u32; 2]) -> Self {
         Self {
@@ -114,10 +115,9 @@ impl RxWriter {
         self.store(pool, block, offset, src, &mut Plain)
     }
 
-    /// [`write_at`](Self::write_at) and the partial checksum of the bytes
-    /// stored (see [`checksum`]), in one pass. The sum is worth nothing to the
-    /// caller if fewer bytes than `src` were stored. What lies `ahead` is asked for on
-    /// the way.
+    /// Like [`write_at`](Self::write_at), and computes the partial checksum of the stored bytes
+    /// (see [`checksum`]) in the same pass. The sum is meaningless if fewer bytes than `src` were
+    /// stored. The bytes at `ahead`, which the caller reads next, are prefetched on the way.
     #[inline]
     pub fn write_at_sum(
         &mut self,
@@ -132,7 +132,7 @@ impl RxWriter {
         (stored, copy.sum)
     }
 
-    /// The next `n` stored bytes are in order: the reader may have them.
+    /// Publishes the next `n` stored bytes, which are in order, to the reader.
     #[inline]
     pub fn publish(&mut self, block: &SocketBlock, n: u32) {
         debug_assert!(n <= self.held(), "published bytes that were never stored");
@@ -152,16 +152,16 @@ impl RxWriter {
         self.end.wrapping_sub(self.tail)
     }
 
-    /// Forgets what is stored beyond the tail: a segment whose fused checksum
-    /// turned out wrong (nothing else may be held), or out-of-order data given
-    /// up. Chunks stay until [`reclaim`](Self::reclaim).
+    /// Forgets the bytes stored beyond the tail: those of a segment whose fused checksum was wrong
+    /// (nothing else may be held then), or out-of-order data that is given up. Chunks stay until
+    /// [`reclaim`](Self::reclaim).
     #[inline]
     pub fn discard_unpublished(&mut self) {
         self.end = self.tail;
     }
 
-    /// Forgets what is stored `offset` bytes past the tail and further, and frees the chunks that
-    /// lie wholly there.
+    /// Forgets the bytes stored `offset` bytes past the tail and further. Frees the chunks that
+    /// hold only such bytes.
     pub fn truncate(&mut self, pool: &mut ChunkPool, offset: u32) {
         if offset >= self.held() {
             return;
@@ -170,7 +170,7 @@ impl RxWriter {
         let Some(base) = self.advance_base(pool) else {
             return;
         };
-        // The chunk that holds the last byte kept, or the one at whose end the reader may stand.
+        // The last chunk to keep: it holds the last kept byte, or the reader may stand at its end.
         let mut kept = base;
         while let Some(next) = pool.memory().next(kept)
             && (pool.memory().header(next).start().wrapping_sub(self.end) as i32) < 0
@@ -194,8 +194,8 @@ impl RxWriter {
             .wrapping_sub(block.app.rx_head.load(Ordering::Acquire))
     }
 
-    /// Frees the chunks that the reader has passed; all of them when it has
-    /// read everything and nothing is held. Returns the bytes unread.
+    /// Frees the chunks that the reader has passed; all chunks when the reader has read everything
+    /// and nothing is held out of order. Returns the bytes unread.
     #[inline]
     pub fn reclaim(&mut self, pool: &mut ChunkPool, block: &SocketBlock) -> u32 {
         let head = block.app.rx_head.load(Ordering::Acquire);
@@ -220,7 +220,7 @@ impl RxWriter {
     pub fn release_all(&mut self, pool: &mut ChunkPool) {
         let mut next = self.first;
         while let Some(chunk) = next {
-            // Nearly always there is but one.
+            // Nearly always the chain is a single chunk, whose link need not be read.
             next = match self.last == next {
                 true => None,
                 false => pool.memory().next(chunk),
@@ -234,7 +234,7 @@ impl RxWriter {
         self.end = self.tail;
     }
 
-    /// Frees from `first` on what ends before `head`.
+    /// Frees the chunks that end before `head`, from `first` on.
     fn free_passed(&mut self, pool: &mut ChunkPool, first: ChunkId, head: u32) {
         let mut chunk = first;
         while head.wrapping_sub(pool.memory().header(chunk).start()) > chunk.data_bytes() {
@@ -254,7 +254,7 @@ impl RxWriter {
         self.first = Some(chunk);
     }
 
-    /// The body of both writes: copies each piece of `src` that falls into one chunk.
+    /// The body of both write methods: copies each piece of `src` that falls into one chunk.
     #[inline(always)]
     fn store(
         &mut self,
@@ -293,8 +293,8 @@ impl RxWriter {
         done
     }
 
-    /// The chunk, and the offset in it, of the byte `offset` past the tail, for `len` (not zero)
-    /// bytes.
+    /// The chunk that holds the byte `offset` past the tail, and the offset in it. `len` bytes (not
+    /// zero) are to be stored there.
     #[inline(always)]
     fn locate(
         &mut self,
@@ -357,7 +357,7 @@ impl RxWriter {
         Some(base)
     }
 
-    /// The chunk after `chunk`, made if there is none, with `need` bytes to come from there on.
+    /// The chunk after `chunk`, made if there is none; `need` bytes are to be stored from there on.
     #[inline]
     fn successor(&mut self, pool: &mut ChunkPool, chunk: ChunkId, need: u32) -> Option<ChunkId> {
         if self.last != Some(chunk) {
@@ -378,7 +378,7 @@ impl RxWriter {
         Some(next)
     }
 
-    /// The first chunk of a new chain, beginning at the tail, with `need` bytes to come.
+    /// The first chunk of a new chain that begins at the tail; `need` bytes are to be stored.
     fn start_chain(
         &mut self,
         pool: &mut ChunkPool,
@@ -389,7 +389,8 @@ impl RxWriter {
         let header = pool.memory().header(chunk);
         header.begin(self.tail, chunk.data_bytes());
         self.restarts = self.restarts.wrapping_add(1);
-        // Published by the tail that follows; until then the reader does not look.
+        // Relaxed: the tail that follows publishes the word, and the reader does not look before
+        // that.
         let word = restart_word(chunk, self.restarts);
         block.stack.rx_restart.store(word, Ordering::Relaxed);
         self.first = Some(chunk);

@@ -1,5 +1,5 @@
-//! The stack's end of the send stream: copies out for transmission, again if
-//! need be, and frees what the peer has acknowledged.
+//! The stack's end of the send stream: copies bytes out for transmission and retransmission, and
+//! frees what the peer has acknowledged.
 
 use super::restart_parts;
 use crate::checksum;
@@ -16,21 +16,21 @@ use crate::sync::Ordering;
 pub struct TxReader {
     /// Position of the first byte not acknowledged; the block's `tx_una`.
     una: u32,
-    /// Position after the last byte that we know of.
+    /// Position after the last written byte that the stack knows of.
     tail: u32,
     /// Oldest chunk of the chain; holds `una` or ends there.
     first: Option<ChunkId>,
-    /// The chunk of the last copy: where the next one starts looking.
+    /// The chunk of the last copy, where the next search starts.
     cursor: Option<ChunkId>,
-    /// The chain's last chunk, once we have taken it out of `tx_open`: the
-    /// application appends no more, its next write starts a new chain.
+    /// The chain's last chunk, once the stack has taken it out of `tx_open`. The application
+    /// appends no more to it; the next write starts a new chain.
     closed: Option<ChunkId>,
-    /// The counter of the last restart seen.
+    /// Counter of the last restart seen.
     restarts: u32,
 }
 
 impl TxReader {
-    /// For a block that has just been opened.
+    /// The reader of a block that has just been opened.
     pub const fn new() -> Self {
         Self {
             una: 0,
@@ -42,14 +42,15 @@ impl TxReader {
         }
     }
 
-    /// All that there is to say of a stream that holds no chunk.
+    /// The whole state of a stream that holds no chunk (una, tail and restarts); `None` if it holds
+    /// one.
     #[inline]
     pub fn at_rest(&self) -> Option<[u32; 3]> {
         let is_empty = self.first.is_none() && self.cursor.is_none() && self.closed.is_none();
         is_empty.then_some([self.una, self.tail, self.restarts])
     }
 
-    /// A stream of which [`at_rest`](Self::at_rest) said this.
+    /// The stream whose state [`at_rest`](Self::at_rest) returned.
     #[inline]
     pub const fn resting([una, tail, restarts]: [u32; 3]) -> Self {
         Self {
@@ -60,8 +61,8 @@ impl TxReader {
         }
     }
 
-    /// A position of the writer's ([`TxWriter::tail`](super::TxWriter::tail)) as bytes from the
-    /// first one not acknowledged on; those before it wrap.
+    /// The offset from the first unacknowledged byte to a position of the writer
+    /// ([`TxWriter::tail`](super::TxWriter::tail)). An earlier position wraps to a large offset.
     #[inline]
     pub fn offset_of(&self, position: u32) -> u32 {
         position.wrapping_sub(self.una)
@@ -77,18 +78,17 @@ impl TxReader {
             .wrapping_sub(self.una)
     }
 
-    /// Says that `n` bytes past the first unacknowledged one have been sent.
+    /// Publishes that `n` bytes past the first unacknowledged one have been sent.
     #[inline]
     pub fn publish_sent(&self, block: &SocketBlock, n: u32) {
         let sent = self.una.wrapping_add(n);
         block.stack.tx_sent.store(sent, Ordering::Release);
     }
 
-    /// Copies `dst.len()` bytes that start `offset` bytes past the first
-    /// unacknowledged one; returns their partial checksum (see [`checksum`]).
-    /// They must be [`buffered`](Self::buffered): what is not is left as it
-    /// was. In sequence this takes constant time per call; a step back
-    /// searches from the first unacknowledged byte.
+    /// Copies `dst.len()` bytes that start `offset` bytes past the first unacknowledged one;
+    /// returns their partial checksum (see [`checksum`]). All of them must be
+    /// [`buffered`](Self::buffered); a missing one leaves `dst` unchanged there. A copy in sequence
+    /// takes constant time; a step back searches from the first unacknowledged byte.
     #[inline(always)]
     pub fn copy_out(
         &mut self,
@@ -126,8 +126,8 @@ impl TxReader {
         sum
     }
 
-    /// The peer has acknowledged `n` more bytes: frees the chunks that they
-    /// leave behind, the open one too when nothing is left, and publishes the room.
+    /// Takes the peer's acknowledgment of `n` more bytes: frees the chunks before them, the open
+    /// chunk too when nothing is left, and publishes the room.
     #[inline]
     pub fn acknowledge(&mut self, pool: &mut ChunkPool, block: &SocketBlock, n: u32) {
         if n > self.tail.wrapping_sub(self.una) {
@@ -141,9 +141,9 @@ impl TxReader {
         self.reclaim(pool, block);
     }
 
-    /// Frees what can be freed now. [`acknowledge`](Self::acknowledge) does it. A call of its own
-    /// is for an application that was in the middle of a write then and would otherwise leave its
-    /// last chunk behind. It is made when the application says that it wrote.
+    /// Frees what can be freed now, as [`acknowledge`](Self::acknowledge) does. Call it when the
+    /// application says that it wrote: if it was in the middle of that write during `acknowledge`,
+    /// its last chunk could not be taken.
     #[inline]
     pub fn reclaim(&mut self, pool: &mut ChunkPool, block: &SocketBlock) {
         match self.una == self.tail && self.first.is_some() {
@@ -152,8 +152,8 @@ impl TxReader {
         }
     }
 
-    /// Frees everything. The application end is gone (it has closed, and
-    /// touches the stream no more).
+    /// Frees everything. The application end must be gone: it has closed and touches the stream no
+    /// more.
     pub fn release_all(&mut self, pool: &mut ChunkPool, block: &SocketBlock) {
         self.refresh(pool.memory(), block);
         let mut next = self.first;
@@ -168,8 +168,8 @@ impl TxReader {
         self.closed = None;
     }
 
-    /// The chunk of the byte at `offset`, its place there, and the bytes from there to the end of
-    /// the chunk; `None` if `len` bytes from `offset` are not there.
+    /// The chunk of the byte at `offset`, its offset in the chunk, and the bytes from there to the
+    /// chunk's end. `None` if `len` bytes from `offset` on were not written.
     #[inline(always)]
     fn locate(
         &mut self,
@@ -206,7 +206,7 @@ impl TxReader {
         }
     }
 
-    /// Learns the tail, and of a chain begun since the last look.
+    /// Learns the tail and whether a new chain was begun since the last call.
     #[inline]
     fn refresh(&mut self, memory: &Memory, block: &SocketBlock) {
         let tail = block.app.tx_tail.load(Ordering::Acquire);
@@ -237,8 +237,8 @@ impl TxReader {
         }
     }
 
-    /// Frees chunks that end at or before `una`, as long as we know of bytes after them: only then
-    /// is their link in place.
+    /// Frees chunks that end at or before `una`, except the last one known: a link is in place only
+    /// if there are bytes after it.
     #[inline]
     fn free_passed(&mut self, pool: &mut ChunkPool) {
         while let Some(first) = self.first {
@@ -259,10 +259,10 @@ impl TxReader {
         }
     }
 
-    /// All that we know of is acknowledged: takes the chunk that the
-    /// application would append to, and frees it unless bytes slipped in.
+    /// Called when all known bytes are acknowledged: takes the chunk that the application would
+    /// append to, and frees it unless bytes were added meanwhile.
     fn take_open(&mut self, pool: &mut ChunkPool, block: &SocketBlock) {
-        // Not for correctness: it saves taking, and so closing, a chunk that has more to send.
+        // An optimization: a chunk that has more to send is not taken, and so not closed.
         self.refresh(pool.memory(), block);
         if self.una != self.tail {
             return self.free_passed(pool);
@@ -270,10 +270,10 @@ impl TxReader {
         if self.closed.is_none() {
             let word = block.app.tx_open.load(Ordering::Relaxed);
             let Some(open) = pool.memory().checked(word) else {
-                // The writer has it and will be heard of.
+                // The writer works on the chunk and will post a job.
                 return self.free_passed(pool);
             };
-            // Acquire: what the writer did with it. Release: the next chain that the writer begins
+            // Acquire: see what the writer stored in the chunk. Release: the writer's next chain
             // comes after this.
             let taken =
                 block
@@ -289,10 +289,10 @@ impl TxReader {
         self.free_drained(pool);
     }
 
-    /// After taking the open chunk: the chain up to it is free if nothing was added.
+    /// Frees the chain up to the taken chunk, if no byte was added.
     fn free_drained(&mut self, pool: &mut ChunkPool) {
         let Some(closed) = self.closed else {
-            // A new chain has been linked behind it already.
+            // A new chain has been linked behind the closed chunk already.
             return self.free_passed(pool);
         };
         if self.una != self.tail {
@@ -310,9 +310,9 @@ impl TxReader {
     }
 }
 
-/// As many bytes as were asked for just now, `step`, will be asked for after the first `done` of
-/// this chunk. They lie there, or at the beginning of the next chunk if they pass the end of this
-/// one. Small pieces are not worth the question.
+/// Memory that the next copy will read, for prefetching. The next copy probably has as many bytes,
+/// `step`, as this one, and starts after the first `done` of this chunk, or in the next chunk if
+/// they do not fit. Small pieces are not worth a prefetch.
 #[inline]
 fn ahead_of(memory: &Memory, chunk: ChunkId, done: u32, step: u32) -> Ahead {
     if step < AHEAD_BYTES_MIN {

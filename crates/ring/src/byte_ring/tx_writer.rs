@@ -14,17 +14,17 @@ use crate::sync::Ordering;
 pub struct TxWriter {
     /// Position after the last byte written; the block's `tx_tail`.
     tail: u32,
-    /// The chunk that the last byte went to; ours to append to only while it
-    /// is also what we got out of `tx_open`.
+    /// The chunk that the last byte went to. The writer may append to it only if `tx_open` still
+    /// names it when taken.
     chunk: Option<ChunkId>,
-    /// Payload bytes of it that are filled.
+    /// Payload bytes of that chunk that are filled.
     filled: u32,
-    /// Restarts so far.
+    /// Number of restarts so far.
     restarts: u32,
 }
 
 impl TxWriter {
-    /// For a block that has just been opened.
+    /// The writer of a block that has just been opened.
     pub const fn new() -> Self {
         Self {
             tail: 0,
@@ -40,13 +40,13 @@ impl TxWriter {
         self.tail
     }
 
-    /// Bytes that the send buffer's limit lets in now. (The magazine may hold fewer.)
+    /// Bytes that the send buffer's limit admits now. (The magazine may have room for fewer.)
     #[inline]
     pub fn space(&self, block: &SocketBlock) -> u32 {
         block.tx_limit().saturating_sub(self.waiting(block))
     }
 
-    /// A writer who waits for room may go on: Linux's rule for waking one.
+    /// True if a writer that waits for room may go on, by Linux's rule for waking it.
     #[inline]
     pub fn is_writable(&self, block: &SocketBlock) -> bool {
         block.is_writable_at(self.waiting(block)) && self.space(block) > 0
@@ -59,8 +59,8 @@ impl TxWriter {
             .wrapping_sub(block.stack.tx_una.load(Ordering::Acquire))
     }
 
-    /// Writes from the start of `src` and publishes; returns the bytes
-    /// written: fewer when the limit is reached or the magazine is empty.
+    /// Writes from the start of `src` and publishes. Returns the bytes written, fewer than `src`
+    /// when the limit is reached or the magazine is empty.
     #[inline]
     pub fn write(
         &mut self,
@@ -90,7 +90,7 @@ impl TxWriter {
         written as usize
     }
 
-    /// Writes several slices in turn, publishing once.
+    /// Writes several slices in turn and publishes once.
     pub fn write_vectored(
         &mut self,
         memory: &Memory,
@@ -125,8 +125,8 @@ impl TxWriter {
         written as usize
     }
 
-    /// Takes the open chunk, if the stack has left it to us: from here to
-    /// `publish` the stack keeps its hands off it.
+    /// Takes the open chunk if the stack has not taken it. From here to `publish` the stack leaves
+    /// the chunk alone.
     #[inline(always)]
     fn open(&mut self, block: &SocketBlock) {
         // The word is zero after the block was opened, and once the stack has taken the chunk. A
@@ -142,8 +142,8 @@ impl TxWriter {
         debug_assert!(word == 0 || self.chunk.is_some_and(|chunk| chunk.word() == word));
     }
 
-    /// Publishes `n` bytes, then leaves the open chunk where the stack may take it.
-    /// In this order: the stack, having taken it, trusts that the tail covers all that is in it.
+    /// Publishes `n` bytes, then gives the chunk back to `tx_open`. The order matters: when the
+    /// stack takes the chunk, it relies on a tail that covers all bytes in it.
     #[inline(always)]
     fn publish(&mut self, block: &SocketBlock, n: u32) {
         if n != 0 {
@@ -194,7 +194,7 @@ impl TxWriter {
                 self.restarts = self.restarts.wrapping_add(1);
                 let word = restart_word(chunk, self.restarts);
                 // Release: the stack may see the restart before the tail, and then reads the
-                // position in the header to learn where the chain before it ended.
+                // chunk's header to learn where the previous chain ended.
                 sink.block.app.tx_restart.store(word, Ordering::Release);
             }
         }
@@ -204,12 +204,12 @@ impl TxWriter {
     }
 }
 
-/// One write: where it goes, and how far it is.
+/// One write in progress: its destination and its counts of bytes.
 struct Sink<'a> {
     memory: &'a Memory,
     block: &'a SocketBlock,
     magazine: &'a mut Magazine,
-    /// Bytes in the stream before this write, not acknowledged when we looked.
+    /// Bytes of earlier writes that were unacknowledged when this write began.
     waiting: u32,
     /// Bytes of this write that are in place.
     written: u32,

@@ -1,5 +1,5 @@
-//! The checksum in plain 8-byte words: for short pieces and other machines.
-//! Called by [`checksum`](super) and, for what is left over, by its SIMD forms.
+//! The checksum in plain 8-byte words, for short pieces and other machines. Called by
+//! [`checksum`](super), and by its SIMD forms for the bytes behind the last vector.
 
 use crate::raw::{RawSlice, RawSliceMut};
 
@@ -18,8 +18,8 @@ pub(super) fn copy_and_sum(mut dst: RawSliceMut<'_>, src: RawSlice<'_>) -> u64 {
     unsafe { copy_and_sum_at(dst.as_mut_ptr(), src.as_ptr(), len) }
 }
 
-/// Adds a word of four 16-bit ones: what is carried out comes back in (RFC 1071 section 2), since
-/// 2^64 is 1 modulo 2^16 - 1.
+/// Adds a word of four 16-bit words. The carry out is added back (RFC 1071 section 2), because 2^64
+/// is 1 modulo 2^16 - 1.
 #[inline(always)]
 pub(super) fn add(total: u64, word: u64) -> u64 {
     let (sum, carry) = total.overflowing_add(word);
@@ -52,7 +52,7 @@ pub(super) unsafe fn sum_at(mut src: *const u8, mut len: usize) -> u64 {
 pub(super) unsafe fn copy_and_sum_at(mut dst: *mut u8, mut src: *const u8, mut len: usize) -> u64 {
     let mut total = 0;
     // SAFETY: as many bytes as are moved are left on both sides; unaligned access is asked for as
-    // such. What is stored is the word that was summed, not a second look at `src`.
+    // such. The stored word is the word that was summed, not a second load from `src`.
     unsafe {
         while len >= 16 {
             let [first, second] = src.cast::<[u64; 2]>().read_unaligned();

@@ -1,7 +1,7 @@
-//! The checksum in AVX2 and SSE2. With SSE2 32-bit words are widened into 64-bit lanes,
-//! which cannot overflow; with AVX2 16-bit words are added in pairs into 32-bit lanes, a
-//! bounded number of them. So the loops carry nothing and need no folding.
-//! Called by [`checksum`](super) for pieces of [`LEN_MIN`] bytes or more.
+//! The checksum in AVX2 and SSE2. SSE2 widens 32-bit words into 64-bit lanes, which cannot
+//! overflow; AVX2 adds 16-bit words in pairs into 32-bit lanes, a bounded number of times. So the
+//! loops need neither carries nor folding. Called by [`checksum`](super) for pieces of [`LEN_MIN`]
+//! bytes or more.
 
 use core::arch::x86_64::*;
 
@@ -11,11 +11,11 @@ use crate::raw::{RawSlice, RawSliceMut};
 
 /// Below this many bytes the portable loop is as fast.
 pub(super) const LEN_MIN: usize = 96;
-/// Whole vectors that are summed in 32-bit lanes at once, a block. A word counts 2^15 at most, so
-/// all lanes of a block together come to 2^30.
+/// Bytes of a block, the whole vectors that are summed into 32-bit lanes without a carry. A word
+/// counts 2^15 at most, so all lanes of a block together come to at most 2^30.
 const BLOCK_BYTES: usize = 1 << 16;
 
-/// True if the machine has AVX2: asked once, `std` keeps the answer in a word.
+/// True if the machine has AVX2. `std` caches the answer.
 #[inline(always)]
 fn has_avx2() -> bool {
     std::arch::is_x86_feature_detected!("avx2")
@@ -51,8 +51,8 @@ pub(super) fn copy_and_sum_with_sse2(mut dst: RawSliceMut<'_>, src: RawSlice<'_>
     unsafe { copy_and_sum_sse2(dst.as_mut_ptr(), src.as_ptr(), len) }
 }
 
-/// Adds the sixteen 16-bit words of a vector, less 2^15 each, to eight 32-bit lanes. With that bias
-/// words are signed numbers, which one instruction adds in pairs.
+/// Adds the sixteen 16-bit words of a vector, less 2^15 each, to eight 32-bit lanes. The bias makes
+/// the words signed numbers, which one instruction adds in pairs.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn add_avx2(total: __m256i, words: __m256i) -> __m256i {
@@ -71,7 +71,7 @@ fn total_avx2(a: __m256i, b: __m256i, bytes: usize) -> u64 {
     );
     let two = _mm_add_epi32(four, _mm_shuffle_epi32::<0b01_00_11_10>(four));
     let one = _mm_add_epi32(two, _mm_shuffle_epi32::<0b10_11_00_01>(two));
-    // The bias of each word comes back: never less than what is taken away.
+    // Takes the bias of each word back: the result is never negative.
     let biased = i64::from(_mm_cvtsi128_si32(one));
     (biased + ((bytes as i64 / 2) << 15)) as u64
 }
@@ -88,7 +88,7 @@ fn widen_sse2(total: __m128i, words: __m128i) -> __m128i {
 #[target_feature(enable = "sse2")]
 fn total_sse2(total: __m128i) -> u64 {
     let high = _mm_unpackhi_epi64(total, total);
-    // Both lanes are sums of 32-bit words: far from 2^63.
+    // Both lanes are sums of 32-bit words, far below 2^63.
     (_mm_cvtsi128_si64(total) as u64).wrapping_add(_mm_cvtsi128_si64(high) as u64)
 }
 
@@ -157,7 +157,7 @@ unsafe fn copy_and_sum_avx2(dst: *mut u8, src: *const u8, len: usize, ahead: Ahe
     })
 }
 
-/// Asks for the lines from `ahead` on as it goes.
+/// Prefetches the lines from `ahead` on as it copies.
 ///
 /// # Safety
 /// `src` must be readable and `dst` writable for `len` bytes, whole vectors and [`BLOCK_BYTES`] at

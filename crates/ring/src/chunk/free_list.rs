@@ -1,5 +1,4 @@
-//! The free chunks of one class, and how the pages of those that nobody needs go back to the
-//! system.
+//! The free chunks of one class, and the return of unused pages to the system.
 //!
 //! ```text
 //!   in use ──give──▶ ready (stack) ──a round──▶ resting (set) ──the next round──▶ returned (set)
@@ -7,12 +6,12 @@
 //!      └───────────────┴───────────────────────────┴────────────────────────────────┘
 //! ```
 //!
-//! Taking and giving touch `ready` alone: a stack, so that warm chunks are taken first. Nothing is
-//! counted there. A round puts the chunks of `ready` aside, into `resting`, and they come back only
-//! when `ready` is empty. Chunks that still rest when the next round begins were not needed in
-//! between: pages all of whose chunks rest are returned. Chunks never used yet are counted, not
-//! listed, so that a large pool costs nothing until it is used. The lists lie in the stack's own
-//! memory, none in the pages that go.
+//! Taking and giving touch `ready` alone. It is a stack, so that chunks still in the caches are
+//! taken first, and nothing is counted there. A round moves the chunks of `ready` to `resting`, and
+//! they come back only when `ready` is empty. Chunks that still rest when the next round begins
+//! were not needed in between: pages whose chunks all rest are returned. Chunks that were never
+//! used are counted, not listed, so that a large pool costs nothing until it is used. The lists lie
+//! in the stack's own memory, never in the pages that are returned.
 
 use super::index_set::IndexSet;
 use super::{ChunkClass, ChunkId};
@@ -22,7 +21,7 @@ use crate::limits::{
 };
 use crate::memory::Memory;
 
-/// Chunks that come back at once when there are no ready ones.
+/// Chunks that move to `ready` at once when it is empty.
 const TAKEN_AT_ONCE: u32 = 16;
 
 /// The next step of a round.
@@ -35,7 +34,7 @@ enum Round {
     Sorting,
 }
 
-/// See the module's documentation.
+/// The free chunks of one class; the module's documentation describes the lists.
 pub(super) struct FreeList {
     class: ChunkClass,
     ready: Vec<u32>,
@@ -48,10 +47,10 @@ pub(super) struct FreeList {
     resting: IndexSet,
     returned: IndexSet,
     round: Round,
-    /// Something came to `resting` since it was last looked at.
+    /// A chunk came to `resting` since the last round looked for whole pages there.
     has_rested: bool,
     units: Units,
-    /// For each chunk, whether it is out, to catch a double free where it happens.
+    /// For each chunk, whether it is in use; catches a double free where it happens.
     #[cfg(debug_assertions)]
     out: Vec<bool>,
 }
@@ -90,7 +89,7 @@ impl FreeList {
         Some(ChunkId::new(self.class, index))
     }
 
-    /// One that was not ready. Those whose pages are there come first.
+    /// A chunk from outside `ready`. Chunks whose pages are still present come first.
     #[inline(never)]
     fn take_apart(&mut self) -> Option<u32> {
         if let Some(index) = self.sorting.pop() {
@@ -120,7 +119,7 @@ impl FreeList {
             debug_assert!(self.out[id.index() as usize], "chunk freed twice");
             self.out[id.index() as usize] = false;
         }
-        // Never grows: the capacity is that of all chunks.
+        // The vector never grows: its capacity is the number of all chunks.
         self.ready.push(id.index());
     }
 
@@ -129,7 +128,7 @@ impl FreeList {
         self.ready.len() as u32 + self.apart
     }
 
-    /// Rounds would return something, if nothing is taken meanwhile.
+    /// True if rounds would return pages, provided that no chunk is taken meanwhile.
     pub fn has_unused(&self) -> bool {
         let is_due = self.has_rested || self.ready.len() > READY_CHUNKS_KEPT;
         self.units.chunks > 0 && (is_due || self.round != Round::Over)
@@ -141,7 +140,8 @@ impl FreeList {
         }
     }
 
-    /// A part of the round. Bytes that went back to the system; `None`: it is over.
+    /// Runs a part of the round. Returns the bytes that went back to the system; `None`: the round
+    /// is over.
     pub fn go_round(&mut self, memory: &Memory) -> Option<u64> {
         match self.round {
             Round::Over => None,
@@ -162,14 +162,14 @@ impl FreeList {
         }
     }
 
-    /// Returns pages all of whose chunks rest, from chunk `from` on. Where to go on, and how many
-    /// bytes went.
+    /// Returns pages whose chunks all rest, from chunk `from` on. Gives the chunk to go on from,
+    /// and the bytes returned.
     fn return_some(&mut self, from: u32, memory: &Memory) -> (u32, u64) {
         let Units { chunks, pages, .. } = self.units;
         let (mut at, mut bytes, mut left) = (from, 0, ROUND_PAGES_PER_STEP);
         let mut run = None;
         for _ in 0..ROUND_UNITS_PER_STEP {
-            // No chunks to a page: the kernel has refused.
+            // `chunks` is 0 after the kernel has refused.
             if left == 0 || at + chunks > self.total || self.units.chunks == 0 {
                 break;
             }
@@ -190,17 +190,17 @@ impl FreeList {
         (if is_end { self.total } else { at }, bytes)
     }
 
-    /// Returns the pages of these chunks.
+    /// Returns the pages of the chunks from `start` to `end`.
     fn return_run(&mut self, memory: &Memory, start: u32, end: u32) -> u64 {
         let bytes = memory.return_pages(self.class, start, end - start);
         if bytes == 0 {
-            // The kernel does not do it for this file: it need not be asked again.
+            // The kernel cannot punch holes in this file, so no further attempt is made.
             self.units.chunks = 0;
         }
         bytes
     }
 
-    /// Puts the ready chunks aside, but for those used last.
+    /// Moves the ready chunks aside, except those used last.
     fn put_aside(&mut self) {
         self.has_rested = false;
         self.round = Round::Sorting;

@@ -1,11 +1,11 @@
-//! A set of indices as bits: cheap to fill in any order, and to look at in the order of the
+//! A set of indices as bits: cheap to fill in any order, and cheap to read in the order of the
 //! indices.
 
-/// See the module's documentation.
+/// A set of the indices below a limit.
 pub(super) struct IndexSet {
     words: Vec<u64>,
     count: u32,
-    /// No word before this one has a bit.
+    /// No word before this one has a bit set.
     first: usize,
 }
 
@@ -18,7 +18,7 @@ fn mask(start: u32, len: u32) -> u64 {
     ones << (start % WORD_BITS)
 }
 
-/// The range as pieces that lie within one word each: word, first bit, length.
+/// The range in pieces that lie within one word each: the word's index and the bits.
 fn pieces(start: u32, len: u32) -> impl Iterator<Item = (usize, u64)> {
     let end = start + len;
     let mut at = start;
@@ -46,12 +46,12 @@ impl IndexSet {
         self.count
     }
 
-    /// Adds an index that is not in it.
+    /// Adds an index that is not in the set.
     pub fn insert(&mut self, index: u32) {
         self.insert_all(index, 1);
     }
 
-    /// Adds `len` indices from `start` on, none of which is in it.
+    /// Adds `len` indices from `start` on, none of which is in the set.
     pub fn insert_all(&mut self, start: u32, len: u32) {
         for (word, bits) in pieces(start, len) {
             debug_assert!(self.words[word] & bits == 0, "index in the set already");
@@ -61,12 +61,12 @@ impl IndexSet {
         self.count += len;
     }
 
-    /// True if all `len` indices from `start` on are in it.
+    /// True if all `len` indices from `start` on are in the set.
     pub fn has_all(&self, start: u32, len: u32) -> bool {
         pieces(start, len).all(|(word, bits)| self.words[word] & bits == bits)
     }
 
-    /// Removes `len` indices from `start` on, all of which are in it.
+    /// Removes `len` indices from `start` on, all of which are in the set.
     pub fn remove_all(&mut self, start: u32, len: u32) {
         for (word, bits) in pieces(start, len) {
             debug_assert!(self.words[word] & bits == bits, "index not in the set");
@@ -75,8 +75,8 @@ impl IndexSet {
         self.count -= len;
     }
 
-    /// Where to look for indices from `start` on: `start`, or the beginning of the first word with
-    /// any; `None`: there are none.
+    /// The first place to look for indices from `start` on: `start`, or the beginning of the first
+    /// word with any. `None`: there are none.
     pub fn next_word(&self, start: u32) -> Option<u32> {
         let from = (start / WORD_BITS) as usize;
         let words = self.words.get(from..)?;
@@ -84,7 +84,7 @@ impl IndexSet {
         Some(((from + skipped) as u32 * WORD_BITS).max(start))
     }
 
-    /// Takes up to `max` indices out, the lowest first, and hands each to `each`; how many.
+    /// Removes up to `max` indices, the lowest first, and hands each to `each`; returns how many.
     pub fn take_some(&mut self, max: u32, mut each: impl FnMut(u32)) -> u32 {
         let wanted = max.min(self.count);
         for _ in 0..wanted {

@@ -1,4 +1,4 @@
-//! The bells with their ringers stopped half-way.
+//! The bell, with ringers stopped half-way.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 

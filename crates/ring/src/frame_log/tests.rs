@@ -1,4 +1,4 @@
-//! A writer and its readers: what comes out, what is missed, and what a liar can do.
+//! A writer and its readers: frames read, frames missed, and hostile writers.
 
 use proptest::prelude::*;
 
@@ -64,8 +64,8 @@ fn reader_that_is_too_slow_learns_how_many_it_missed() {
     assert_eq!((last, reader.behind()), (99, 0));
 }
 
-/// The log has room for eight records. A reader that lost its place finds two of the newest four at
-/// least, so that the writer does not overtake it at once.
+/// The log has room for eight records. An overtaken reader goes on where at least two of the newest
+/// four are left, so that the writer does not overtake it again at once.
 #[test]
 fn overtaken_reader_goes_on_a_quarter_of_the_log_behind_the_writer() {
     let (mut log, _) = pair(64, 32);
@@ -153,8 +153,8 @@ fn file_is_told_from_another() {
 }
 
 proptest! {
-    /// The words of a log are whatever a hostile writer puts there. Each call of the reader
-    /// returns, and a frame is never longer than the format allows.
+    /// A hostile writer may put anything into the words of a log. Each call of the reader returns,
+    /// and a frame is never longer than the format allows.
     #[test]
     fn any_words_are_read_without_harm(
         words in proptest::collection::vec((0..RECORDS + 64, any::<u64>()), 0..200),

@@ -1,9 +1,9 @@
 //! The memory file as the machine has it: a memfd, mapped shared; under Miri,
 //! which has no memfd, zeroed heap memory of the same layout.
 //!
-//! Owns the mapping and turns indices into addresses. The index of a block, and
-//! of a chunk that is read from shared memory, is compared with its limit. A chunk
-//! id that this process holds is believed to be one of this file's: see `header`.
+//! Owns the mapping and turns indices into addresses. The index of a block, and of a chunk id that
+//! is read from shared memory, is compared with its limit. A chunk id that this process holds is
+//! trusted to be one of this file: see `header`.
 
 use core::ptr::NonNull;
 use std::os::fd::BorrowedFd;
@@ -23,7 +23,7 @@ use crate::socket_block::SocketBlock;
 #[derive(Clone)]
 pub struct Memory {
     blocks: NonNull<SocketBlock>,
-    /// Those of the large chunks.
+    /// Headers of the large chunks.
     headers: NonNull<ChunkHeader>,
     small: NonNull<u8>,
     large: NonNull<u8>,
@@ -66,7 +66,7 @@ impl Memory {
         })
     }
 
-    /// The block at `index`, whoever uses it.
+    /// The block at `index`, whichever use of it is current.
     #[inline]
     pub fn block(&self, index: u32) -> Option<&SocketBlock> {
         if index >= self.blocks_count {
@@ -77,13 +77,13 @@ impl Memory {
         Some(unsafe { self.blocks.add(index as usize).as_ref() })
     }
 
-    /// Sockets at most.
+    /// Largest number of sockets.
     #[inline]
     pub fn sockets_max(&self) -> u32 {
         self.blocks_count
     }
 
-    /// The file, to hand to another process; `None` where there is no file.
+    /// The file, to pass to another process; `None` where there is no file.
     pub fn fd(&self) -> Option<BorrowedFd<'_>> {
         self.mapping.fd()
     }
@@ -93,8 +93,8 @@ impl Memory {
         self.mapping.bytes
     }
 
-    /// Has the kernel bring in all pages now rather than when first touched;
-    /// without effect where it cannot.
+    /// Asks the kernel to bring in all pages now rather than when first touched; no effect where it
+    /// cannot.
     pub fn prefault(&self) {
         self.mapping.prefault();
     }
@@ -109,7 +109,7 @@ impl Memory {
         (offset, bytes as usize)
     }
 
-    /// Which chunks of a class can be returned to the system together: those of one page.
+    /// The units in which chunks of a class can be returned to the system: the chunks of one page.
     pub(crate) fn units(&self, class: ChunkClass) -> Units {
         let (offset, bytes) = self.place(class);
         let page = self.mapping.page_bytes;
@@ -121,9 +121,9 @@ impl Memory {
         }
     }
 
-    /// Gives the pages of these chunks back to the system: they read as zeros, and are made anew
-    /// when they are written. The caller has them free, and as whole [`units`](Self::units). Bytes
-    /// returned; 0: the kernel refused.
+    /// Gives the pages of these chunks back to the system: they read as zeros, and are allocated
+    /// again when written. The chunks must be free and make up whole [`units`](Self::units).
+    /// Returns the bytes returned; 0: the kernel refused.
     pub(crate) fn return_pages(&self, class: ChunkClass, first: u32, count: u32) -> u64 {
         let (offset, bytes) = self.place(class);
         let start = offset + first as usize * bytes;
@@ -153,7 +153,7 @@ impl Memory {
         // index is below the counts that the mapping has room for. The mapping outlives `self`.
         // Headers start on multiples of 16 bytes, zeros are a valid header, and a header is atomics
         // alone. No type says that an id is of this file, and a release build does not check it:
-        // callers keep to what `byte_ring` says of one file. Comparing the index here and in
+        // callers keep the rule "One file" of `byte_ring`. Comparing the index here and in
         // `payload_start` cost 1.25 % of all instructions of small transactions, and would not keep
         // two streams apart.
         unsafe {
@@ -187,29 +187,29 @@ impl Memory {
         let data_bytes = chunk.data_bytes();
         let offset = offset.min(data_bytes);
         // SAFETY: offset and the rest of the payload lie within the chunk, the chunk in the
-        // mapping. References to payload exist of lent bytes alone, which nobody writes (`lend`).
+        // mapping. References to payload exist only for lent bytes, which nobody writes (`lend`).
         unsafe {
             let start = self.payload_start(chunk).add(offset as usize);
             RawSliceMut::new(start.as_ptr(), (data_bytes - offset) as usize)
         }
     }
 
-    /// The bytes of a front, where they lie. The caller keeps to *Lent bytes* of
-    /// [`byte_ring`](crate::byte_ring). The front is the last one that the reader of a stream in
-    /// this file gave, and the reader discards none of its bytes while they are borrowed.
+    /// The bytes of a front, in place. The caller keeps the rule *Lent bytes* of
+    /// [`byte_ring`](crate::byte_ring): the front is the last one that the reader of a stream in
+    /// this file returned, and the reader discards none of its bytes while they are borrowed.
     #[inline]
     pub fn lend(&self, front: Front) -> &[u8] {
         let payload = self.payload(front.chunk, front.offset);
         let bytes = payload.as_raw();
         let len = bytes.len().min(front.len as usize);
         // SAFETY: the payload lies within the mapping, which outlives `self`. The bytes are
-        // published and not read. The stack writes past them only, and frees their chunk when the
+        // published and not read. The stack writes only past them, and frees their chunk when the
         // reader's cursor has passed it, which the caller rules out for as long as they are
         // borrowed.
         unsafe { core::slice::from_raw_parts(bytes.as_ptr(), len) }
     }
 
-    /// The payload of `chunk` from `offset` on, as what is read next.
+    /// The payload of `chunk` from `offset` on, to be prefetched.
     #[inline]
     pub(crate) fn ahead(&self, chunk: ChunkId, offset: u32) -> Ahead {
         Ahead::at(self.payload_start(chunk).as_ptr()).past(offset)
@@ -256,13 +256,13 @@ impl Memory {
 struct Mapping {
     base: NonNull<u8>,
     bytes: usize,
-    /// In pieces of so many bytes its pages can be returned to the system; 0: not at all.
+    /// Size of the pieces in which pages can be returned to the system; 0: none can.
     page_bytes: usize,
     #[cfg(not(miri))]
     fd: std::os::fd::OwnedFd,
 }
 
-// SAFETY: owns address space and a descriptor, neither of which minds the thread.
+// SAFETY: owns address space and a descriptor, which any thread may use.
 unsafe impl Send for Mapping {}
 // SAFETY: as for `Send`; nothing in it changes after it is made.
 unsafe impl Sync for Mapping {}
@@ -279,13 +279,14 @@ mod file {
     use crate::huge_pages::{HUGE_PAGE_BYTES, HugePages, PageSource, Pages, ThpFor, grants_thp};
 
     impl Mapping {
-        /// A file of less than a huge page lies on ordinary pages by every rule.
+        /// Maps a new file. A file smaller than a huge page lies on ordinary pages by every rule.
         pub(super) fn new(bytes: usize, source: &mut PageSource) -> Result<Self, MemoryError> {
             let wants_huge = source.rule() != HugePages::Off && bytes >= HUGE_PAGE_BYTES;
             let huge_bytes = bytes.checked_next_multiple_of(HUGE_PAGE_BYTES);
             if let (true, Some(huge_bytes)) = (wants_huge, huge_bytes) {
                 let flags = MemfdFlags::CLOEXEC | MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
-                // Reserved pages are nobody else's: they stay.
+                // `page_bytes` is 0: reserved pages are not returned, since nobody else could use
+                // them.
                 if let Ok(mapping) = Self::with_flags(huge_bytes, flags, 0) {
                     source.note(Pages::Hugetlb, huge_bytes);
                     return Ok(mapping);
@@ -293,14 +294,15 @@ mod file {
                 source.note_refused(huge_bytes);
             }
             let is_thp = wants_huge && grants_thp(ThpFor::Shared);
-            // A hole in a huge page would split it.
+            // Pages are returned in whole huge pages, because a hole would split one.
             let (page_bytes, pages, advice) = match is_thp {
                 true => (HUGE_PAGE_BYTES, Pages::Thp, Advice::LinuxHugepage),
                 false => (PAGE_BYTES, Pages::Ordinary, Advice::LinuxNoHugepage),
             };
             let mapping = Self::with_flags(bytes, MemfdFlags::CLOEXEC, page_bytes)?;
             source.note(pages, bytes);
-            // Refused by kernels without transparent huge pages for files: slower, not wrong.
+            // Kernels without transparent huge pages for files refuse; the mapping is then slower,
+            // not wrong.
             // SAFETY: the range is the mapping just made; the advice changes no contents.
             let _ = unsafe { madvise(mapping.base.as_ptr().cast(), bytes, advice) };
             Ok(mapping)
@@ -335,7 +337,7 @@ mod file {
             })
         }
 
-        /// Returns these bytes, whole pages, to the system; how many were: all or none.
+        /// Returns these bytes, whole pages, to the system. Gives the bytes returned: all or none.
         pub(super) fn punch(&self, offset: usize, bytes: usize) -> u64 {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             match fallocate(&self.fd, flags, offset as u64, bytes as u64) {
@@ -400,7 +402,7 @@ mod heap {
             })
         }
 
-        /// Heap memory stays.
+        /// Returns nothing: heap memory stays.
         pub(super) fn punch(&self, _offset: usize, _bytes: usize) -> u64 {
             0
         }

@@ -1,5 +1,5 @@
-//! The memory file as loom sees it: modelled atomics, and one modelled cell per payload byte. So
-//! loom itself finds any byte that is written while the other side may read it. Same interface as
+//! The memory file under loom: modelled atomics, and one modelled cell per payload byte, so that
+//! loom finds any byte that is written while the other side may read it. Same interface as
 //! `mapped_unsafe`.
 
 use super::{Layout, MemoryError};
@@ -58,12 +58,12 @@ impl Memory {
         })
     }
 
-    /// The block at `index`, whoever uses it.
+    /// The block at `index`, whichever use of it is current.
     pub fn block(&self, index: u32) -> Option<&SocketBlock> {
         self.model.blocks.get(index as usize)
     }
 
-    /// Sockets at most.
+    /// Largest number of sockets.
     pub fn sockets_max(&self) -> u32 {
         self.model.blocks.len() as u32
     }
@@ -76,7 +76,7 @@ impl Memory {
         self.model.large.len() as u32
     }
 
-    /// Nothing is returned from the model.
+    /// No units: nothing is returned from the model.
     pub(crate) fn units(&self, _class: ChunkClass) -> Units {
         Units {
             first: 0,

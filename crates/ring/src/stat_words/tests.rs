@@ -1,4 +1,4 @@
-//! Two mappings of one file, and files that are not to be believed.
+//! Two mappings of one file, and untrusted files.
 
 use super::*;
 

@@ -6,7 +6,7 @@ use ring::chunk::{self, ChunkClass, ChunkPool};
 use ring::huge_pages::PageSource;
 use ring::memory::{ContextLimits, Memory};
 
-/// xorshift64*: a seed replays a failure.
+/// xorshift64*; the seed lets a failure be replayed.
 pub struct Random(pub u64);
 
 impl Random {
@@ -17,13 +17,13 @@ impl Random {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    /// Uniform enough in `0..bound`.
+    /// A number in `0..bound`, uniform enough for tests.
     pub fn below(&mut self, bound: u32) -> u32 {
         (((self.next() >> 32) * u64::from(bound)) >> 32) as u32
     }
 }
 
-/// The byte that belongs at a stream position: a misplaced byte is a wrong one.
+/// The byte that belongs at a stream position, so that a misplaced byte shows as a wrong one.
 pub fn byte_at(position: u32) -> u8 {
     let x = position.wrapping_mul(0x9e37_79b1);
     (x >> 24) as u8 ^ (x >> 11) as u8
@@ -57,7 +57,7 @@ pub fn memory(small_chunks: u32, large_chunks: u32) -> (Memory, ChunkPool) {
     chunk::create_memory(&limits, &mut PageSource::default()).expect("a memory file")
 }
 
-/// All chunks are back.
+/// Asserts that all chunks are back in the pool.
 pub fn assert_full(pool: &ChunkPool) {
     for class in [ChunkClass::Small, ChunkClass::Large] {
         assert_eq!(

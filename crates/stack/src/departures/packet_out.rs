@@ -14,12 +14,12 @@ use crate::header_fields::LinkEnds;
 use crate::limits::HEADER_BYTES_MAX;
 use crate::shortcuts;
 
-/// The head of a frame that takes a plain packet's headers.
+/// The part of a frame that holds a plain packet's headers.
 pub(crate) type PlainHead<'a> = HeadMut<'a, { plain::BYTES_MAX }>;
 
-/// Writes one TCP segment into `frame` and sets its length. `payload` copies the segment's bytes to
-/// where they belong and returns their sum; it is called only if there are any. False: the frame is
-/// too small, and nothing is to be sent from it.
+/// Writes one TCP segment into `frame` and sets its length. `payload` copies the segment's bytes
+/// into place and returns their sum; it is called only if there are any. False: the frame is too
+/// small and must not be sent.
 #[inline]
 pub(crate) fn build_segment(
     frame: &TxFrame,
@@ -36,14 +36,14 @@ pub(crate) fn build_segment(
         return build_plain(frame, &headers, offload, payload);
     }
     match segment.options.plain_syn() {
-        // Fast Open's payload is a rare guest.
+        // Payload on a SYN occurs only with Fast Open, so the general path builds it.
         Some(syn) if segment.payload_len == 0 => build_syn(frame, &headers, syn, offload),
         _ => build_any(frame, ends, key, segment, offload, payload),
     }
 }
 
-/// Builds a segment with the headers that are stored beside the connection, or makes them here when
-/// they do not fit.
+/// Builds a segment from the headers stored beside the connection. Headers that do not match are
+/// made anew.
 #[inline(always)]
 pub(crate) fn build_with(
     stored: &mut StoredHeaders,
@@ -85,7 +85,7 @@ pub(crate) fn build_with(
     })
 }
 
-/// The segment's headers, if it is what nearly every segment is; see [`plain`].
+/// The headers of a plain segment; see [`plain`]. `None` for any other segment.
 #[inline]
 pub(crate) fn plain_headers(
     ends: &LinkEnds,
@@ -95,7 +95,7 @@ pub(crate) fn plain_headers(
     headers_of(ends, key, segment).filter(|_| segment.options.is_plain())
 }
 
-/// Headers of an IPv4 segment, options apart, if there is nothing unusual about it.
+/// The plain headers of an IPv4 segment, options apart. `None` if the segment is not plain.
 #[inline]
 fn headers_of(ends: &LinkEnds, key: &FlowKey, segment: &SegmentOut) -> Option<plain::Headers> {
     if !ends.header.discovers_mtu || segment.urgent != 0 || !shortcuts::are_taken() {
@@ -155,7 +155,8 @@ fn build_plain(
     })
 }
 
-/// Puts the payload of a plain packet where it belongs; its sum. `None`: the frame is too small.
+/// Copies the payload behind the headers of a plain packet, and returns its sum. `None`: the frame
+/// is too small.
 #[inline(always)]
 fn put_payload(
     frame: &TxFrame,
@@ -169,8 +170,8 @@ fn put_payload(
     }
 }
 
-/// Lets `put` write a plain packet: headers of `header_bytes` into the frame's head, and the
-/// payload behind them. Sets the frame's length. False: the frame is too small.
+/// Lets `put` write `header_bytes` of headers into the frame's head and the payload behind them,
+/// then sets the frame's length. False: the frame is too small.
 #[inline(always)]
 pub(crate) fn write_plain(
     frame: &TxFrame,
@@ -179,7 +180,7 @@ pub(crate) fn write_plain(
     offload: bool,
     put: impl FnOnce(&mut PlainHead<'_>) -> Option<()>,
 ) -> bool {
-    // A frame that has no room for headers and options is none, whatever else it has room for.
+    // A frame that cannot hold the longest plain headers is treated as too small.
     let Some(mut head) = frame.head_mut() else {
         return false;
     };
@@ -193,9 +194,9 @@ pub(crate) fn write_plain(
     true
 }
 
-/// Writes `tail.segments` segments that follow `first` into as many frames, as [`build_segment`]
-/// would. `payload` copies the bytes from an offset of the send buffer on. The number built: frames
-/// that are too small come last.
+/// Writes the `tail.segments` segments that follow `first` into one frame each, as
+/// [`build_segment`] would. `payload` copies bytes from an offset in the send buffer. Returns the
+/// number built: too small frames come last.
 pub(crate) fn build_burst_tail(
     frames: &[TxFrame],
     ends: &LinkEnds,
@@ -235,7 +236,7 @@ pub(crate) fn build_burst_tail(
     built
 }
 
-/// Any segment: other options, IPv6.
+/// Builds any segment, IPv6 and unusual options included.
 fn build_any(
     frame: &TxFrame,
     ends: &LinkEnds,
@@ -278,8 +279,8 @@ fn build_any(
     true
 }
 
-/// Writes a segment without payload into a buffer of ours: for a frame that must wait for its
-/// neighbour. Returns the length written.
+/// Writes a segment without payload into a buffer of ours, for a frame that waits for its neighbour
+/// to be resolved. Returns the length written.
 pub(crate) fn build_bare(
     out: &mut [u8; HEADER_BYTES_MAX],
     ends: &LinkEnds,
@@ -301,9 +302,8 @@ pub(crate) fn build_bare(
     shape.payload_at
 }
 
-/// Writes the headers of a segment, as they would stand before its payload, into a buffer of ours:
-/// for the log of a segment that was not sent. The payload is not summed. Returns the length
-/// written.
+/// Writes only the headers of a segment into a buffer of ours, for the log of a segment that was
+/// not sent. The checksum does not cover the payload. Returns the length written.
 pub(crate) fn build_head(
     out: &mut [u8; HEADER_BYTES_MAX],
     ends: &LinkEnds,

@@ -38,9 +38,9 @@ use crate::schedule::tx_lists::{OPENINGS, list_of};
 use crate::stage_clock::Stage;
 use crate::unsent_notes::{UnsentNotes, UnsentReason};
 
-/// Tells connections that the port had no room for a whole turn, a few each time in turn, so
-/// that their timers see to it if this lasts. Connections keep their places: moving some would
-/// shuffle the turns of all, a little with each turn that ends on a full port.
+/// Tells a few connections per turn, in rotation, that the port had no room for a whole turn. Their
+/// timers act if this lasts. Connections keep their places: moving some of them would change the
+/// order of all.
 #[cold]
 pub(crate) fn port_blocked(engine: &mut Engine, port: u8) {
     const DATA: usize = 2;
@@ -73,8 +73,8 @@ pub(crate) fn ready_link(
     network.link_to(slot.neighbour, port, slot.header, (slot.news_ns(), now_ns))
 }
 
-/// The link on which a connection's frames leave by `port`. `None`: the neighbour is not known yet,
-/// absent, or behind another port. When it answers, the connection goes back on its list.
+/// The link on which a connection's frames leave by `port`. `None`: the neighbour is unresolved,
+/// absent or behind another port. The connection returns to its list when the neighbour answers.
 #[cold]
 fn link_slowly(engine: &mut Engine, port: u8, socket: u32) -> Option<LinkEnds> {
     let parts = engine.parts();
@@ -116,7 +116,8 @@ fn link_slowly(engine: &mut Engine, port: u8, socket: u32) -> Option<LinkEnds> {
     None
 }
 
-/// Gives the connections that are to send by a port that is gone to another, or loses their output.
+/// Moves the connections that want to send by a port which is gone to another port, or discards
+/// their output.
 #[cold]
 pub(crate) fn evacuate(engine: &mut Engine, isn: &mut IsnGenerator, port: u8) {
     for class in 0..TX_SHARES.len() {
@@ -134,8 +135,8 @@ pub(crate) fn evacuate(engine: &mut Engine, isn: &mut IsnGenerator, port: u8) {
 }
 
 impl Departures {
-    /// Fills and sends batches of the driver's frames, while there is something to send and room
-    /// for it. Returns the number sent, and whether the port ran out of room.
+    /// Fills and sends batches of frames while there is output and room. Returns the number sent,
+    /// and whether the port ran out of room.
     pub(crate) fn packet_out(
         &mut self,
         core: &mut Core,
@@ -150,10 +151,10 @@ impl Departures {
             let parts = core.engine_mut().parts();
             if frames.is_empty() {
                 parts.counters.tx_backpressure += 1;
-                // A port that took some frames has its reasons: the next turn asks again.
+                // A port that took some frames in this turn is asked again in the next one.
                 if sent == 0 {
-                    // The port may be rid of an earlier turn's frames by now. While input is held
-                    // nothing else calls it.
+                    // `send` also frees frames of earlier turns. While input is held nothing else
+                    // would call it.
                     let _ = port.send(0);
                     if self.refused(parts.network, parts.env.now_ns) {
                         return (self.local_out(core, trains), false);
@@ -180,11 +181,11 @@ impl Departures {
                 );
             }
             let room = frames.len();
-            // Reserve about as many slots as were used last, and more if those were too few. Slots
-            // cost their driver something, memif a descriptor in shared memory each.
+            // Reserve half as many slots again as were used last: each slot costs the driver
+            // something, memif a descriptor in shared memory.
             self.frames_ahead = (used + used / 2).max(TX_FRAMES_AHEAD_MIN);
             let now_ns = parts.env.now_ns;
-            // Lost frames are sent again, and the next receive finds a failure that lasts.
+            // TCP retransmits lost frames, and the next receive reports a lasting failure.
             let _ = port.send(used);
             core.lap(Stage::PacketOut);
             sent += used;
@@ -198,15 +199,15 @@ impl Departures {
         (sent, false)
     }
 
-    /// Fills frames of one batch; the number filled.
+    /// Fills the frames of one batch; returns the number filled.
     pub(crate) fn fill_frames(
         &mut self,
         core: &mut Core,
         trains: &mut AckTrains,
         frames: &[TxFrame],
     ) -> usize {
-        // ACKs of earlier segments precede all other segments of their connections. The arrivals
-        // bound their number, and none are made while the port is short of room.
+        // ACKs of earlier segments leave before all other segments of their connections. The
+        // receive path bounds their number, and makes none while the port is short of room.
         let parts = core.engine_mut().parts();
         let how = Expansion {
             checksum_offload: self.offload,
@@ -228,7 +229,8 @@ impl Departures {
             &frames[used..used + (frames.len() - used) / 2],
         );
         let room = frames.len() - used;
-        // First each list gets its share, then the remainder goes to the lists in order of urgency.
+        // First each list gets its share. The remaining frames then go to the lists in order of
+        // urgency.
         for (class, share) in TX_SHARES.into_iter().enumerate() {
             let end = frames.len().min(used + (room * share / 8).max(1));
             used += self.list_out(core, class, &frames[used..end]);
@@ -239,8 +241,8 @@ impl Departures {
         used + self.control_out(core.engine_mut(), &frames[used..])
     }
 
-    /// Fills a batch too small for shares: a frame for each kind in turn, beginning with another
-    /// each time, so that none starves.
+    /// Fills a batch that is too small for shares: one frame for each kind in rotation, so that
+    /// none starves.
     fn fill_few(&mut self, core: &mut Core, frames: &[TxFrame]) -> usize {
         const KINDS: usize = TX_SHARES.len() + 1;
         let (mut used, mut idle) = (0, 0);
@@ -265,14 +267,15 @@ impl Departures {
             let Some((socket, turn)) = parts.schedule.lists.pop(list) else {
                 break;
             };
-            // A socket that waited to connect begins now: `connection_out` sends its SYN.
+            // A socket that waits to connect becomes a connection now: `connection_out` sends its
+            // SYN.
             let waits = class == OPENINGS && parts.flows.sockets.role(socket) == Role::Reserved;
             if waits && !begin_waiting(engine, &mut admission.isn, socket) {
                 continue;
             }
             let parts = engine.parts();
             let mut room = frames.len() - used;
-            // Alone on its list it sends as much as it likes.
+            // A connection that is alone on its list may use all frames.
             if let Some(next) = parts.schedule.lists.first(list) {
                 if self.is_crowded {
                     parts.flows.sockets.prefetch(next);
@@ -289,8 +292,8 @@ impl Departures {
         used
     }
 
-    /// Sends segments of one connection, as many as it has and frames hold. The connection goes to
-    /// the end of its list if it has more.
+    /// Sends segments of one connection until it has no more or frames run out. A connection with
+    /// more to send goes to the end of its list.
     fn connection_out(&mut self, engine: &mut Engine, socket: u32, frames: &[TxFrame]) -> usize {
         let mut parts = engine.parts();
         let (mut slot, mut pool, mut block) = parts.flows.sockets.parts(socket);
@@ -329,8 +332,8 @@ impl Departures {
                 break;
             }
             writer.choose_lane(parts.network, &mut slot.lane, segment, is_all_acked);
-            // Nothing follows the last segment. Stamped ones, and those without DF, pass one by
-            // one.
+            // Nothing follows the last segment. Segments with time stamps or without DF are built
+            // one by one.
             let may_have_tail = conn.due() != TransmitClass::None
                 && writer.ends.header.discovers_mtu
                 && slot.stamps.is_none();
@@ -381,7 +384,7 @@ impl Departures {
     }
 }
 
-/// The link on which a segment without a connection leaves. If the neighbour is unknown, the
+/// The link on which a segment without a connection leaves. If the neighbour is unresolved, the
 /// segment waits as a finished frame.
 #[inline(always)]
 fn link_of_control(
@@ -425,14 +428,14 @@ fn link_of_control(
     }
 }
 
-/// The outcome of one burst.
+/// The outcome of building one burst.
 #[derive(Default)]
 pub(super) struct BurstOut {
     /// Frames that were built.
     pub frames: usize,
-    /// Segments that frames were too small for.
+    /// Segments lost because their frames were too small.
     pub segments_lost: u64,
-    /// Segments in frames that hold several.
+    /// Segments that left in frames of several.
     pub segments_in_large: u64,
 }
 
@@ -444,7 +447,7 @@ impl BurstOut {
     }
 }
 
-/// Writes segments of one connection, from its send buffer, into frames.
+/// Builds segments of one connection, with payload from its send buffer.
 pub(super) struct FrameWriter<'a> {
     pub ends: &'a mut LinkEnds,
     pub key: &'a FlowKey,
@@ -454,17 +457,17 @@ pub(super) struct FrameWriter<'a> {
     pub memory: &'a Memory,
     pub block: &'a SocketBlock,
     offload: bool,
-    /// The same value as in [`Departures`].
+    /// Largest packet that the port cuts in the lane of this burst, bytes; 0: it cuts none.
     pub segment_bytes_max: u32,
-    /// The same, of the bulk lane.
+    /// Largest packet that the port cuts in its bulk lane, bytes; 0 without such a lane.
     bulk_bytes_max: u32,
-    /// The frames leave by the bulk lane.
+    /// True if the burst leaves by the bulk lane.
     is_bulk: bool,
     now_ns: u64,
 }
 
 impl FrameWriter<'_> {
-    /// Chooses the lane of a segment and of its burst, if the port has two.
+    /// Chooses the lane of a segment and its burst, if the port has two lanes.
     #[inline(always)]
     fn choose_lane(
         &mut self,
@@ -488,16 +491,16 @@ impl FrameWriter<'_> {
         let is_numbered = first.payload_len > 0 || first.flags.intersects(Flags::SYN | Flags::FIN);
         let end = first.payload_offset.saturating_add(first.payload_len);
         let behind = self.tx.buffered(self.block).saturating_sub(end);
-        // The bulk lane leads to the wire alone, not to peers of the same host.
+        // The bulk lane leads only to the wire, not to peers on the same host.
         let is_large = first.payload_len > 0
             && behind > first.payload_len.saturating_mul(BULK_SEGMENTS_MIN - 2)
             && !network.is_own_hop(self.ends.destination);
         self.is_bulk = is_numbered && lane.of_burst(is_all_acked, is_large);
-        // What does not leave by the bulk lane is not cut.
+        // Only the bulk lane cuts packets.
         self.segment_bytes_max = if self.is_bulk { self.bulk_bytes_max } else { 0 };
     }
 
-    /// Prepares a frame for its lane; whether the port makes its checksum.
+    /// Prepares a frame for its lane. Returns whether the port makes its checksum.
     #[inline(always)]
     pub(super) fn enter_lane(&self, frame: &TxFrame) -> bool {
         self.offload || (self.is_bulk && frame.take_bulk_lane())
@@ -509,8 +512,8 @@ impl FrameWriter<'_> {
         if tail.segments > 0 && self.segment_bytes_max > 0 {
             return self.large_out(frames, first, tail);
         }
-        // A frame may be too small for an MSS that the port's own MTU gave. The drop is counted,
-        // and retransmission tries again.
+        // A frame may be too small even for an MSS derived from the port's MTU. The drop is
+        // counted, and retransmission tries again.
         let built = self.segment_out(&frames[0], first);
         let mut frames_built = usize::from(built);
         if tail.segments > 0 {
@@ -547,7 +550,7 @@ impl FrameWriter<'_> {
         )
     }
 
-    /// Builds the segments that follow `first`; how many.
+    /// Builds the segments that follow `first`; returns how many.
     fn tail_out(&mut self, frames: &[TxFrame], first: &SegmentOut, tail: BurstTail) -> usize {
         debug_assert!(
             !self.is_bulk,
@@ -561,8 +564,8 @@ impl FrameWriter<'_> {
     }
 }
 
-/// The class of what a connection still has to send after it filled all its frames. `has_more`: the
-/// frames ended before the segments did, or with them.
+/// The class of the next segment of a connection that has used up its frames. `has_more`: the
+/// connection may have further segments.
 fn class_left(
     conn: &mut Connection,
     cx: &mut Cx<'_>,
@@ -574,8 +577,7 @@ fn class_left(
     }
     let class = conn.refresh_due(cx);
     if class == TransmitClass::None {
-        // The failed poll tells the connection that it was asked: it may have to arm its persist
-        // timer.
+        // Poll although nothing is due: the poll may arm the connection's persist timer.
         let more = conn.poll_transmit(cx, segment);
         debug_assert!(!more, "nothing was to be sent");
     }

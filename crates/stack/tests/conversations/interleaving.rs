@@ -1,5 +1,5 @@
-//! Receive aggregation of flows whose segments interleave: each connection is left, and answers, as
-//! if aggregation were off.
+//! Receive aggregation of interleaved flows: each connection has the same state and answers as
+//! without aggregation.
 
 use proptest::prelude::*;
 use ring::socket_block::SocketId;
@@ -17,36 +17,36 @@ use crate::common::{MILLIS, World};
 const FULL: usize = 1_448;
 const FLOWS: usize = 6;
 
-/// A connection, its peer, and everything that was seen of it.
+/// A connection, its peer, and everything that was observed of it.
 struct Flow {
     client: Client,
     socket: SocketId,
-    /// Segments that were lost on the way.
+    /// Segments lost on the way.
     lost: Vec<Tcp>,
     sent: Vec<Tcp>,
-    /// Resets that answer segments of a connection that has ended. They share a queue with those
-    /// of other flows, whose length decides whether an ACK leaves before them.
+    /// Resets for segments of an ended connection. They share a queue with those of other flows,
+    /// whose length decides whether an ACK leaves before them.
     resets: Vec<Tcp>,
     read: Vec<u8>,
 }
 
-/// A world with several connections whose segments arrive in one batch.
+/// A world with several connections whose segments arrive in common batches.
 struct Bench {
     w: World,
     flows: Vec<Flow>,
 }
 
-/// A segment of a peer's.
+/// A segment of a peer.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Data(usize),
     Push(usize),
-    /// Data that a router has marked.
+    /// Data in a packet marked CE.
     Marked(usize),
-    /// Data that tells of a mark on ours.
+    /// Data that echoes a mark on our packets.
     Echoed(usize),
     Lost(usize),
-    /// The oldest of the lost segments again.
+    /// The oldest lost segment.
     Retransmission,
     Duplicate,
     Ack,
@@ -56,7 +56,7 @@ enum Kind {
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// In one batch: so many segments of a kind, flow after flow.
+    /// A batch: for each flow in order, this many segments of a kind.
     Batch(Vec<(usize, usize, Kind)>),
     Read(usize),
     Write(usize, usize),
@@ -69,7 +69,8 @@ impl Bench {
             setup.config.aggregation_max = aggregation_max;
             setup.config.tcp.ecn = tcp::EcnUse::Accurate;
             setup.wire.batch = 256;
-            // A reset for each segment of a batch: which one finds no room depends on their order.
+            // Room for a reset of each segment: otherwise the order would decide which one is
+            // dropped.
             setup.config.limits.control_queue_max = 4_096;
         });
         let listener = w.listen();
@@ -79,7 +80,7 @@ impl Bench {
         Self { w, flows }
     }
 
-    /// One turn, in which all of these arrive.
+    /// Runs one turn in which all these frames arrive.
     fn batch(&mut self, frames: &[Vec<u8>]) {
         for frame in frames {
             self.w.peer.transmit(frame);
@@ -144,7 +145,7 @@ impl Bench {
         self.batch(&[]);
     }
 
-    /// `TCP_INFO` of a connection, where there is one.
+    /// `TCP_INFO` of a connection, empty if it has ended.
     fn info(&mut self, flow: usize) -> String {
         let (answer, mut answers) = spsc::queue(1);
         let socket = self.flows[flow].socket;
@@ -198,7 +199,7 @@ impl Flow {
         stamped(segment).with(Flags::ACK)
     }
 
-    /// The next segment of a kind; `None`: none arrives.
+    /// The next segment of a kind; `None`: there is none.
     fn segment(&mut self, kind: Kind) -> Option<Tcp> {
         Some(match kind {
             Kind::Data(len) | Kind::Marked(len) => self.data(len),
@@ -243,7 +244,7 @@ fn established_flows_that_interleave_are_runs() {
         bench.batch(&frames);
         let found = bench.counter("rx_merged");
         let expected = FLOWS as u64 * merged;
-        // Frames that were looked at before it was clear that flows interleave.
+        // Two frames were processed before the interleaving was detected.
         let before = 2 * u64::from(merged > 0);
         assert!(
             found <= expected && found + before >= expected,
@@ -252,11 +253,11 @@ fn established_flows_that_interleave_are_runs() {
     }
 }
 
-/// Short frames carry messages, of which a flow seldom has two in a batch. Frames of 256 bytes on
-/// average are no longer short.
+/// Short frames stay in order of arrival: they carry messages, and a flow rarely has two in a
+/// batch. An average of 256 bytes is no longer short.
 #[test]
 fn established_short_segments_that_interleave_are_taken_as_they_came() {
-    /// Ethernet, IPv4 and TCP with timestamps.
+    /// Bytes of Ethernet, IPv4 and TCP headers with timestamps.
     const HEADERS: usize = 14 + 20 + 32;
     let merged = |len: usize| {
         let mut bench = Bench::new(20);
@@ -303,7 +304,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..10)
 }
 
-/// With `PROPTEST_CASES` as many as it says.
+/// The number of cases; `PROPTEST_CASES` sets it.
 fn cases() -> ProptestConfig {
     match std::env::var_os("PROPTEST_CASES") {
         Some(_) => ProptestConfig::default(),

@@ -1,5 +1,5 @@
-//! Frames of several segments: a port that cuts what it sends, and one that merges what it
-//! received. Both ways the peer and the application see what single segments would show them.
+//! Frames of several segments: ports that cut what they send, and ports that merge what they
+//! receive. Peer and application must see the same as with single segments.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -23,25 +23,25 @@ use crate::common::{
 
 pub(crate) const LARGE: usize = 65_535;
 const SLOT_BYTES: usize = LARGE + 18;
-/// A slot for a frame of the MTU.
+/// Bytes of a slot for a frame of the MTU.
 const SMALL_SLOT_BYTES: usize = 1_518;
 const BATCH: usize = 16;
-/// An Ethernet header.
+/// Bytes of an Ethernet header.
 const LINK_BYTES: usize = 14;
 const STAMP: Timestamp = Timestamp { value: 7, echo: 0 };
 
-/// Frames in, each with the size of its segments or 0; segments out, as a wire carries them.
+/// A card: received frames, each with its segment size or 0, and sent segments as on the wire.
 #[derive(Default)]
 pub(crate) struct Card {
     arriving: VecDeque<(Vec<u8>, u16)>,
     sent: Vec<Vec<u8>>,
-    /// Of each of them, whether it left by the bulk lane.
+    /// One flag per sent segment: true if it left by the bulk lane.
     lanes: Vec<bool>,
-    /// The frame at hand leaves by it.
+    /// True while the current frame leaves by the bulk lane.
     sends_bulk: bool,
-    /// Frames that had to be cut.
+    /// Number of frames that were cut.
     cut: usize,
-    /// Bytes of the longest packet among them.
+    /// Bytes of the longest packet that was cut.
     longest: usize,
 }
 
@@ -52,21 +52,21 @@ struct Driver {
     free: Vec<FrameBuf>,
     lent: RxBatch,
     slots: Vec<FrameBuf>,
-    /// Of two, one has no large buffers. The driver grants from them by turns if it is scarce, else
-    /// from the first.
+    /// Two batches of slots; one has no large buffers. A scarce driver grants from them in turn,
+    /// else from the first.
     granted: [TxBatch; 2],
     is_scarce: bool,
     turn: usize,
 }
 
-/// The lanes of a driver.
+/// The transmit lanes of a driver.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lanes {
     One,
     Two,
-    /// One lane, whose slots have large buffers behind them.
+    /// One lane; large buffers are attached to its slots.
     Behind,
-    /// The same, and every other reservation finds no large buffers.
+    /// One lane; every other reservation gets no large buffers.
     Scarce,
 }
 
@@ -160,7 +160,7 @@ impl Port for Driver {
             if at < n && (card.sends_bulk || !buf.is_empty()) {
                 let bytes = by_bulk.unwrap_or_else(|| buf.bytes().to_vec());
                 let mut segmenter = Segmenter::new(SLOT_BYTES);
-                // A frame of one segment is cut once: its checksum is finished that way.
+                // A frame of one segment is also "cut": this completes its checksum.
                 let size = match buf.segment_bytes {
                     0 => SLOT_BYTES,
                     size => usize::from(size),
@@ -195,7 +195,7 @@ impl Port for Driver {
     }
 }
 
-/// A stack on a driver, with one connection from a peer.
+/// A stack on such a driver, with one connection from a peer.
 pub(crate) struct Bench {
     pub stack: Stack,
     pub app: App,
@@ -220,7 +220,7 @@ impl Bench {
         Self::with_peer(lanes, segment_bytes_max, is_v6, quiet, change)
     }
 
-    /// The same, with a peer whose SYN has these flags as well.
+    /// A bench whose peer's SYN has these additional flags.
     fn with_peer(
         lanes: Lanes,
         segment_bytes_max: usize,
@@ -261,7 +261,7 @@ impl Bench {
         syn.options.sack_permitted = true;
         syn.options.window_scale = Some(4);
         syn.options.timestamp = Some(STAMP);
-        // Classic ECN, if the peer speaks it.
+        // Classic ECN, if the peer supports it.
         syn.flags |= hello_flags;
         bench.arrive(&syn);
         let syn_ack = bench.take().pop().expect("a SYN-ACK");
@@ -286,13 +286,13 @@ impl Bench {
         self.settle();
     }
 
-    /// Segments that left; each must have a right checksum.
+    /// Takes the sent segments; each must have a correct checksum.
     fn take(&mut self) -> Vec<Tcp> {
         let taken = self.take_with_lanes();
         taken.into_iter().map(|(segment, _)| segment).collect()
     }
 
-    /// The same, each with whether it left by the bulk lane.
+    /// Takes the sent segments, each with a flag for the bulk lane.
     pub fn take_with_lanes(&mut self) -> Vec<(Tcp, bool)> {
         let seen = self.take_raw().into_iter();
         let both = seen.filter_map(|(frame, lane)| match frames::parse(&frame) {
@@ -302,7 +302,7 @@ impl Bench {
         both.collect()
     }
 
-    /// Frames that left, each with whether it left by the bulk lane.
+    /// Takes the sent frames, each with a flag for the bulk lane.
     fn take_raw(&mut self) -> Vec<(Vec<u8>, bool)> {
         let mut card = self.card.lock().unwrap();
         let (sent, lanes) = (
@@ -312,7 +312,7 @@ impl Bench {
         sent.into_iter().zip(lanes).collect()
     }
 
-    /// Segments that left, each with the codepoint of its packet (RFC 3168).
+    /// Takes the sent segments, each with the ECN codepoint of its packet (RFC 3168).
     fn take_marked(&mut self) -> Vec<Marked> {
         let seen = self.take_raw().into_iter();
         let both = seen.filter_map(|(frame, _)| match frames::parse(&frame) {
@@ -328,38 +328,38 @@ impl Bench {
     }
 }
 
-/// Bytes that differ from their neighbours.
+/// A text in which neighbouring bytes differ.
 pub(crate) fn text(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 7 + at / 251) as u8).collect()
 }
 
-/// With the timestamp that the handshake agreed upon.
+/// Adds the timestamp option that the handshake agreed on.
 pub(crate) fn stamped(mut segment: Tcp) -> Tcp {
     segment.options.timestamp = Some(STAMP);
     segment
 }
 
-/// The special thing about a download.
+/// The special feature of a download.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Plain,
     V6,
-    /// The peer speaks ECN, and saw a mark in the third flight.
+    /// The peer supports ECN and sees a mark in the third flight.
     Ecn,
     Paced,
 }
 
-/// A segment, and the codepoint of its packet.
+/// A segment, with the ECN codepoint of its packet.
 type Marked = (Tcp, u8);
 
 /// Sends a text and a FIN to a peer that acknowledges every flight and loses one segment of the
-/// fourth. What left, flight by flight, and the number of frames that were cut.
+/// fourth. Returns the segments flight by flight, and the number of frames cut.
 fn download(segment_bytes_max: usize, kind: Kind, lanes: Lanes) -> (Vec<Vec<Marked>>, usize) {
     let (flights, cut, _) = download_in_frames(segment_bytes_max, kind, lanes);
     (flights, cut)
 }
 
-/// The same, and the bytes of the longest packet that was cut.
+/// [`download`] that also returns the bytes of the longest packet cut.
 fn download_in_frames(
     segment_bytes_max: usize,
     kind: Kind,
@@ -414,8 +414,7 @@ fn download_in_frames(
                 }
                 std::cmp::Ordering::Less => {}
             }
-            // The bytes behind a gap are sent again in this conversation: only what is in order is
-            // kept.
+            // The stack retransmits what lies behind a gap here, so only bytes in order are kept.
             b.arrive(&ack.acking(next.wrapping_add(u32::from(is_ended))));
         }
         assert!(flights.len() < 2_000, "the text never ends");
@@ -445,12 +444,12 @@ fn established_text_in_large_frames_is_the_same_on_the_wire() {
 #[test]
 fn established_text_that_is_marked_says_so_once_and_stays_capable() {
     let (flights, _) = download(LARGE, Kind::Ecn, Lanes::One);
-    // Up to the answer to the mark; later flights repair the loss.
+    // Flights up to the answer to the mark; later ones repair the loss.
     let early = flights[..4].iter().flatten();
     let reduced = early.filter(|(segment, _)| segment.flags.contains(Flags::CWR));
     let at: Vec<u32> = reduced.map(|(segment, _)| segment.seq).collect();
     assert_eq!(at, [flights[3][0].0.seq]);
-    // A segment that is sent again is not capable (RFC 3168, section 6.1.5).
+    // A retransmitted segment is not ECN-capable (RFC 3168 section 6.1.5).
     let mut highest = 0;
     for (segment, codepoint) in flights.iter().flatten() {
         let is_new = segment.seq > highest;
@@ -484,7 +483,7 @@ fn established_text_for_a_port_of_a_few_segments_fills_its_frames() {
         let (single, _) = download(0, kind, Lanes::One);
         let segment = single.iter().flatten().map(|one| one.0.payload.len()).max();
         let three = headers + 3 * segment.unwrap();
-        // A byte less, and a frame takes two segments.
+        // With one byte less a frame holds two segments.
         let longest = [three, three - 1].map(|segment_bytes_max| {
             let (large, cut, longest) = download_in_frames(segment_bytes_max, kind, Lanes::One);
             assert!(cut > 20, "{cut} large frames");
@@ -495,8 +494,8 @@ fn established_text_for_a_port_of_a_few_segments_fills_its_frames() {
     }
 }
 
-/// A peer's text of `count` segments, merged by the wire or one by one; then what the stack
-/// answered and what the application read.
+/// Receives a text of `count` segments, merged by the wire or single. Returns the answers, the
+/// bytes read, and the counters.
 fn upload(is_merged: bool, count: usize, ecn: Ecn) -> (Vec<Tcp>, Vec<u8>, stack::Counters) {
     let mut b = Bench::new(0, false, |_| {});
     let bytes = text(count * FULL - 300);
@@ -526,7 +525,7 @@ fn upload(is_merged: bool, count: usize, ecn: Ecn) -> (Vec<Tcp>, Vec<u8>, stack:
     (answers, read, b.stack.counters().clone())
 }
 
-/// Text of a full segment with timestamps.
+/// Payload of a full segment with timestamps.
 pub(crate) const FULL: usize = 1_448;
 
 #[test]

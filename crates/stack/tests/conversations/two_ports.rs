@@ -1,4 +1,4 @@
-//! A stack on two ports, each with a link, a peer and a gateway of its own.
+//! A stack on two ports, each with its own link, peer and gateway.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::sync::{Arc, Mutex};
@@ -25,10 +25,10 @@ const MACS: [MacAddr; 2] = [
 ];
 const OWN: [IpAddr; 2] = [STACK_V4, IpAddr::V4(Ipv4Addr::new(10, 0, 1, 1))];
 const PEERS: [IpAddr; 2] = [PEER_V4, IpAddr::V4(Ipv4Addr::new(10, 0, 1, 2))];
-/// A host behind both gateways.
+/// A remote host that both gateways reach.
 const FAR: IpAddr = IpAddr::V4(Ipv4Addr::new(203, 0, 113, 9));
 
-/// A port that can be taken away.
+/// A port that a test can make disappear.
 struct Removable {
     inner: Loopback,
     is_gone: Arc<Mutex<bool>>,
@@ -150,7 +150,7 @@ impl World {
         self.settle();
     }
 
-    /// The next segment that came by this port, which must be the next thing that came.
+    /// Takes the next thing received on this port, which must be a TCP segment.
     fn tcp(&mut self, port: usize) -> Tcp {
         match self.peers[port].next() {
             Some(Seen::Tcp(segment)) => segment,
@@ -163,7 +163,7 @@ impl World {
         assert!(seen.is_none(), "nothing was expected, not {seen:?}");
     }
 
-    /// An accepted connection of a peer.
+    /// Makes an accepted connection of this port's peer.
     fn accepted(&mut self, port: usize, listener: SocketId) -> (Client, SocketId) {
         let to = SocketAddr::new(OWN[port], common::PORT);
         let mut client = Client::new(SocketAddr::new(PEERS[port], 40_000), to);
@@ -175,7 +175,7 @@ impl World {
         (client, self.app.accept(listener).expect("a connection"))
     }
 
-    /// A connection to `remote`, which leaves by `port`.
+    /// Makes a connection to `remote` that leaves by `port`.
     fn connected(&mut self, port: usize, remote: IpAddr) -> (Client, SocketId) {
         let socket = self.app.connect(SocketAddr::new(remote, common::PORT));
         self.settle();
@@ -260,7 +260,7 @@ fn segment_without_a_connection_is_reset_on_the_port_of_its_address() {
     }
 }
 
-/// Frames that still come by the wire of a lost port end no sleep.
+/// Frames that still arrive on the wire of a lost port must not end a sleep.
 #[test]
 fn port_that_is_gone_is_not_slept_on() {
     let mut w = World::new();
@@ -299,7 +299,7 @@ fn port_that_is_gone_takes_its_connections_and_routes_and_no_others() {
     w.send(1, &request);
     assert_eq!(w.app.read(kept), b"still there?");
     assert_eq!(w.app.errno(kept), None);
-    // No reset of the lost connection strays to the other link.
+    // No reset of a lost connection goes to the other link.
     let strays = w.peers[1].take_tcp();
     assert!(strays.iter().all(|one| one.dst == PEERS[1]), "{strays:?}");
     let refused = w.app.connect(SocketAddr::new(PEERS[0], common::PORT));
@@ -358,7 +358,7 @@ fn bound_address_chooses_the_port() {
     w.settle();
 }
 
-/// Our link-local address on each port, and a peer that both links have.
+/// Our link-local address on each port, and a peer's address that exists on both links.
 const LOCAL: [IpAddr; 2] = [
     IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1)),
     IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 2)),
@@ -420,13 +420,13 @@ fn number_of_ports_must_be_that_of_the_settings() {
     assert!(matches!(refused, Err(ConfigError::Ports(1))));
 }
 
-/// Bytes that are no Ethernet frame arrive by `port`.
+/// Lets a frame too short for Ethernet arrive on `port`.
 fn send_runt(w: &mut World, port: usize) {
     w.peers[port].transmit(&[1; 13]);
     w.settle();
 }
 
-/// Drops of a port that are not zero.
+/// Drop counters of a port that are not zero.
 fn drops(w: &World, port: usize) -> Vec<(&'static str, u64)> {
     let view = w.stack.each_port().nth(port).expect("a port");
     view.drops().filter(|(_, count)| *count > 0).collect()
@@ -469,7 +469,7 @@ fn capture(w: &mut World, port: usize) -> FrameLogReader {
     FrameLogReader::open(file.expect("a log")).expect("a log")
 }
 
-/// Direction and drop reason of what is in a log.
+/// Direction and drop reason of each frame in a log.
 fn logged(reader: &mut FrameLogReader) -> Vec<(bool, Option<String>)> {
     let mut all = Vec::new();
     while let Some(frame) = reader.next_frame() {

@@ -1,4 +1,4 @@
-//! Windows that a buffer's memory allows, compared with values that Linux is known to show.
+//! Windows that a buffer's memory allows, compared with values observed on Linux.
 
 use super::{Buffers, InitialWindow, cost_of, ratio_of, window_of};
 use crate::Config;

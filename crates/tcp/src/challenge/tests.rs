@@ -12,7 +12,7 @@ fn config(per_second: u32) -> Config {
     }
 }
 
-/// ACKs that pass in each of `seconds` when one is asked for every 100 µs.
+/// ACKs that pass in each of `seconds` seconds when one is requested every 100 µs.
 fn pass_per_second(limiter: &mut ChallengeLimiter, config: &Config, seconds: u64) -> Vec<u32> {
     (0..seconds)
         .map(|second| {

@@ -4,27 +4,27 @@
 use super::Config;
 use crate::congestion_control::{OutsideAlgorithm, RegisterError};
 
-/// The congestion control algorithms that a connection can use. An accepted connection begins with
-/// the one in the settings; the caller hands on the listener's choice by
+/// A congestion control algorithm that a connection can use. An accepted connection begins with the
+/// algorithm of the settings; the caller passes on the listener's choice by
 /// `Connection::set_congestion`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CongestionAlgorithm {
-    /// RFC 9438.
+    /// CUBIC, RFC 9438.
     #[default]
     Cubic,
-    /// RFC 5681 and RFC 6582.
+    /// NewReno, RFC 5681 and RFC 6582.
     NewReno,
-    /// RFC 8257, for networks whose switches mark packets early.
+    /// DCTCP, RFC 8257, for networks whose switches mark packets early.
     Dctcp,
-    /// BBR, as Linux has it (version 1): by a model of the path instead of by losses.
+    /// BBR version 1, as in Linux. It follows a model of the path instead of losses.
     Bbr,
-    /// One from outside the crate, registered in the settings
+    /// An algorithm from outside the crate, registered in the settings
     /// ([`Config::register_congestion`]). A stack that does not know it uses the default.
     Outside(&'static OutsideAlgorithm),
 }
 
 impl CongestionAlgorithm {
-    /// The built-in ones, the default first.
+    /// The built-in algorithms, the default first.
     pub const ALL: [CongestionAlgorithm; 4] = [Self::Cubic, Self::NewReno, Self::Dctcp, Self::Bbr];
 
     /// The algorithm's name; NewReno is `reno`, as in Linux.
@@ -39,8 +39,8 @@ impl CongestionAlgorithm {
         }
     }
 
-    /// The built-in algorithm of that name. [`Config::congestion_named`] also knows those from
-    /// outside.
+    /// The built-in algorithm of that name. [`Config::congestion_named`] also finds registered
+    /// ones.
     ///
     /// ```
     /// use tcp::CongestionAlgorithm;
@@ -64,11 +64,12 @@ impl CongestionAlgorithm {
 }
 
 impl Config {
-    /// Makes an algorithm from outside known to stacks with these settings, under its name.
-    /// Register before the stack starts: settings that replace others keep their algorithms.
+    /// Registers an algorithm from outside the crate under its name for all stacks with these
+    /// settings. Register before the stack starts: settings that replace these keep their
+    /// algorithms.
     ///
     /// # Errors
-    /// A name that is bad or taken, or [`OUTSIDE_ALGORITHMS_MAX`] algorithms already.
+    /// A name that is bad or taken, or a full list ([`OUTSIDE_ALGORITHMS_MAX`]).
     ///
     /// The module [`congestion_control`](crate::congestion_control) has an example.
     ///
@@ -82,10 +83,10 @@ impl Config {
         Ok(CongestionAlgorithm::Outside(algorithm))
     }
 
-    /// Whether an algorithm of this name could be registered.
+    /// Checks whether an algorithm of this name could be registered.
     ///
     /// # Errors
-    /// Those of [`register_congestion`](Self::register_congestion).
+    /// As for [`register_congestion`](Self::register_congestion).
     ///
     /// ```
     /// use tcp::congestion_control::RegisterError;
@@ -100,8 +101,8 @@ impl Config {
         }
     }
 
-    /// Other settings take the place of these. The algorithms from outside stay, since connections
-    /// know theirs by its place in the list.
+    /// Replaces these settings by others. The algorithms from outside stay, since connections refer
+    /// to theirs by its index in the list.
     ///
     /// ```
     /// let mut config = tcp::Config::default();

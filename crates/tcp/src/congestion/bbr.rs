@@ -1,5 +1,4 @@
-//! BBR, as Linux has it (version 1): window and rate come from a model of the path, not from
-//! losses.
+//! BBR version 1, as in Linux: window and rate come from a model of the path, not from losses.
 //!
 //! ```text
 //!   BtlBw  = the largest delivery rate of the last 10 round trips      rate   = pacing_gain × BtlBw
@@ -12,10 +11,10 @@
 //! ```
 //!
 //! The names are those of draft-cardwell-iccrg-bbr-congestion-control. [`rate`] holds rates and
-//! BtlBw's filter, [`long_term`] finds policers, [`aggregation`] makes room for ACKs that arrive in
-//! bunches. Samples come from `recovery::rate` through `by_model`, which gives window, rate and
-//! marks to the connection. Loss recovery does not shrink the window here. It only reports its
-//! states.
+//! BtlBw's filter, [`long_term`] finds policers, and [`aggregation`] measures how many ACKs arrive
+//! in bunches. Samples come from `recovery::rate` through `by_model`, which gives window, rate and
+//! the application-limited marks to the connection. Loss recovery does not shrink the window here;
+//! it only reports its states.
 
 use super::by_model::PathSample;
 use super::{
@@ -39,42 +38,43 @@ mod rate;
 
 /// Time after which RTprop is measured anew.
 const RT_PROP_MS: u32 = 10_000;
-/// Least time for which PROBE_RTT keeps the pipe nearly empty.
+/// Shortest time for which PROBE_RTT keeps the pipe nearly empty.
 const PROBE_RTT_MS: u32 = 200;
-/// Segments in flight that keep ACKs coming: two for every delayed one.
+/// Least window in segments. It keeps ACKs coming from a receiver that acknowledges every second
+/// segment.
 const CWND_MIN: u32 = 4;
-/// The rate grows as long as it grows by a quarter; the pipe is full after so many rounds in which
-/// it did not.
+/// STARTUP goes on as long as BtlBw grows by a quarter. The pipe is full after `FULL_ROUNDS` rounds
+/// without that growth.
 const FULL_GROWTH: u64 = (GAIN_ONE * 5 / 4) as u64;
 const FULL_ROUNDS: u8 = 3;
-/// Time's worth of ACKs in a bunch that the window makes room for, at most.
+/// Longest bunch of ACKs that the window makes room for, in microseconds at BtlBw.
 const EXCESS_US_MAX: u32 = 100_000;
-/// A round trip before any was measured, for the first rate.
+/// Round trip assumed before any was measured, for the first rate.
 const NOMINAL_RTT_US: u32 = 1_000;
-/// Below this rate (1.2 Mbit/s) segments leave one by one.
+/// Pacing rate in bytes per second (1.2 Mbit/s) below which segments leave one by one.
 const SINGLES_BELOW: u64 = 150_000;
-/// Segments and bytes of the largest burst that the window makes room for.
+/// Largest burst that the window makes room for, in segments and in bytes.
 const QUANTUM_MAX: u32 = 127;
 const QUANTUM_BYTES_MAX: u64 = 65_215;
 
 /// Flags of [`Bbr`].
 mod flag {
-    /// The first round of recovery: as much is sent as is delivered.
+    /// The first round of recovery: as many segments are sent as are delivered.
     pub const PACKET_CONSERVATION: u8 = 1;
     /// The current ACK began a round.
     pub const ROUND_START: u8 = 1 << 1;
-    /// Sending began again after a pause, and nothing of it was acknowledged yet.
+    /// Sending began again after a pause, and none of the new data was acknowledged yet.
     pub const IDLE_RESTART: u8 = 1 << 2;
     /// STARTUP has filled the pipe.
     pub const FILLED_PIPE: u8 = 1 << 3;
-    /// A round trip was known when the rate was set.
+    /// A measured round trip was known when the rate was set.
     pub const RTT_SEEN: u8 = 1 << 4;
-    /// The state at the last ACK was Recovery, or Loss.
+    /// The state at the last ACK: Recovery for this flag, Loss for the next.
     pub const IN_RECOVERY: u8 = 1 << 5;
     pub const IN_LOSS: u8 = 1 << 6;
 }
 
-/// The model and the state of its state machine.
+/// The model of the path, and the state machine that probes it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Bbr {
     btl_bw: MaxFilter,
@@ -83,20 +83,21 @@ pub(crate) struct Bbr {
     mode: Mode,
     /// RTprop; `u32::MAX` = none measured.
     rt_prop_us: u32,
-    /// When it was measured.
+    /// Time at which `rt_prop_us` was measured, in milliseconds that wrap.
     rt_prop_ms: u32,
-    /// The round ends with the ACK of a segment that was sent when so many were delivered.
+    /// Value of `delivered` that ends the round: the ACK of a segment that was sent when that many
+    /// were delivered.
     next_round_delivered: u32,
     /// The window before recovery, or PROBE_RTT, cut it.
     prior_cwnd: u32,
-    /// BtlBw when it last grew in STARTUP, and the rounds since.
+    /// BtlBw when it last grew in STARTUP, and the number of rounds since.
     full_bw: Rate,
     full_rounds: u8,
     /// Bits of [`flag`].
     flags: u8,
 }
 
-/// The values that `TCP_CC_INFO` reports of BBR.
+/// BBR's part of `TCP_CC_INFO`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BbrInfo {
     /// BtlBw, or a policer's rate, in bytes per second.
@@ -110,7 +111,7 @@ pub struct BbrInfo {
 }
 
 impl Bbr {
-    /// STARTUP. `begin` follows when the path is known.
+    /// The state in STARTUP. [`begin`](Self::begin) follows when the path is known.
     pub fn new(at: &Moment<'_>, window: &mut Window) -> Self {
         window.ssthresh = SSTHRESH_INFINITE;
         Bbr {
@@ -128,7 +129,7 @@ impl Bbr {
         }
     }
 
-    /// Begins with the path's known round trips: the least, and the smoothed one (0 = none).
+    /// Begins with the path's round trips known so far: the least, and the smoothed one (0: none).
     /// Returns the first pacing rate.
     pub fn begin(&mut self, mss: u32, cwnd: u32, min_rtt_us: u32, srtt_us: u32) -> u64 {
         self.rt_prop_us = min_rtt_us;
@@ -142,7 +143,7 @@ impl Bbr {
     }
 
     /// Takes an ACK with news: updates the model and the state that follows from it. True if data
-    /// now in flight says nothing about the capacity of the path.
+    /// in flight now says nothing about the path's capacity.
     pub fn update(&mut self, at: &Moment<'_>, window: &mut Window, ack: &PathSample) -> bool {
         self.update_btl_bw(at, ack);
         self.update_aggregation(at, window, ack);
@@ -158,7 +159,7 @@ impl Bbr {
         self.long_term.rate().unwrap_or(self.btl_bw.max())
     }
 
-    /// A policer's rate is not to be exceeded.
+    /// Gain of the pacing rate; never above 1 while a policer's rate is in use.
     fn pacing_gain(&self) -> u32 {
         if self.long_term.rate().is_some() && self.mode.is_probe_bw() {
             GAIN_ONE
@@ -184,7 +185,8 @@ impl Bbr {
             self.pacing_gain()
         };
         let rate = paced_bytes_per_second(self.bandwidth(), gain, at.mss);
-        // Before the pipe is full a smaller sample says little, because ACKs are few then.
+        // A smaller rate is set only once the pipe is full: before that, samples are low because
+        // ACKs are few.
         if self.has(flag::FILLED_PIPE) || rate > current {
             current = rate;
         }
@@ -202,7 +204,7 @@ impl Bbr {
         }
     }
 
-    /// Rounds, policers, and the rate of this ACK into BtlBw's filter.
+    /// Counts rounds, looks for policers, and adds the ACK's rate to BtlBw's filter.
     fn update_btl_bw(&mut self, at: &Moment<'_>, ack: &PathSample) {
         self.put(flag::ROUND_START, false);
         if !ack.rate.is_valid() {
@@ -261,7 +263,7 @@ impl Bbr {
         let gain = self.pacing_gain();
         let over = match gain {
             GAIN_ONE => is_long,
-            // Probing goes on until the pipe holds so much, or does not.
+            // A probe goes on until the pipe holds that much, or until a loss shows that it cannot.
             more if more > GAIN_ONE => {
                 is_long
                     && (ack.lost > 0
@@ -278,7 +280,7 @@ impl Bbr {
         }
     }
 
-    /// STARTUP: has the pipe been full for three rounds?
+    /// STARTUP: finds out whether the pipe has been full for three rounds.
     fn check_filled_pipe(&mut self, ack: &PathSample) {
         let looks = self.has(flag::ROUND_START) && !ack.rate.app_limited;
         if self.has(flag::FILLED_PIPE) || !looks {
@@ -294,7 +296,7 @@ impl Bbr {
         self.put(flag::FILLED_PIPE, self.full_rounds >= FULL_ROUNDS);
     }
 
-    /// STARTUP to DRAIN, and DRAIN to PROBE_BW.
+    /// Moves from STARTUP to DRAIN, and from DRAIN to PROBE_BW.
     fn check_drained(&mut self, at: &Moment<'_>, window: &mut Window, ack: &PathSample) {
         if self.mode == Mode::Startup && self.has(flag::FILLED_PIPE) {
             self.mode = Mode::Drain;
@@ -307,7 +309,8 @@ impl Bbr {
         }
     }
 
-    /// RTprop, and PROBE_RTT when it is old. True in PROBE_RTT: low rates are our own doing.
+    /// Updates RTprop, and enters PROBE_RTT when it is old. True in PROBE_RTT, where low rates are
+    /// caused by the sender itself.
     fn update_rt_prop(&mut self, at: &Moment<'_>, window: &mut Window, ack: &PathSample) -> bool {
         let now_ms = millis(at.now_ns);
         let expired = now_ms.wrapping_sub(self.rt_prop_ms) > RT_PROP_MS;
@@ -319,8 +322,8 @@ impl Bbr {
         }
         let is_probing = matches!(self.mode, Mode::ProbeRtt { .. });
         if expired && !is_probing && !self.has(flag::IDLE_RESTART) {
-            // A window that recovery has cut is not the only one remembered: the mode changes first
-            // (Linux).
+            // The mode changes before the window is saved, as in Linux: then a window that recovery
+            // has cut does not replace a larger saved one.
             self.mode = Mode::PROBE_RTT;
             self.save_cwnd(window);
         }
@@ -334,7 +337,7 @@ impl Bbr {
         limits
     }
 
-    /// PROBE_RTT lasts 200 ms and a round from the moment at which the pipe is nearly empty.
+    /// PROBE_RTT: waits 200 ms and one round from the moment at which the pipe is nearly empty.
     fn probe_rt_prop(&mut self, at: &Moment<'_>, window: &mut Window, ack: &PathSample) {
         let round_start = self.has(flag::ROUND_START);
         let Mode::ProbeRtt {
@@ -404,7 +407,8 @@ impl Bbr {
         cwnd.max(CWND_MIN)
     }
 
-    /// The window during recovery. It begins with packet conservation and ends at its former size.
+    /// The window during recovery, which begins with packet conservation and ends at the former
+    /// window.
     fn cwnd_in_recovery(&mut self, at: &Moment<'_>, cwnd: u32, ack: &PathSample) -> u32 {
         let mut cwnd = cwnd.saturating_sub(ack.lost).max(1);
         let was_in = self.flags & (flag::IN_RECOVERY | flag::IN_LOSS);
@@ -425,7 +429,7 @@ impl Bbr {
         cwnd
     }
 
-    /// The last window that was not cut by recovery or PROBE_RTT.
+    /// Saves the window, unless recovery or PROBE_RTT has cut it; then the larger value is saved.
     fn save_cwnd(&mut self, window: &Window) {
         let cut = self.flags & (flag::IN_RECOVERY | flag::IN_LOSS) != 0
             || matches!(self.mode, Mode::ProbeRtt { .. });
@@ -451,8 +455,8 @@ impl Bbr {
         self.with_quanta(at, self.bdp(at, self.btl_bw.max(), gain))
     }
 
-    /// Room for bursts at both ends, an even number for the sake of delayed ACKs, and more while
-    /// probing a short path.
+    /// Adds room to `segments`: for bursts at both ends, rounded up to an even number because of
+    /// delayed ACKs, and two more while probing, which short paths need.
     fn with_quanta(&self, at: &Moment<'_>, segments: u32) -> u32 {
         let segments = segments.saturating_add(3 * send_quantum(at));
         let even = segments.saturating_add(1) & !1;
@@ -460,7 +464,7 @@ impl Bbr {
         even.saturating_add(if probes { 2 } else { 0 })
     }
 
-    /// Segments for ACKs that come in bunches.
+    /// Segments for ACKs that arrive in bunches.
     fn excess(&self) -> u32 {
         if !self.has(flag::FILLED_PIPE) {
             return 0;
@@ -497,13 +501,13 @@ impl Bbr {
 }
 
 impl WindowControl for Bbr {
-    /// Losses do not move the threshold; the window is remembered.
+    /// Saves the window; losses do not change the threshold.
     fn ssthresh(&mut self, _at: &Moment<'_>, window: &Window) -> u32 {
         self.save_cwnd(window);
         window.ssthresh
     }
 
-    /// Never asked: the window follows the model.
+    /// Never called: the window follows the model.
     fn grow(&mut self, _at: &Moment<'_>, _window: &mut Window, _ack: &AckSample) {}
 
     /// Reverts a spurious loss: it proved neither a full pipe nor a policer.
@@ -514,7 +518,7 @@ impl WindowControl for Bbr {
         window.cwnd
     }
 
-    /// A timeout ends a round.
+    /// A timeout ends the round.
     fn on_state(&mut self, at: &Moment<'_>, _window: &mut Window, state: CaState) {
         if state == CaState::Loss {
             self.put(flag::IN_RECOVERY, false);
@@ -536,8 +540,8 @@ impl WindowControl for Bbr {
     }
 }
 
-/// Segments that leave back to back at the present rate: a millisecond's worth, as Linux hands them
-/// to its device.
+/// Segments that leave back to back at the present rate: a millisecond's worth, which Linux hands
+/// to its device at once.
 fn send_quantum(at: &Moment<'_>) -> u32 {
     let bytes = (at.pacing_rate >> 10).min(QUANTUM_BYTES_MAX);
     let segments = (bytes / u64::from(at.mss.max(1))) as u32;
@@ -546,18 +550,17 @@ fn send_quantum(at: &Moment<'_>) -> u32 {
         .min(QUANTUM_MAX)
 }
 
-/// Segments that leave back to back at least: two, for the sake of delayed ACKs, unless the path is
-/// slow.
+/// Segments that leave back to back at least: two, because of delayed ACKs, or one on a slow path.
 pub(crate) fn burst_segments_min(pacing_rate: u64) -> u32 {
     if pacing_rate < SINGLES_BELOW { 1 } else { 2 }
 }
 
-/// Microseconds that wrap after 71 minutes.
+/// Microseconds; they wrap after 71 minutes.
 fn micros(ns: u64) -> u32 {
     (ns / 1000) as u32
 }
 
-/// Milliseconds that wrap after 49 days.
+/// Milliseconds; they wrap after 49 days.
 fn millis(ns: u64) -> u32 {
     (ns / MILLISECOND_NS) as u32
 }

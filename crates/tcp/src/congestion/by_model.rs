@@ -1,5 +1,5 @@
-//! The sample of the path that one ACK gives to an algorithm that models it. The connection fills
-//! it in; BBR reads it, and an algorithm from outside gets a report of it.
+//! The sample of the path that one ACK gives to an algorithm that learns from every ACK. The
+//! connection fills it in; BBR reads it, and an algorithm from outside gets a report of it.
 
 use super::CaState;
 use crate::recovery::rate::RateSample;
@@ -7,22 +7,22 @@ use crate::recovery::rate::RateSample;
 /// The path as one ACK shows it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PathSample {
-    /// The delivery rate that it sampled.
+    /// The delivery rate that the ACK sampled.
     pub rate: RateSample,
-    /// Segments that it delivered, and that were found lost with it.
+    /// Segments that the ACK delivered, and segments found lost with it.
     pub delivered: u32,
     pub lost: u32,
-    /// Segments in flight before it, and now.
+    /// Segments in flight before the ACK, and now.
     pub prior_in_flight: u32,
     pub in_flight: u32,
-    /// Round trip of the latest segment that it acknowledged.
+    /// Round trip of the latest segment that the ACK acknowledged.
     pub rtt_us: Option<u32>,
-    /// The least one of late; `u32::MAX` = none measured.
+    /// Least round trip of the last minutes; `u32::MAX`: none measured.
     pub rtt_us_min: u32,
     /// The receiver probably delayed the ACK.
     pub maybe_delayed: bool,
     /// The state of loss recovery now.
     pub state: CaState,
-    /// When the next burst may leave.
+    /// Time at which the next burst may leave.
     pub departure_ns: u64,
 }

@@ -49,13 +49,13 @@ impl Congestion {
         usage.pack(p, usual);
     }
 
-    /// Another algorithm takes over; the window stays.
+    /// Changes to another algorithm; the window stays.
     pub fn choose(&mut self, at: &Moment<'_>, choice: CongestionAlgorithm) {
         self.window.prior_ssthresh = 0;
         self.algorithm = Algorithm::new(choice, at, &mut self.window);
     }
 
-    /// [`initial_window`].
+    /// As the function [`initial_window`].
     pub fn initial_window(config: &Config, handshake_lost: bool) -> u32 {
         initial_window(config, handshake_lost)
     }
@@ -72,7 +72,7 @@ impl Congestion {
         self.window.cwnd
     }
 
-    /// Slow start below, congestion avoidance from here on, in segments.
+    /// Threshold in segments: slow start below it, congestion avoidance from it on.
     #[inline(always)]
     pub fn ssthresh(&self) -> u32 {
         self.window.ssthresh
@@ -83,19 +83,19 @@ impl Congestion {
         self.algorithm.choice(config)
     }
 
-    /// The algorithm models the path.
+    /// True if the algorithm models the path.
     #[inline(always)]
     pub fn is_model(&self) -> bool {
         self.algorithm.is_model()
     }
 
-    /// The algorithm learns from every ACK and may set the pacing rate.
+    /// True if the algorithm learns from every ACK and may set the pacing rate.
     #[inline(always)]
     pub fn learns(&self) -> bool {
         self.algorithm.learns()
     }
 
-    /// The algorithm wants to know when a flight begins.
+    /// True if the algorithm needs to know when a flight begins.
     #[inline]
     pub fn heeds_start(&self) -> bool {
         match &self.algorithm {
@@ -105,15 +105,16 @@ impl Congestion {
         }
     }
 
-    /// Takes an ACK with news that leaves the window to the algorithm: the window grows.
+    /// Takes an ACK with news while loss recovery leaves the window to the algorithm: the window
+    /// grows.
     #[inline]
     pub fn on_progress(&mut self, at: &Moment<'_>, ack: &AckSample) {
         self.algorithm.on_acked(at, &mut self.window, ack);
         self.grow(at, ack);
     }
 
-    /// Segments were acknowledged while the window was not being reduced: it grows if it was in use
-    /// (RFC 5681 3.1, RFC 7661).
+    /// Grows the window if it was in use (RFC 5681 3.1, RFC 7661). The caller has seen segments
+    /// acknowledged, and the window is not being reduced.
     #[inline]
     pub fn grow(&mut self, at: &Moment<'_>, ack: &AckSample) {
         if self.usage.is_limiting(&self.window) {
@@ -122,29 +123,30 @@ impl Congestion {
         self.usage.stamp_ns = at.now_ns;
     }
 
-    /// Every ACK with news, before loss recovery acts on it.
+    /// Takes every ACK with news, before loss recovery acts on it.
     #[inline]
     pub fn on_acked(&mut self, at: &Moment<'_>, ack: &AckSample) {
         self.algorithm.on_acked(at, &mut self.window, ack);
     }
 
-    /// Loss recovery enters `state`.
+    /// Tells the algorithm that loss recovery enters `state`.
     pub fn on_state(&mut self, at: &Moment<'_>, state: CaState) {
         self.algorithm.on_state(at, &mut self.window, state);
     }
 
-    /// Something happened that the algorithm may want to know.
+    /// Tells the algorithm of an event.
     pub fn on_event(&mut self, at: &Moment<'_>, event: Event) {
         self.algorithm.on_event(at, &mut self.window, event);
     }
 
-    /// Sending stopped with `flight` segments out; `limited` = the congestion window stopped it.
+    /// Notes that sending stopped with `flight` segments in flight; `limited`: the congestion
+    /// window stopped it.
     #[inline(always)]
     pub fn note_flight(&mut self, una: SeqNumber, nxt: SeqNumber, flight: u32, limited: bool) {
         self.usage.on_flight(una, nxt, flight, limited);
     }
 
-    /// Notes whether the window is in full use now. True when it was not for `rto_ns`: it should
+    /// Notes whether the window is in full use now. True if it was not for `rto_ns`, so it should
     /// decay.
     #[inline(always)]
     pub fn is_unused_for(&mut self, flight: u32, now_ns: u64, rto_ns: u64) -> bool {
@@ -152,18 +154,18 @@ impl Congestion {
             .is_unused_for(&self.window, flight, now_ns, rto_ns)
     }
 
-    /// Gives up half of the window that was not used for a timeout ([`Usage::decay`]).
+    /// Takes back half of the window that was unused for a timeout ([`Usage::decay`]).
     pub fn decay(&mut self, initial: u32, remembered: u32, now_ns: u64) {
         self.usage
             .decay(&mut self.window, initial, remembered, now_ns);
     }
 
-    /// The window counts as used at `now_ns`.
+    /// Counts the window as used at `now_ns`.
     pub fn note_use(&mut self, now_ns: u64) {
         self.usage.stamp_ns = now_ns;
     }
 
-    /// A reduction begins: the algorithm sets the threshold, and the window follows it ACK by ACK.
+    /// Begins a reduction: the algorithm sets the threshold, and the window follows it ACK by ACK.
     pub fn begin_reduction(&mut self, at: &Moment<'_>) {
         self.window.cwnd_cnt = 0;
         self.window.prior_cwnd = self.window.cwnd;
@@ -185,23 +187,23 @@ impl Congestion {
             let share = u64::from(self.window.ssthresh) * u64::from(prr_delivered);
             share.div_ceil(u64::from(self.window.prior_cwnd.max(1))) as i64 - sent
         } else {
-            // Packet conservation; with progress and no further loss, slow start up to the
+            // Packet conservation. With progress and no further loss, slow start up to the
             // threshold.
             let owed = i64::from(prr_delivered) - sent;
             let bound = owed.max(i64::from(delivered)) + i64::from(may_catch_up);
             bound.min(room)
         };
-        // The fast retransmit itself always goes.
+        // The fast retransmit itself always leaves.
         send = send.max(i64::from(prr_out == 0));
         self.window.cwnd = (in_flight + send).clamp(0, i64::from(CWND_SEGMENTS_MAX)) as u32;
     }
 
-    /// True during a reduction that remembers the window before it.
+    /// True during a reduction that has saved the window before it.
     pub fn is_reducible(&self) -> bool {
         self.window.prior_cwnd != 0
     }
 
-    /// Completes the reduction: the window equals its threshold.
+    /// Completes the reduction: sets the window to the threshold.
     pub fn end_reduction(&mut self, now_ns: u64) {
         if self.window.ssthresh < SSTHRESH_INFINITE {
             self.window.cwnd = self.window.ssthresh.max(1);
@@ -209,8 +211,8 @@ impl Congestion {
         }
     }
 
-    /// A timeout after progress: the algorithm sets the threshold, `prior_ssthresh` may be gone
-    /// back to.
+    /// Begins the Loss state after progress: the algorithm sets the threshold; `prior_ssthresh` is
+    /// what an undo restores.
     pub fn begin_loss(&mut self, at: &Moment<'_>, prior_ssthresh: u32) {
         self.window.prior_ssthresh = prior_ssthresh;
         self.window.prior_cwnd = self.window.cwnd;
@@ -218,31 +220,30 @@ impl Congestion {
         self.on_event(at, Event::Loss);
     }
 
-    /// Restarts after a timeout: one segment in addition to the `in_flight` ones.
+    /// Sets the window after a timeout: the `in_flight` segments and one more.
     pub fn restart(&mut self, in_flight: u32, now_ns: u64) {
         self.window.cwnd = in_flight + 1;
         self.window.cwnd_cnt = 0;
         self.usage.stamp_ns = now_ns;
     }
 
-    /// The threshold to go back to if the reduction at hand is undone.
+    /// Saves the threshold that an undo of the current reduction restores.
     pub fn remember_threshold(&mut self, ssthresh: u32) {
         self.window.prior_ssthresh = ssthresh;
     }
 
-    /// Forgets the values before the reduction, so it cannot be undone.
+    /// Forgets the saved threshold, so the reduction cannot be undone.
     pub fn forget_threshold(&mut self) {
         self.window.prior_ssthresh = 0;
     }
 
-    /// Losses that congestion did not cause: the threshold is `ssthresh`, and there is nothing to
-    /// undo.
+    /// Sets the threshold after losses that congestion did not cause. There is nothing to undo.
     pub fn hold_threshold(&mut self, ssthresh: u32) {
         self.window.ssthresh = ssthresh;
         self.window.prior_ssthresh = 0;
     }
 
-    /// Restores window and threshold to their values before the reduction. True when the threshold
+    /// Restores window and threshold to their values before the reduction. True if the threshold
     /// rose.
     pub fn undo(&mut self, config: &Config, now_ns: u64) -> bool {
         let prior_ssthresh = self.window.prior_ssthresh;
@@ -256,27 +257,27 @@ impl Congestion {
         has_risen
     }
 
-    /// Takes one segment off the window while a probe of the path's MTU, which stands for two
-    /// segments, is in flight.
+    /// Takes one segment off the window while a probe of the path's MTU is in flight, because the
+    /// probe counts as two segments.
     pub fn lend_segment(&mut self) {
         self.window.cwnd -= 1;
     }
 
-    /// Restores the window after the probe was lost.
+    /// Gives that segment back after the probe was lost.
     pub fn return_segment(&mut self) {
         self.window.cwnd += 1;
     }
 
-    /// The segment size changed from `before` to `mss` bytes: the window stays as many bytes, the
-    /// lent segment included.
+    /// Keeps the window's size in bytes, the lent segment included, when the segment size changes
+    /// from `before` to `mss` bytes.
     pub fn resize_segments(&mut self, before: u16, mss: u16) {
         let bytes = u64::from(self.window.cwnd + 1) * u64::from(before);
         let segments = bytes / u64::from(mss.max(1));
         self.window.cwnd = segments.clamp(1, u64::from(CWND_SEGMENTS_MAX)) as u32;
     }
 
-    /// The connection was idle for `idle_ns`: the window halves for each timeout passed, down to
-    /// the initial one (RFC 5681 4.1, in Linux's softer form).
+    /// Shrinks the window after an idle time: halves it for each timeout passed, down to the
+    /// initial window (RFC 5681 4.1, in Linux's softer form).
     pub fn on_idle(&mut self, at: &Moment<'_>, idle_ns: u64, rto_ns: u64) {
         self.algorithm
             .on_event(at, &mut self.window, Event::CwndRestart);
@@ -292,17 +293,17 @@ impl Congestion {
         self.usage.restart(at.now_ns);
     }
 
-    /// The threshold that remembers a window which is given up without loss; not while it is being
-    /// reduced.
+    /// The threshold that remembers a window which is given up without loss. Not meant for a window
+    /// that is being reduced.
     pub fn current_ssthresh(&self) -> u32 {
         let cwnd = self.window.cwnd;
         self.window.ssthresh.max(cwnd / 2 + cwnd / 4)
     }
 }
 
-/// An algorithm that models the path, or is from outside.
+/// Algorithms that model the path, or that come from outside.
 impl Congestion {
-    /// Starts the model with the path's known values. Returns the initial rate, or `None` without a
+    /// Starts the model with the path's known values. Returns the first rate, or `None` without a
     /// model.
     pub fn begin_model(&mut self, mss: u32, min_rtt_us: u32, srtt_us: u32) -> Option<u64> {
         let cwnd = self.window.cwnd;
@@ -310,14 +311,14 @@ impl Congestion {
         Some(bbr.begin(mss, cwnd, min_rtt_us, srtt_us))
     }
 
-    /// The algorithm in use keeps to the pacing rate, and has no model that says so.
+    /// True if an algorithm from outside asks for pacing (a model asks by itself).
     pub fn paces(&mut self, config: &Config) -> bool {
         let outside = self.algorithm.outside();
         outside.is_some_and(|outside| outside.paces(config))
     }
 
-    /// The algorithm learns from an ACK. True when it wants rates to count as limited by the
-    /// application.
+    /// Lets the algorithm learn from an ACK. True if the next delivery rates are to count as
+    /// limited by the application.
     pub fn learn(&mut self, at: &Moment<'_>, sample: &PathSample) -> bool {
         match &mut self.algorithm {
             Algorithm::Bbr(bbr) => return bbr.update(at, &mut self.window, sample),
@@ -327,7 +328,7 @@ impl Congestion {
         false
     }
 
-    /// The window follows the model.
+    /// Sets the window by the model.
     pub fn size_by_model(&mut self, at: &Moment<'_>, sample: &PathSample) {
         if let Some(bbr) = self.algorithm.model() {
             bbr.set_cwnd(at, &mut self.window, sample);

@@ -1,5 +1,5 @@
 //! CUBIC (RFC 9438), in Linux's arithmetic: the window is a cubic function of the time since the
-//! last reduction, and never below what Reno would have.
+//! last reduction, and at least as large as Reno's would be.
 //!
 //! ```text
 //!   W(t) = C (t - K)^3 + W_max        C = 0.4 segments/s^3,  t in 1/1024 s
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! The function gives a target one round trip ahead. `cnt` is the number of acknowledged segments
-//! that earn one segment of growth on the way there. The end of slow start is decided by `hystart`
-//! or `hystart_plus`.
+//! for which the window grows by one segment on the way there. `hystart` or `hystart_plus` decides
+//! when slow start ends.
 
 use super::hystart::HyStart;
 use super::hystart_plus::HyStartPlus;
@@ -17,23 +17,24 @@ use crate::MILLISECOND_NS;
 use crate::config::{CubicSettings, SlowStart};
 use crate::pack::{Packing, Usual};
 
-/// Time within the cubic function: 1/2^10 s.
+/// Unit of time within the cubic function: 1/2^10 s.
 const TIME_SHIFT: u32 = 10;
 /// `CubicSettings::scale` (C), `beta` and `K` are fixed-point numbers with ten fractional bits.
 const SCALE_SHIFT: u32 = 10;
 const SCALE: u32 = 1 << SCALE_SHIFT;
-/// While the window does not move, its target is computed anew at least this often, as in Linux, or
-/// once a round trip if that is sooner. Where losses are more frequent, Linux at this clock gains
-/// nothing between them, and RFC 9438 4.3 asks for Reno's growth.
+/// While the window stands still, its target is computed anew after this time at the latest (as in
+/// Linux), or after a round trip if that is shorter. The round trip matters where losses are more
+/// frequent than this clock: Linux gains nothing between them, and RFC 9438 4.3 asks for Reno's
+/// growth.
 const UPDATE_MS_MAX: u32 = 1000 / 32;
-/// Time after a reduction for which measured round trips are ignored, in milliseconds: queues are
-/// still draining.
+/// Time after a reduction for which measured round trips are ignored, in milliseconds, because
+/// queues are still draining.
 const SETTLE_MS: u32 = 1000;
 
 /// The rule that ends slow start.
 #[derive(Clone, Debug, PartialEq)]
 enum Exit {
-    /// Loss, or the threshold.
+    /// A loss, or the threshold.
     Standard,
     HyStart(HyStart),
     HyStartPlus(HyStartPlus),
@@ -68,17 +69,18 @@ impl Exit {
 /// CUBIC's state; windows in segments.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Cubic {
-    /// Acknowledged segments that earn one segment of growth.
+    /// Acknowledged segments for which the window grows by one segment.
     cnt: u32,
     /// W_max: the window at the last reduction, or less by fast convergence; 0 = none yet.
     w_max: u32,
-    /// The window, and the time, when `cnt` was last computed.
+    /// Window and time at which `cnt` was last computed.
     last_cwnd: u32,
     last_ms: u32,
-    /// The plateau of the current epoch, and the time to it in 1/1024 s.
+    /// Plateau of the current epoch in segments, and the time from the epoch's start to it in
+    /// 1/1024 s.
     origin: u32,
     k: u32,
-    /// When the epoch began: first growth after a reduction.
+    /// Start of the epoch, which is the first growth after a reduction; milliseconds that wrap.
     epoch_ms: Option<u32>,
     /// Acknowledged segments not yet counted in `w_est`.
     ack_cnt: u32,
@@ -117,7 +119,7 @@ impl Cubic {
         }
     }
 
-    /// The window grows again after a reduction, so that time counts.
+    /// True once the window grows again after a reduction, so that the function's time runs.
     #[inline]
     pub fn has_epoch(&self) -> bool {
         self.epoch_ms.is_some()
@@ -186,8 +188,8 @@ impl Cubic {
         if self.last_cwnd == cwnd && since_ms <= self.update_ms() {
             return;
         }
-        // The function moves once a millisecond at most; the comparison with Reno runs on every
-        // time.
+        // The function is computed once per millisecond at most; the comparison with Reno follows
+        // every time.
         if self.epoch_ms.is_none() || since_ms != 0 {
             self.last_cwnd = cwnd;
             self.last_ms = now_ms;
@@ -200,11 +202,12 @@ impl Cubic {
         if settings.tcp_friendliness {
             self.keep_up_with_reno(settings, cwnd);
         }
-        // Growth is at most one segment for two acknowledged ones: half as fast as slow start.
+        // The window grows by at most one segment for two acknowledged ones, half as fast as in
+        // slow start.
         self.cnt = self.cnt.max(2);
     }
 
-    /// Time for which `cnt` holds while the window is the same.
+    /// Time for which `cnt` stays valid while the window is the same.
     fn update_ms(&self) -> u32 {
         match self.delay_min_us {
             0 => UPDATE_MS_MAX,
@@ -212,7 +215,7 @@ impl Cubic {
         }
     }
 
-    /// Growth begins again after a reduction (RFC 9438 4.2).
+    /// Begins an epoch: growth after a reduction (RFC 9438 4.2).
     fn begin_epoch(&mut self, settings: &CubicSettings, now_ms: u32, cwnd: u32, acked: u32) -> u32 {
         self.epoch_ms = Some(now_ms);
         self.ack_cnt = acked;
@@ -228,8 +231,8 @@ impl Cubic {
         now_ms
     }
 
-    /// Acknowledged segments per step that lead to the cubic function's value one round trip from
-    /// now.
+    /// Acknowledged segments for one segment of growth, so that the window reaches the cubic
+    /// function's value one round trip from now.
     fn cubic_cnt(&self, settings: &CubicSettings, epoch_age_ms: u32, cwnd: u32) -> u32 {
         let t_ms = u64::from(epoch_age_ms) + u64::from(self.delay_min_us.div_ceil(1000));
         let t = (t_ms << TIME_SHIFT) / 1000;
@@ -248,11 +251,11 @@ impl Cubic {
             Some(growth) => cwnd / growth,
         };
         // Before the first loss the path's capacity is unknown, so the window grows by at least 5 %
-        // a round trip.
+        // per round trip.
         if self.w_max == 0 { cnt.min(20) } else { cnt }
     }
 
-    /// The Reno-friendly region (RFC 9438 4.3).
+    /// Grows at least as Reno would (RFC 9438 4.3, the Reno-friendly region).
     fn keep_up_with_reno(&mut self, settings: &CubicSettings, cwnd: u32) {
         let beta = settings.beta.min(SCALE - 1);
         let segments_per_step = 8 * (SCALE + beta) / 3 / (SCALE - beta);
@@ -270,7 +273,7 @@ impl Cubic {
 }
 
 impl Cubic {
-    /// Ends slow start once the round trips say so.
+    /// Ends slow start if the round trips ask for it.
     #[inline(never)]
     fn look_for_exit(&mut self, at: &Moment<'_>, window: &mut Window, rtt_us: u32) {
         let found = match &mut self.exit {
@@ -279,7 +282,7 @@ impl Cubic {
             Exit::HyStartPlus(exit) => exit.is_over(at, rtt_us),
         };
         if found {
-            // The window may be one segment, a threshold is two at least (RFC 5681 3.1).
+            // The window may be one segment, but a threshold is at least two (RFC 5681 3.1).
             window.ssthresh = window.cwnd.max(2);
         }
     }
@@ -343,7 +346,7 @@ impl WindowControl for Cubic {
     }
 
     fn on_event(&mut self, at: &Moment<'_>, _window: &mut Window, event: Event) {
-        // Idle time is no time for growth (RFC 9438 5.8): the curve stays where it was.
+        // Idle time does not let the window grow (RFC 9438 5.8): the epoch is moved by it.
         if let (Event::TxStart { idle_ns, .. }, Some(epoch_ms)) = (event, self.epoch_ms) {
             let now_ms = millis(at.now_ns);
             let age_ms = now_ms.wrapping_sub(epoch_ms);
@@ -353,18 +356,18 @@ impl WindowControl for Cubic {
     }
 }
 
-/// `segments * factor`, the factor with ten fractional bits.
+/// `segments` times `factor`, where the factor has ten fractional bits.
 fn scaled(segments: u32, factor: u32) -> u32 {
     let product = (u64::from(segments) * u64::from(factor)) >> SCALE_SHIFT;
     u32::try_from(product).unwrap_or(u32::MAX)
 }
 
-/// C with ten fractional bits: ten times the setting, whose unit is a round trip of 100 ms.
+/// C with ten fractional bits: ten times the setting, whose time unit is a round trip of 100 ms.
 fn c_scaled(settings: &CubicSettings) -> u64 {
     u64::from(settings.scale.clamp(1, SCALE)) * 10
 }
 
-/// Milliseconds, wrapping: Linux's jiffies at HZ=1000.
+/// Milliseconds that wrap: Linux's jiffies at HZ=1000.
 fn millis(ns: u64) -> u32 {
     (ns / MILLISECOND_NS) as u32
 }
@@ -372,7 +375,7 @@ fn millis(ns: u64) -> u32 {
 /// The integer cube root: the largest `root` with `root^3 <= value`.
 fn cube_root(value: u64) -> u32 {
     let mut root = 0u64;
-    // 2^22 > cbrt(2^64): decide the root's 22 bits from the top.
+    // The root has 22 bits, because 2^22 > cbrt(2^64). They are decided from the top.
     for bit in (0..22).rev() {
         let larger = root | (1 << bit);
         if u128::from(larger).pow(3) <= u128::from(value) {

@@ -1,8 +1,8 @@
-//! DCTCP (RFC 8257): the window falls in proportion to the share of segments that were marked.
+//! DCTCP (RFC 8257): the window shrinks in proportion to the share of marked segments.
 //!
-//! `alpha` estimates that share, once a round trip, with a gain of 1/16. A mark reduces the window
-//! by `cwnd * alpha / 2`, a loss by half as in Reno. Growth is Reno's. The receiver's half (one ACK
-//! for each change of the mark) is in `ecn`.
+//! `alpha` estimates that share once a round trip, with a gain of 1/16. A mark reduces the window
+//! by `cwnd * alpha / 2`; a loss halves it, as in Reno. The window grows as in Reno. The receiver's
+//! part (an ACK at each change of the mark) is in `ecn`.
 
 use wire::SeqNumber;
 
@@ -11,43 +11,43 @@ use super::{AckSample, Algorithm, CaState, Event, Moment, Window, WindowControl}
 use crate::config::Config;
 use crate::pack::{Packing, Usual};
 
-/// `alpha` = 1.
+/// An `alpha` of 1.
 const ALPHA_MAX: u32 = 1 << ALPHA_SHIFT;
 const ALPHA_SHIFT: u32 = 10;
-/// g = 1/16.
+/// The gain g = 1/16.
 const GAIN_SHIFT: u32 = 4;
 
-/// The estimate and the round that it samples.
+/// The estimate, and the round that it is sampled over.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Dctcp {
     /// Share of marked segments, with ten fractional bits.
     alpha: u32,
-    /// The round ends when this is acknowledged.
+    /// The round ends when this number is acknowledged.
     round_end: SeqNumber,
     /// The connection's counts when the round began.
     delivered: u32,
     delivered_ce: u32,
-    /// The window at the last reduction, for undo.
+    /// The window at the last reduction, which an undo restores.
     loss_cwnd: u32,
 }
 
-/// The values that `TCP_CC_INFO` reports of DCTCP.
+/// DCTCP's part of `TCP_CC_INFO`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DctcpInfo {
-    /// The peer takes part. If not, all of this is zero, and DCTCP is Reno.
+    /// The peer uses ECN. Without it all values are zero, and DCTCP works as Reno.
     pub has_ecn: bool,
     /// The latest data segment that arrived was marked.
     pub has_latest_mark: bool,
     /// Share of marked segments, in 1/1024.
     pub alpha: u32,
-    /// Delivered in this round, as full segments of bytes.
+    /// Bytes delivered in this round, counted as full segments.
     pub round_bytes: u32,
-    /// Those of them that were marked.
+    /// The part of `round_bytes` that was marked.
     pub round_marked_bytes: u32,
 }
 
 impl Dctcp {
-    /// The estimate and the round as `TCP_CC_INFO` shows them, of a connection with these counts.
+    /// The values for `TCP_CC_INFO`, for a connection with these counts.
     pub fn info(&self, mss: u32, delivered: u32, delivered_ce: u32) -> DctcpInfo {
         DctcpInfo {
             has_ecn: true,
@@ -89,7 +89,7 @@ impl Dctcp {
         p.u32(loss_cwnd, 0);
     }
 
-    /// RFC 8257 4.2: alpha starts at 1, so the first mark halves the window.
+    /// The state at the start. Alpha is 1 (RFC 8257 4.2), so the first mark halves the window.
     pub fn new(at: &Moment<'_>) -> Self {
         Dctcp {
             alpha: ALPHA_MAX,
@@ -100,7 +100,7 @@ impl Dctcp {
         }
     }
 
-    /// Loss is answered as Reno does (RFC 8257 4.4).
+    /// Answers a loss as Reno does (RFC 8257 3.5).
     fn on_loss(&mut self, window: &mut Window) {
         self.loss_cwnd = window.cwnd;
         window.ssthresh = (window.cwnd / 2).max(2);
@@ -122,14 +122,14 @@ impl WindowControl for Dctcp {
         window.cwnd.max(self.loss_cwnd)
     }
 
-    /// alpha = (1 - g) alpha + g F, once a round trip.
+    /// Once a round trip: alpha = (1 - g) alpha + g F.
     fn on_acked(&mut self, at: &Moment<'_>, _window: &mut Window, _ack: &AckSample) {
         if at.una.lt(self.round_end) {
             return;
         }
         let delivered = at.delivered.wrapping_sub(self.delivered);
         let marked = at.delivered_ce.wrapping_sub(self.delivered_ce);
-        // Below 16 the sixteenth is nothing: then all of it goes.
+        // A sixteenth of an alpha below 16 would be zero, so all of it decays.
         let decay = match self.alpha >> GAIN_SHIFT {
             0 => self.alpha,
             decay => decay,

@@ -3,10 +3,10 @@
 //!
 //! * ACK train: closely spaced ACKs span more than half of the least round trip. The flight then
 //!   fills the path.
-//! * Delay: the round trips of this round are longer than the least one by an eighth (4 to 16 ms):
-//!   a queue builds up.
+//! * Delay: the round trips of this round exceed the least one by an eighth of it (bounded to 4 to
+//!   16 ms). A queue is then building up.
 //!
-//! Owned by CUBIC, which sets the threshold. Linux's form, with its settings.
+//! Owned by CUBIC, which sets the threshold. The form and the settings are Linux's.
 
 use wire::SeqNumber;
 
@@ -14,33 +14,33 @@ use super::Moment;
 use crate::config::CubicSettings;
 use crate::pack::{Packing, Usual};
 
-/// Round trips looked at before the delay is judged.
+/// Round trips measured in a round before its delay is judged.
 const SAMPLES_MIN: u8 = 8;
 /// Bounds of the delay that ends slow start.
 const DELAY_US_MIN: u32 = 4_000;
 const DELAY_US_MAX: u32 = 16_000;
-/// Bytes whose aggregation by sender and receiver may stretch an ACK train, and the most it may
-/// stretch.
+/// Bytes that sender and receiver may aggregate and so stretch an ACK train, and the longest time
+/// by which they may stretch it.
 const BURST_BYTES: u64 = 4 * 65_536;
 const BURST_US_MAX: u64 = 1_000;
 
 /// The observations of one round.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct HyStart {
-    /// When the round began, and when the latest ACK of the train arrived; microseconds, wrapping.
+    /// Start of the round, and the latest ACK of the train; microseconds that wrap.
     round_start_us: u32,
     last_ack_us: u32,
-    /// The round ends when this is acknowledged.
+    /// The round ends when this number is acknowledged.
     round_end: SeqNumber,
     /// Least round trip of this round.
     round_rtt_us: u32,
     samples: u8,
-    /// The end was found; there is no second one before a timeout.
+    /// True once the end of slow start was found; the search begins again after a timeout.
     found: bool,
 }
 
 impl HyStart {
-    /// The first round.
+    /// The state at the start of a round.
     pub fn new(at: &Moment<'_>) -> Self {
         let now_us = micros(at.now_ns);
         HyStart {
@@ -53,7 +53,7 @@ impl HyStart {
         }
     }
 
-    /// Nothing observed: for a reader to fill.
+    /// A state without observations, which unpacking overwrites.
     pub const BLANK: HyStart = HyStart {
         round_start_us: 0,
         last_ack_us: 0,
@@ -80,7 +80,7 @@ impl HyStart {
         p.bool(found);
     }
 
-    /// True if slow start should end at this ACK, which brought a round trip.
+    /// True if slow start ends at this ACK, which measured a round trip.
     pub fn is_over(&mut self, at: &Moment<'_>, cwnd: u32, rtt_us: u32, delay_min_us: u32) -> bool {
         let settings = &at.config.cubic;
         if self.found {
@@ -110,7 +110,8 @@ impl HyStart {
         }
         self.last_ack_us = now_us;
         let span_us = delay_min_us.saturating_add(burst_us(at));
-        // A paced sender spreads its segments over half of the round trip by itself.
+        // A paced sender itself spreads its segments over half of the round trip, so its limit is a
+        // whole one.
         let limit_us = if at.paced { span_us } else { span_us / 2 };
         now_us.wrapping_sub(self.round_start_us) > limit_us
     }
@@ -126,7 +127,8 @@ impl HyStart {
     }
 }
 
-/// Time that the path takes for one burst at the rate of slow start (two windows a round trip).
+/// Time that the path takes for one burst at the pacing rate of slow start (two windows a round
+/// trip).
 fn burst_us(at: &Moment<'_>) -> u32 {
     let us = match at.pacing_rate {
         0 => 0,

@@ -1,6 +1,6 @@
 //! HyStart++ (RFC 9406): a rise of the round trip ends slow start on trial. Conservative slow start
-//! (CSS) follows; if the round trip falls back the rise was jitter and slow start resumes, else it
-//! ends after five rounds.
+//! (CSS) follows. If the round trip falls back, the rise was jitter and slow start resumes;
+//! otherwise it ends after five rounds of CSS.
 //!
 //! CUBIC owns this state in place of HyStart, if the setting says so.
 
@@ -9,7 +9,7 @@ use wire::SeqNumber;
 use super::Moment;
 use crate::pack::{Packing, Usual};
 
-/// MIN_RTT_THRESH, MAX_RTT_THRESH, MIN_RTT_DIVISOR
+/// MIN_RTT_THRESH, MAX_RTT_THRESH and MIN_RTT_DIVISOR.
 const RISE_US_MIN: u32 = 4_000;
 const RISE_US_MAX: u32 = 16_000;
 const RISE_DIVISOR: u32 = 8;
@@ -19,22 +19,22 @@ const SAMPLES_MIN: u8 = 8;
 const CSS_GROWTH_DIVISOR: u32 = 4;
 /// CSS_ROUNDS
 const CSS_ROUNDS: u8 = 5;
-/// L: segments by which one ACK may raise the window of a sender that does not pace.
+/// L: segments by which one ACK may grow the window of a sender that does not pace.
 const GROWTH_MAX: u32 = 8;
-/// No round trip seen.
+/// Value of a round trip that was not measured.
 const NO_RTT: u32 = u32::MAX;
 
-/// Observations of this round and the last.
+/// Observations of this round and the previous one.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct HyStartPlus {
-    /// The round ends when this is acknowledged.
+    /// The round ends when this number is acknowledged.
     round_end: SeqNumber,
     last_rtt_us: u32,
     round_rtt_us: u32,
     samples: u8,
     /// Rounds of CSS, the current one included; 0 = standard slow start.
     css_rounds: u8,
-    /// The round trip that began CSS; below it the rise was spurious.
+    /// The round trip that began CSS. A smaller one shows that the rise was spurious.
     css_baseline_us: u32,
     /// Acknowledged segments that CSS has not turned into growth yet.
     css_acked: u32,
@@ -59,7 +59,7 @@ impl HyStartPlus {
         }
     }
 
-    /// Nothing observed: for a reader to fill.
+    /// A state without observations, which unpacking overwrites.
     pub const BLANK: HyStartPlus = HyStartPlus {
         round_end: SeqNumber(0),
         last_rtt_us: NO_RTT,
@@ -110,7 +110,7 @@ impl HyStartPlus {
         steps
     }
 
-    /// True if slow start is over at this ACK, which brought a round trip.
+    /// True if slow start ends at this ACK, which measured a round trip.
     pub fn is_over(&mut self, at: &Moment<'_>, rtt_us: u32) -> bool {
         if self.over {
             return false;

@@ -1,15 +1,15 @@
-//! NewReno's window (RFC 5681 and 6582, called "reno" as in Linux): slow start, then one segment
-//! per window, half on loss.
+//! NewReno's window (RFC 5681 and 6582; named "reno", as in Linux): slow start, then one segment
+//! per window; half of the window on loss.
 
 use super::{AckSample, Moment, Window, WindowControl};
 
-/// NewReno keeps nothing beside the window.
+/// The algorithm NewReno, which keeps no state beside the window.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct NewReno;
 
 impl WindowControl for NewReno {
-    /// Linux halves the window, where RFC 5681 (4) halves the flight. Window validation has kept
-    /// the two close.
+    /// Half of the window, as in Linux; RFC 5681 (4) says half of the flight. Window validation
+    /// keeps the two close.
     fn ssthresh(&mut self, _at: &Moment<'_>, window: &Window) -> u32 {
         (window.cwnd / 2).max(2)
     }

@@ -1,6 +1,5 @@
-//! An algorithm from outside the crate as a connection has it: its place in the settings' list, and
-//! the words that it keeps. What it says is brought within bounds here and in
-//! [`Window`](super::Window).
+//! An algorithm from outside the crate, in a connection: its index in the settings' list, and the
+//! words that it keeps. This file and [`Window`](super::Window) bring its results within bounds.
 
 use super::by_model::PathSample;
 use super::newreno::NewReno;
@@ -17,7 +16,7 @@ use crate::pack::Packing;
 /// Microseconds in a second.
 const MICROSECONDS: u64 = 1_000_000;
 
-/// The algorithm's place, and its words.
+/// The index of the algorithm, and the words that it keeps.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Outside {
     state: State,
@@ -25,7 +24,7 @@ pub(crate) struct Outside {
 }
 
 impl Outside {
-    /// Begins with an algorithm; `None` if the settings do not have it.
+    /// Begins with an algorithm; `None` if the settings do not know it.
     #[cold]
     pub fn new(
         algorithm: &'static OutsideAlgorithm,
@@ -59,7 +58,7 @@ impl Outside {
         }
     }
 
-    /// The name of the algorithm.
+    /// The algorithm as a choice.
     pub fn choice(&self, config: &Config) -> CongestionAlgorithm {
         match config.outside.at(self.place) {
             Some(algorithm) => CongestionAlgorithm::Outside(algorithm),
@@ -67,12 +66,12 @@ impl Outside {
         }
     }
 
-    /// Connections keep to the pacing rate.
+    /// True if connections with this algorithm keep to the pacing rate.
     pub fn paces(&self, config: &Config) -> bool {
         self.control(config).is_some_and(CongestionControl::paces)
     }
 
-    /// The algorithm learns from an ACK.
+    /// Lets the algorithm learn from an ACK.
     pub fn learn(&mut self, at: &Moment<'_>, window: &mut Window, sample: &PathSample) {
         if let Some(control) = self.control(at.config) {
             let report = report(sample, at.mss);
@@ -80,8 +79,8 @@ impl Outside {
         }
     }
 
-    /// The algorithm's own pacing rate, if it has one; at least so much that no burst waits longer
-    /// than a second.
+    /// The algorithm's own pacing rate, if it has one. It is at least so high that no burst waits
+    /// longer than a second.
     pub fn pacing_rate(&mut self, at: &Moment<'_>, window: &Window, srtt_us: u32) -> Option<u64> {
         let control = self.control(at.config)?;
         let rate = control.pacing_rate(&mut self.state, at, window, srtt_us)?;
@@ -93,7 +92,7 @@ impl Outside {
     }
 }
 
-/// Without its algorithm in the settings a connection does what NewReno does.
+/// Without its algorithm in the settings, a connection behaves as with NewReno.
 impl WindowControl for Outside {
     fn ssthresh(&mut self, at: &Moment<'_>, window: &Window) -> u32 {
         let Some(control) = self.control(at.config) else {

@@ -1,6 +1,6 @@
-//! Congestion window validation. A window that is not the limit says nothing about the path. So it
-//! does not grow, and it decays while it stays unused (RFC 5681 3.1, RFC 2861, RFC 7661; as in
-//! Linux).
+//! Congestion window validation. A window that does not limit the sender says nothing about the
+//! path. Such a window does not grow, and it decays while it stays unused (RFC 5681 3.1, RFC 2861,
+//! RFC 7661; as in Linux).
 
 use wire::SeqNumber;
 
@@ -10,20 +10,20 @@ use crate::pack::{Packing, Usual};
 /// The recent use of the window.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Usage {
-    /// When the window was last in full use, or moved.
+    /// Time at which the window was last in full use, or was set.
     pub(super) stamp_ns: u64,
     /// Most segments in flight in the round that `round_end` closes.
     flight_max: u32,
     /// Most segments in flight since `stamp_ns`, while the window was not the limit.
     used: u32,
-    /// The measurement of `flight_max` ends when this is acknowledged.
+    /// The round of `flight_max` ends when this number is acknowledged.
     round_end: SeqNumber,
-    /// The window, not the application or the peer, was the limit in this round.
+    /// In this round the window was the limit, not the application or the peer.
     limited: bool,
 }
 
 impl Usage {
-    /// Nothing sent yet.
+    /// The state before anything is sent.
     pub fn new(nxt: SeqNumber, now_ns: u64) -> Self {
         Usage {
             stamp_ns: now_ns,
@@ -49,7 +49,8 @@ impl Usage {
         p.bool(limited);
     }
 
-    /// Sending stopped with `flight` segments out; `limited` = the congestion window stopped it.
+    /// Notes that sending stopped with `flight` segments in flight; `limited`: the congestion
+    /// window stopped it.
     #[inline]
     pub fn on_flight(&mut self, una: SeqNumber, nxt: SeqNumber, flight: u32, limited: bool) {
         let over = una.ge(self.round_end);
@@ -60,13 +61,14 @@ impl Usage {
         }
     }
 
-    /// True if the window is the limit. In slow start half of it suffices, because it may double.
+    /// True if the window limits the sender. In slow start it does so if half of it is used,
+    /// because it may double.
     #[inline]
     pub fn is_limiting(&self, window: &Window) -> bool {
         self.limited || (window.in_slow_start() && window.cwnd < self.flight_max.saturating_mul(2))
     }
 
-    /// Notes whether the window is in full use now. True when it was not for `rto_ns`: it should
+    /// Notes whether the window is in full use now. True if it was not for `rto_ns`, so it should
     /// decay.
     #[inline]
     pub fn is_unused_for(
@@ -85,9 +87,9 @@ impl Usage {
         now_ns.saturating_sub(self.stamp_ns) >= rto_ns
     }
 
-    /// Gives up half of the unused window after a timeout in which it was not the limit (RFC 2861
-    /// 3). `initial` is the initial window, `remembered` the threshold that remembers the former
-    /// one.
+    /// Takes back half of the unused window, after a timeout during which it was not the limit (RFC
+    /// 2861 3). `initial`: the initial window; `remembered`: the threshold that remembers the
+    /// former window.
     pub fn decay(&mut self, window: &mut Window, initial: u32, remembered: u32, now_ns: u64) {
         let used = self.used.max(initial);
         if used < window.cwnd {
@@ -97,7 +99,7 @@ impl Usage {
         self.restart(now_ns);
     }
 
-    /// The window was set anew.
+    /// Begins anew, after the window was set.
     pub fn restart(&mut self, now_ns: u64) {
         self.used = 0;
         self.stamp_ns = now_ns;

@@ -1,11 +1,11 @@
-//! The names of algorithms from outside, and the list of those that a stack knows.
+//! Algorithms from outside with their names, and the list of those that a stack knows.
 
 use core::fmt;
 
 use super::CongestionControl;
 use crate::limits::{ALGORITHM_NAME_BYTES_MAX, OUTSIDE_ALGORITHMS_MAX};
 
-/// An algorithm with its name.
+/// An algorithm from outside, with its name.
 ///
 /// ```
 /// # use tcp::congestion_control::{AckSample, CongestionControl, SenderView, State, Window};
@@ -26,7 +26,7 @@ pub struct OutsideAlgorithm {
 }
 
 impl OutsideAlgorithm {
-    /// An algorithm of this name, as `TCP_CONGESTION` is to have it.
+    /// An algorithm with this name, for `TCP_CONGESTION`.
     #[must_use]
     pub const fn new(name: &'static str, control: &'static dyn CongestionControl) -> Self {
         OutsideAlgorithm { name, control }
@@ -51,7 +51,7 @@ impl fmt::Debug for OutsideAlgorithm {
     }
 }
 
-/// Two are the same if they are one place in memory.
+/// Two values are equal if they are the same object in memory.
 impl PartialEq for OutsideAlgorithm {
     fn eq(&self, other: &Self) -> bool {
         core::ptr::eq(self, other)
@@ -60,15 +60,16 @@ impl PartialEq for OutsideAlgorithm {
 
 impl Eq for OutsideAlgorithm {}
 
-/// The reason for which an algorithm is not registered.
+/// Reason for which an algorithm is not registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RegisterError {
-    /// A name has 1 to [`ALGORITHM_NAME_BYTES_MAX`] printable ASCII characters and no blank.
+    /// The name does not have 1 to [`ALGORITHM_NAME_BYTES_MAX`] printable ASCII characters, or has
+    /// a blank.
     BadName,
     /// A built-in algorithm or a registered one has this name.
     NameTaken,
-    /// [`OUTSIDE_ALGORITHMS_MAX`] are registered.
+    /// [`OUTSIDE_ALGORITHMS_MAX`] algorithms are registered already.
     TooMany,
 }
 
@@ -98,12 +99,12 @@ pub struct OutsideAlgorithms {
 }
 
 impl OutsideAlgorithms {
-    /// None.
+    /// The empty list.
     pub const NONE: OutsideAlgorithms = OutsideAlgorithms {
         all: [None; OUTSIDE_ALGORITHMS_MAX],
     };
 
-    /// Whether an algorithm of this name could be added.
+    /// Checks whether an algorithm of this name could be added.
     pub(crate) fn may_add(&self, name: &str) -> Result<(), RegisterError> {
         let is_good = (1..=ALGORITHM_NAME_BYTES_MAX).contains(&name.len())
             && name.bytes().all(|byte| byte.is_ascii_graphic());
@@ -119,7 +120,7 @@ impl OutsideAlgorithms {
         }
     }
 
-    /// Adds an algorithm that [may be](Self::may_add) added.
+    /// Adds an algorithm for which [`may_add`](Self::may_add) succeeded.
     pub(crate) fn add(&mut self, algorithm: &'static OutsideAlgorithm) {
         if let Some(free) = self.all.iter_mut().find(|place| place.is_none()) {
             *free = Some(algorithm);
@@ -143,13 +144,13 @@ impl OutsideAlgorithms {
         self.place_of(algorithm).is_some()
     }
 
-    /// The place of an algorithm in the list.
+    /// The index of an algorithm in the list.
     pub(crate) fn place_of(&self, algorithm: &OutsideAlgorithm) -> Option<u8> {
         let place = self.iter().position(|one| one == algorithm)?;
         u8::try_from(place).ok()
     }
 
-    /// The algorithm at this place.
+    /// The algorithm at this index.
     #[inline]
     pub(crate) fn at(&self, place: u8) -> Option<&'static OutsideAlgorithm> {
         *self.all.get(usize::from(place))?

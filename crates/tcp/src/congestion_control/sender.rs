@@ -1,5 +1,5 @@
-//! The news that an algorithm gets: the sender, an ACK, the path, the state of loss recovery, and
-//! events.
+//! Arguments of the calls into an algorithm: the sender, an ACK, the path, the state of loss
+//! recovery, and events.
 
 use wire::SeqNumber;
 
@@ -7,30 +7,30 @@ use wire::SeqNumber;
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct SenderView {
-    /// The time of this turn.
+    /// Time of this turn.
     pub now_ns: u64,
     /// SND.UNA, after this ACK.
     pub una: SeqNumber,
-    /// SND.NXT
+    /// SND.NXT.
     pub nxt: SeqNumber,
     /// Segments delivered on this connection, this ACK's included. It wraps.
     pub delivered: u32,
-    /// Those of `delivered` whose ACK carried ECE. It wraps.
+    /// Delivered segments whose ACK carried ECE. It wraps.
     pub delivered_ce: u32,
-    /// Segments ever presumed lost. It wraps.
+    /// Segments ever presumed lost on this connection. It wraps.
     pub lost: u32,
-    /// Payload bytes of a full segment; 0 before the connection began to open.
+    /// Payload bytes of a full segment; 0 before the handshake begins.
     pub mss: u32,
     /// The time of the last delivery.
     pub delivered_ns: u64,
     /// Bytes per second at which a paced sender would send now; 0 = not known yet.
     pub pacing_rate: u64,
-    /// Segments leave at that rate, not in bursts.
+    /// True if segments leave at `pacing_rate`, false if they leave in bursts.
     pub paced: bool,
 }
 
 impl SenderView {
-    /// A sender at this time that has sent nothing, for the tests of an algorithm.
+    /// A sender at this time that has sent nothing; for tests of an algorithm.
     ///
     /// ```
     /// use tcp::congestion_control::SenderView;
@@ -60,7 +60,7 @@ impl SenderView {
 pub struct AckSample {
     /// Segments newly delivered, cumulatively or selectively.
     pub acked: u32,
-    /// Round trip of the latest segment that this ACK acknowledged; none if that is ambiguous
+    /// Round trip of the latest segment that this ACK acknowledged; `None` if it is ambiguous
     /// (Karn).
     pub rtt_ns: Option<u64>,
 }
@@ -69,22 +69,22 @@ pub struct AckSample {
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct PathReport {
-    /// The delivery rate that the ACK sampled, in bytes per second
-    /// (draft-cheng-iccrg-delivery-rate-estimation); none if it is no sample.
+    /// Delivery rate that the ACK sampled, in bytes per second
+    /// (draft-cheng-iccrg-delivery-rate-estimation); `None` if the ACK gives no sample.
     pub delivery_rate: Option<u64>,
     /// The application was the limit when the sampled segment was sent.
     pub app_limited: bool,
-    /// Segments that the ACK delivered, and that were found lost with it.
+    /// Segments that the ACK delivered.
     pub delivered: u32,
-    /// See `delivered`.
+    /// Segments that were found lost with the ACK.
     pub lost: u32,
-    /// Segments in flight before the ACK, and now.
+    /// Segments in flight before the ACK.
     pub prior_in_flight: u32,
-    /// See `prior_in_flight`.
+    /// Segments in flight now.
     pub in_flight: u32,
-    /// Round trip of the latest segment that it acknowledged.
+    /// Round trip of the latest segment that the ACK acknowledged.
     pub rtt_us: Option<u32>,
-    /// The least round trip of late (`Config::min_rtt_window_ns`); `u32::MAX` = none measured.
+    /// Least round trip within `Config::min_rtt_window_ns`; `u32::MAX`: none measured.
     pub rtt_us_min: u32,
     /// The receiver probably delayed the ACK.
     pub maybe_delayed: bool,
@@ -108,13 +108,13 @@ pub enum CaState {
     Loss = 4,
 }
 
-/// An event of the sender that is no ACK.
+/// Event of the sender other than an ACK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
     /// First transmission when nothing was in flight, `idle_ns` after the last one.
     TxStart {
-        /// Time since something was last sent.
+        /// Time since a segment was last sent.
         idle_ns: u64,
         /// The application was the limit before.
         app_limited: bool,

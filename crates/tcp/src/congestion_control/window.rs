@@ -1,12 +1,13 @@
-//! The congestion window in segments, and the two ways in which nearly every algorithm moves it.
+//! The congestion window in segments, and the two ways in which nearly every algorithm grows it.
 //!
-//! Owned by the connection; moved by the algorithm while it grows and by loss recovery while it
-//! shrinks. No method takes it out of bounds, so an algorithm from outside may ask for anything.
+//! Owned by the connection. The algorithm grows the window, loss recovery shrinks it. Every method
+//! keeps it within bounds, so an algorithm from outside may ask for anything.
 
 use crate::limits::{CWND_SEGMENTS_MAX, SSTHRESH_SEGMENTS_MIN};
 use crate::pack::Packing;
 
-/// No loss yet: slow start has no end (Linux shows it as 0x7fffffff in `tcp_info`).
+/// Threshold before the first loss: slow start has no end (Linux shows it as 0x7fffffff in
+/// `tcp_info`).
 pub const SSTHRESH_INFINITE: u32 = u32::MAX;
 
 /// The congestion window and its companion variables, in segments.
@@ -27,7 +28,7 @@ pub struct Window {
     pub(crate) cwnd: u32,
     /// Segments acknowledged towards the next step of linear growth.
     pub(crate) cwnd_cnt: u32,
-    /// Slow start below, congestion avoidance from here on.
+    /// Threshold: slow start below it, congestion avoidance from it on.
     pub(crate) ssthresh: u32,
     /// `cwnd` before the current reduction, to undo it; 0 = none.
     pub(crate) prior_cwnd: u32,
@@ -77,7 +78,7 @@ impl Window {
         self.ssthresh
     }
 
-    /// The window before the current reduction, or the last one that a timeout began; 0 = none.
+    /// The window before the current reduction, or before the last timeout; 0: none.
     #[must_use]
     pub fn prior_cwnd(&self) -> u32 {
         self.prior_cwnd
@@ -93,16 +94,16 @@ impl Window {
         self.ssthresh = segments.max(SSTHRESH_SEGMENTS_MIN);
     }
 
-    /// Below the threshold.
+    /// True below the threshold.
     #[inline]
     #[must_use]
     pub fn in_slow_start(&self) -> bool {
         self.cwnd < self.ssthresh
     }
 
-    /// Slow start (RFC 5681 3.1 with byte counting, in segments): a segment for each one
+    /// Slow start (RFC 5681 3.1 with byte counting, in segments): one segment for each segment
     /// acknowledged, up to the threshold. Returns the acknowledged segments that are left for
-    /// linear growth: all of them from the threshold on.
+    /// linear growth: all of them at or above the threshold.
     #[inline]
     pub fn slow_start(&mut self, acked: u32) -> u32 {
         let end = self.ssthresh.max(self.cwnd);
@@ -112,11 +113,11 @@ impl Window {
         left
     }
 
-    /// Linear growth: one segment for every `every` acknowledged; 0 counts as 1.
+    /// Linear growth: one segment for every `every` segments acknowledged; 0 counts as 1.
     #[inline]
     pub fn grow_linearly(&mut self, every: u32, acked: u32) {
         let every = every.max(1);
-        // Segments that were gathered under a larger `every` count as one step.
+        // Segments gathered under a larger `every` count as one step only.
         if self.cwnd_cnt >= every {
             self.cwnd_cnt = 0;
             self.cwnd += 1;

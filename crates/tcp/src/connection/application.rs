@@ -1,8 +1,8 @@
 //! The application's calls, as the stack reports them: bytes written and read, close, abort,
 //! options (RFC 9293 3.9.1 and 3.10.2 to 3.10.5).
 //!
-//! An application that reads usually answers, and may close behind the answer. The stack reports
-//! such calls together, by `note_read`, `note_write` and their like between
+//! An application that reads usually answers, and may close after the answer. The stack reports
+//! such calls together, by `note_read`, `note_write` and similar calls between
 //! [`begin_run`](Connection::begin_run) and [`end_run`](Connection::end_run), and the consequences
 //! are computed once.
 
@@ -18,7 +18,8 @@ use crate::state::{ConnectionError, State};
 use crate::timers::NEVER_NS;
 
 impl Connection {
-    /// The send buffer holds `buffered` bytes counted from SND.UNA, sent and unsent.
+    /// The application wrote: the send buffer holds `buffered` bytes from SND.UNA on, sent and
+    /// unsent.
     #[inline]
     pub fn on_write(&mut self, cx: &mut Cx<'_>, buffered: u32) -> Effects {
         let run = self.begin_run();
@@ -34,8 +35,8 @@ impl Connection {
         self.take_written(cx, buffered);
     }
 
-    /// Like [`note_write`](Self::note_write), and more data follows at once (MSG_MORE). A partial
-    /// segment waits for it, until the next ACK at the latest or as long as a corked one.
+    /// Like [`note_write`](Self::note_write) for a write with MSG_MORE: more data follows. A
+    /// partial segment waits for that data until the next ACK, or as long as a corked one.
     pub fn note_write_more(&mut self, cx: &mut Cx<'_>, buffered: u32) {
         if self.snd.unsent(self.state(), self.conn_flags) == 0 {
             self.conn_flags.clear(ConnFlags::PUSH_AT_END);
@@ -44,14 +45,14 @@ impl Connection {
         self.take_written(cx, buffered);
     }
 
-    /// The last write said that more follows (MSG_MORE), and nothing has come of it yet.
+    /// True if the last write said MSG_MORE, and no further write came since.
     #[must_use]
     pub fn announces_more(&self) -> bool {
         self.conn_flags.has(ConnFlags::MORE)
     }
 
-    /// Ends a record (MSG_EOR) `offset` bytes behind SND.UNA: no segment reaches beyond its end.
-    /// Among too many record ends the newest is forgotten.
+    /// Ends a record (MSG_EOR) `offset` bytes behind SND.UNA: no segment crosses that point. If
+    /// there are too many record ends, this one is forgotten.
     pub fn end_record(&mut self, cx: &mut Cx<'_>, offset: u32) {
         self.planned.forget();
         let fits = self.tx.end_record(offset, &mut self.conn_flags, &self.snd);
@@ -60,7 +61,7 @@ impl Connection {
 
     #[inline]
     fn take_written(&mut self, cx: &Cx<'_>, buffered: u32) {
-        // Bytes behind a FIN are a mistake of the caller; they would move the FIN.
+        // Bytes behind a FIN are an error of the caller and would move the FIN.
         if !self.conn_flags.has(ConnFlags::FIN_QUEUED) {
             self.flight
                 .note_app_limited(self.state(), self.conn_flags, &self.snd);
@@ -111,21 +112,20 @@ impl Connection {
         self.queue_fin();
     }
 
-    /// The application is gone: a FIN follows the buffered bytes, and orphan rules hold from now
-    /// on.
+    /// The application is gone: a FIN follows the buffered bytes, and the rules for orphans apply.
     pub fn close(&mut self, cx: &mut Cx<'_>) -> Effects {
         let run = self.begin_run();
         let effects = self.note_close(cx);
         self.end_run(cx, effects, run)
     }
 
-    /// [`close`](Self::close) as one of several calls, the last.
+    /// Like [`close`](Self::close), as the last of several calls.
     #[inline]
     pub fn note_close(&mut self, cx: &mut Cx<'_>) -> Effects {
         self.conn_flags.set(ConnFlags::ORPHAN);
         match self.state() {
             State::SynSent | State::Closed => return self.finish_closed(),
-            // An orphan in FIN_WAIT_2 or TIME_WAIT has no other timer than that state's.
+            // An orphan in FIN_WAIT_2 or TIME_WAIT has no timer but that of its state.
             State::FinWait2 => return self.await_fin(cx, false),
             State::TimeWait => return Effects::TIME_WAIT,
             State::SynReceived if self.may_close_crossed() => self.close_crossed(cx),
@@ -141,7 +141,7 @@ impl Connection {
             && self.timers.retransmits() == 0
     }
 
-    /// Sends the FIN at once, because there is no writer (RFC 9293 3.10.4). The rest of the
+    /// Sends the FIN at once, because nothing waits to be sent (RFC 9293 3.10.4). The rest of the
     /// handshake is that of a Fast Open closed early: SND.UNA lies behind our SYN, and the timer is
     /// the SYN-ACK's.
     #[cold]
@@ -156,7 +156,7 @@ impl Connection {
         self.queue_fin();
     }
 
-    /// `TCP_CONGESTION`: another algorithm takes over, at any time.
+    /// `TCP_CONGESTION`: changes to another algorithm; possible at any time.
     pub fn set_congestion(&mut self, cx: &Cx<'_>, choice: CongestionAlgorithm) {
         self.planned.forget();
         let moment = self.flight.moment(cx, &self.snd);
@@ -169,7 +169,7 @@ impl Connection {
         }
     }
 
-    /// The congestion control algorithm in use, by the settings that the connection's calls get.
+    /// The congestion control algorithm in use, according to the stack's settings.
     #[must_use]
     pub fn congestion(&self, config: &Config) -> CongestionAlgorithm {
         self.flight.congestion().choice(config)
@@ -181,9 +181,9 @@ impl Connection {
         self.abort_as(cx, is_told)
     }
 
-    /// Aborts because the application leaves unread text or there is no room for its data. The peer
-    /// is told in every state, so that it does not believe that all data arrived (RFC 1122
-    /// 4.2.2.13, RFC 2525 2.17).
+    /// Aborts because the application leaves text unread, or because there is no room for its data.
+    /// A RST leaves in every state, so that the peer does not believe that all data arrived (RFC
+    /// 1122 4.2.2.13, RFC 2525 2.17).
     pub fn abort_with_loss(&mut self, cx: &mut Cx<'_>) -> Effects {
         self.abort_as(cx, true)
     }
@@ -201,12 +201,12 @@ impl Connection {
         self.finish(cx, effects, deadline_ns)
     }
 
-    /// TCP_NODELAY: Nagle's algorithm off (RFC 9293 MUST-17). Turning it on sends the waiting data.
+    /// TCP_NODELAY: turns Nagle's algorithm off (RFC 9293 MUST-17) and sends the waiting data.
     pub fn set_nodelay(&mut self, cx: &mut Cx<'_>, on: bool) -> Effects {
         let deadline_ns = self.timers.deadline_ns();
         self.conn_flags.put(ConnFlags::NODELAY, on);
         if on {
-            // Even what a cork holds (Linux).
+            // Data held by a cork leaves too (Linux).
             self.push();
         }
         self.finish(cx, Effects::NONE, deadline_ns)
@@ -217,7 +217,7 @@ impl Connection {
         let deadline_ns = self.timers.deadline_ns();
         self.conn_flags.put(ConnFlags::CORK, on);
         if !on {
-            // Nagle's algorithm holds the data that it would hold without the cork (Linux).
+            // Without the cork, Nagle's algorithm still holds what it would hold (Linux).
             self.push();
             self.conn_flags.put(
                 ConnFlags::PUSH_DUE,
@@ -228,8 +228,8 @@ impl Connection {
         self.finish(cx, Effects::NONE, deadline_ns)
     }
 
-    /// TCP_QUICKACK: acknowledge at once from now on, or wait for answers to ride on; neither lasts
-    /// (Linux).
+    /// TCP_QUICKACK: on, ACKs leave at once from now on; off, they wait for answers to ride on.
+    /// Neither is permanent (Linux).
     pub fn set_quick_ack(&mut self, cx: &mut Cx<'_>, on: bool) -> Effects {
         let deadline_ns = self.timers.deadline_ns();
         self.rx.put_quick_ack(on, &mut self.conn_flags, &self.rcv);
@@ -250,7 +250,7 @@ impl Connection {
                     settings.interval_ns,
                     settings.probes_max,
                 );
-                // While it is on, times count from the next look on (Linux).
+                // A change while keep-alive is on takes effect at the timer's next expiry (Linux).
                 if !was_on {
                     self.timers.arm_keepalive(cx, self.state(), self.conn_flags);
                 }
@@ -261,8 +261,8 @@ impl Connection {
         self.finish(cx, Effects::NONE, deadline_ns)
     }
 
-    /// TCP_KEEPIDLE was set, with the other settings of SO_KEEPALIVE. The silence so far counts
-    /// (Linux), even if the value did not change.
+    /// TCP_KEEPIDLE, together with the other settings of SO_KEEPALIVE. The silence so far counts,
+    /// even if the value did not change (Linux).
     pub fn set_keepalive_idle(&mut self, cx: &mut Cx<'_>, keepalive: Option<Keepalive>) -> Effects {
         let deadline_ns = self.timers.deadline_ns();
         let effects = self.set_keepalive(cx, keepalive);
@@ -287,7 +287,7 @@ impl Connection {
         self.timers.set_fin_wait_2(wait_ns);
     }
 
-    /// TCP_MAXSEG: segments no larger than `mss` payload bytes, options included.
+    /// TCP_MAXSEG: limits segments to `mss` payload bytes, options included.
     pub fn set_max_segment(&mut self, cx: &mut Cx<'_>, mss: u16) -> Effects {
         if mss == 0 {
             return Effects::NONE;
@@ -298,8 +298,8 @@ impl Connection {
         self.finish(cx, Effects::NONE, deadline_ns)
     }
 
-    /// The byte before `offset` in the send buffer is urgent (RFC 9293 3.10.3, `MSG_OOB`): segments
-    /// up to it say so, and it waits for no company.
+    /// Marks the byte before `offset` in the send buffer as urgent (RFC 9293 3.10.3, `MSG_OOB`).
+    /// Segments up to it carry the urgent pointer, and it does not wait to fill a segment.
     pub fn mark_urgent(&mut self, cx: &mut Cx<'_>, offset: u32) -> Effects {
         let end = self.snd.una() + offset.min(self.snd.buffered());
         if offset == 0 || end.le(self.snd.una()) {
@@ -312,7 +312,7 @@ impl Connection {
     }
 
     /// Sends the waiting partial segment as far as the window allows. A persist timer that probes a
-    /// shut window goes on (Linux).
+    /// shut window keeps running (Linux).
     fn push(&mut self) {
         self.conn_flags.clear(ConnFlags::MORE);
         let first = self
@@ -334,15 +334,14 @@ impl Connection {
         match self.state() {
             State::Established => self.state.transition_to(State::FinWait1),
             State::CloseWait => self.state.transition_to(State::LastAck),
-            // The FIN of a Fast Open does not wait for the handshake once the application is gone
-            // (Linux).
+            // With no application, the FIN of a Fast Open does not wait for the handshake (Linux).
             State::SynReceived
                 if self.conn_flags.has(ConnFlags::FAST_OPENED)
                     && self.conn_flags.has(ConnFlags::ORPHAN) =>
             {
                 self.state.transition_to(State::FinWait1);
             }
-            // Any other FIN does.
+            // Any other FIN waits for the handshake.
             State::SynSent | State::SynReceived => {}
             _ => return,
         }

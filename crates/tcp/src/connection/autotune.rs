@@ -1,4 +1,4 @@
-//! The sizes of the buffers, as the application sets and asks for them.
+//! The sizes of the buffers: the application's settings, and its questions about them.
 
 use crate::buffers::Buffers;
 use crate::config::Config;
@@ -7,7 +7,7 @@ use crate::context::Cx;
 use crate::send::buffer::SendRoom;
 
 impl Connection {
-    /// Sizes at the moment when data may flow.
+    /// Sets the sizes at the moment when data may flow.
     pub(crate) fn begin_buffers(&mut self, cx: &Cx<'_>) {
         self.flight
             .expand_send_buffer(cx, &self.snd, &mut self.tx, &self.path);
@@ -16,9 +16,9 @@ impl Connection {
         self.rx.begin_tuning(cx, &self.rcv);
     }
 
-    /// A writer waits for room: the send buffer follows the congestion window while that is not
-    /// full. Linux asks after it has sent, but its small queues towards the device keep the window
-    /// from being full then, so that in truth each ACK counts.
+    /// Grows the send buffer with the congestion window when a writer waits for room, unless the
+    /// window is full. Linux does this after it has sent; its small queues towards the device keep
+    /// the window from being full then, so in effect it happens on each ACK.
     pub fn on_writer_waits(&mut self, cx: &Cx<'_>) {
         if self.flight.recovery().segments_in_flight() < self.flight.congestion().cwnd() {
             let before = self.tx.buffer().memory();
@@ -30,8 +30,8 @@ impl Connection {
         }
     }
 
-    /// [`send_room`](Self::send_room) for a simple case, in which nothing is in flight and the user
-    /// chose no limit.
+    /// Like [`send_room`](Self::send_room), for the simple case that nothing is in flight and the
+    /// user set no limit.
     #[inline]
     #[must_use]
     pub fn send_room_at_rest(&self, config: &Config) -> Option<SendRoom> {
@@ -53,7 +53,7 @@ impl Connection {
         })
     }
 
-    /// The application's room in the send buffer now, and the level at which a waiting writer is
+    /// Room in the send buffer for the application now, and the level at which a waiting writer is
     /// woken.
     #[must_use]
     pub fn send_room(&self, cx: &Cx<'_>) -> SendRoom {
@@ -90,8 +90,8 @@ impl Connection {
         self.tx.fix_buffer(bytes, &self.snd);
     }
 
-    /// SO_RCVBUF: twice the requested size; the buffer no longer grows by itself. A promised window
-    /// stays valid.
+    /// SO_RCVBUF: twice the requested size; the buffer no longer grows by itself. A window that was
+    /// promised stays valid.
     pub fn set_recv_buffer(&mut self, cx: &mut Cx<'_>, asked: u32) {
         let bytes = Buffers::of(cx.config).with_recv(asked).recv_bytes;
         self.rx.fix_buffer(bytes);
@@ -102,19 +102,19 @@ impl Connection {
         self.tx.set_notsent_lowat(bytes);
     }
 
-    /// The send buffer in bytes of memory (SO_SNDBUF as it is read).
+    /// The size of the send buffer in bytes of memory, as SO_SNDBUF returns it.
     #[must_use]
     pub fn send_buffer(&self) -> u32 {
         self.tx.buffer().memory()
     }
 
-    /// The receive buffer in bytes of memory (SO_RCVBUF as it is read).
+    /// The size of the receive buffer in bytes of memory, as SO_RCVBUF returns it.
     #[must_use]
     pub fn recv_buffer(&self) -> u32 {
         self.rx.buffer()
     }
 
-    /// True if TCP_NOTSENT_LOWAT limits unsent data. Writers then learn when data has left.
+    /// True if TCP_NOTSENT_LOWAT limits unsent data, so that writers are told when data has left.
     #[must_use]
     pub fn limits_unsent(&self, config: &Config) -> bool {
         self.tx.buffer().notsent_lowat(config) != u32::MAX

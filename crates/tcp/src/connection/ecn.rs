@@ -1,9 +1,9 @@
-//! Accurate ECN's data sender (RFC 9768 3.2): how many of our segments arrived marked, from the
-//! peer's ACE field and option.
+//! Accurate ECN's data sender (RFC 9768 3.2): the number of our segments that arrived marked, from
+//! the peer's ACE field and option.
 //!
-//! The field has three bits. It is exact as long as an ACK covers no more than seven segments.
-//! Beyond that it may have wrapped (3.2.2.5.2). The option's byte counters then decide, or else the
-//! number of segments that ACKs usually cover. Segments that remain open count as marked.
+//! The ACE field has three bits. It is exact as long as an ACK covers at most seven segments.
+//! Beyond that it may have wrapped (RFC 9768 3.2.2.5.2). Then the option's byte counters decide, or
+//! else the number of segments that ACKs usually cover. In doubt the larger number of marks counts.
 
 use crate::congestion::CaState;
 use crate::connection::Connection;
@@ -14,12 +14,13 @@ use crate::segment::Segment;
 
 /// The ACE field counts modulo eight.
 const ACE_MASK: u32 = 7;
-/// Fewer marked bytes than half of what so many segments have: the field has not wrapped.
+/// Shift for half: if fewer bytes are marked than half of what the larger number of segments
+/// carries, the field has not wrapped.
 const SAFETY_SHIFT: u32 = 1;
 
 impl Connection {
-    /// Takes the marks that an acceptable ACK reports. Newly marked segments count, and ask for a
-    /// reduction as ECE does.
+    /// Takes the marks that an acceptable ACK reports. Newly marked segments are counted, and they
+    /// ask for a reduction as ECE does.
     pub(crate) fn take_feedback(&mut self, cx: &Cx<'_>, seg: &Segment, ack: &mut Ack) {
         let marked = self.newly_marked(cx, seg, ack);
         if marked > 0 {
@@ -30,8 +31,8 @@ impl Connection {
     }
 
     fn newly_marked(&mut self, cx: &Cx<'_>, seg: &Segment, ack: &Ack) -> u32 {
-        // The ACK is newer than others, by the data it covers or by its timestamp. Any other ACK
-        // may have been overtaken.
+        // Only an ACK that is newer than all before, by the data it covers or by its timestamp,
+        // counts. Any other may have been overtaken.
         let stamp_moved = self.ecn.has_stamp_moved(self.rcv.ts_recent());
         if !ack.is_progress() && !stamp_moved {
             return 0;
@@ -69,8 +70,8 @@ impl Connection {
         }
     }
 
-    /// `marked` of `bytes` newly delivered were marked. Returns how many segments the field stands
-    /// for, between `least` and `most`: it may have wrapped.
+    /// Number of newly marked segments, at least `least` and at most `most` (the field may have
+    /// wrapped), judged by `marked` of `bytes` newly delivered bytes.
     fn judge_by_bytes(&self, segments: u32, bytes: u32, marked: u32, least: u32, most: u32) -> u32 {
         if marked == 0 {
             return least;
@@ -84,7 +85,7 @@ impl Connection {
                 return most;
             }
             let share = (u64::from(marked) * u64::from(segments)).div_ceil(u64::from(bytes));
-            // Less than `segments`, since `marked` is less than `bytes`.
+            // Less than `segments`, because `marked` is less than `bytes`.
             return most.min(least + (share as u32 & !ACE_MASK));
         }
         let mss = u32::from(self.snd.mss());

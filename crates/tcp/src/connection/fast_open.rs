@@ -1,9 +1,11 @@
-//! TCP Fast Open of a connection (RFC 7413). At the server it is made of a SYN alone (section 4.1).
+//! TCP Fast Open of a connection (RFC 7413). On the server a SYN alone makes the connection
+//! (section 4.1).
 //!
-//! The connection is in SYN_RECEIVED and may be accepted, read and written. SND.UNA lies behind our
-//! SYN already, so written data leaves at once. Until the first acceptable ACK the retransmission
-//! timer is the SYN-ACK's, and nothing else is sent again (`ConnFlags::FAST_OPENED`). A connection
-//! that is closed early waits for that ACK in FIN_WAIT_1, and so does one whose SYNs crossed.
+//! The server's connection is in SYN_RECEIVED and may be accepted, read and written. SND.UNA lies
+//! behind our SYN already, so written data leaves at once. Until the first acceptable ACK the
+//! retransmission timer is the SYN-ACK's, and nothing else is retransmitted
+//! (`ConnFlags::FAST_OPENED`). A connection that is closed early waits for that ACK in FIN_WAIT_1,
+//! and so does one whose SYNs crossed.
 use wire::tcp::FastOpenCookie;
 
 use crate::congestion::Congestion;
@@ -20,9 +22,9 @@ use crate::state::State;
 use crate::timers::NEVER_NS;
 
 impl Connection {
-    /// A SYN with a good cookie: SYN_RECEIVED, and the SYN-ACK is due, with `cookie` if the client
-    /// gets a new one. The new connection overwrites the one in this slot. The caller gives the SYN
-    /// to [`Connection::take_syn_text`] next.
+    /// Makes a connection from a SYN with a good cookie: SYN_RECEIVED, with a SYN-ACK due that
+    /// carries `cookie` if the client gets a new one. The new connection overwrites the one in this
+    /// slot. The caller then gives the SYN to [`Connection::take_syn_text`].
     pub fn accept_fast_in(
         &mut self,
         cx: &mut Cx<'_>,
@@ -70,15 +72,16 @@ impl Connection {
         );
         self.opening.begin_fast(cookie);
         self.enter_established(cx);
-        // Nothing was measured yet: data waits longer than a SYN-ACK does (RFC 6298 5.7, Linux).
+        // No round trip was measured yet, so data waits longer than a SYN-ACK does (RFC 6298 5.7,
+        // Linux).
         self.timers
             .forget_round_trip(cx.config.rto_after_syn_loss_ns);
         self.conn_flags
             .set(ConnFlags::FAST_OPENED | ConnFlags::SYN_DUE);
     }
 
-    /// The text of the SYN that made this connection; the SYN-ACK acknowledges what of it could be
-    /// stored.
+    /// Takes the text of the SYN that made this connection. The SYN-ACK acknowledges as much as
+    /// could be stored.
     pub fn take_syn_text(
         &mut self,
         cx: &mut Cx<'_>,
@@ -103,14 +106,14 @@ impl Connection {
     }
 
     /// Takes the first acceptable ACK of a connection that was opened fast: the handshake is
-    /// complete. False: the ACK is for data that was never sent. It earns a RST as in any
-    /// SYN_RECEIVED, or an ACK as in any FIN_WAIT_1.
+    /// complete. False: the ACK is for data that was never sent. It is answered by a RST as in any
+    /// SYN_RECEIVED, or by an ACK as in any FIN_WAIT_1.
     pub(crate) fn complete_fast_open(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> bool {
         if seg.ack.lt(self.snd.una()) || seg.ack.gt(self.snd.nxt()) {
             cx.counters.drop_ack_beyond_sent += 1;
             match self.state() {
                 State::SynReceived => self.tx.reply_reset(seg, &mut self.conn_flags),
-                // Closed by now.
+                // The connection was closed early.
                 _ => {
                     let _ = self.rx.challenge(cx, &mut self.conn_flags, &mut self.tx);
                 }
@@ -119,8 +122,8 @@ impl Connection {
         }
         cx.counters.established += 1;
         if self.state() == State::SynReceived {
-            // A connection that is closed by now takes no round trip: the FIN waits as it would
-            // without an answer (Linux).
+            // A connection that was closed early takes no round trip from this ACK, so its FIN has
+            // the timeout of a connection without a sample (Linux).
             self.timers
                 .note_handshake_rtt(cx, seg, &mut self.conn_flags, &self.snd, &self.tx);
         }
@@ -149,15 +152,15 @@ impl Connection {
         true
     }
 
-    /// The entry that the cache learns from `seg`, the SYN-ACK of an active open. `None`: no Fast
-    /// Open was tried.
+    /// The entry for the cache of cookies, from `seg`, the SYN-ACK of an active open. `None`: no
+    /// Fast Open was tried.
     #[must_use]
     pub fn fast_open_reply(&self, seg: &Segment) -> Option<FastOpenReply> {
         let opening = &self.opening;
         if opening.fast_open().is_none() && opening.syn_bytes_max() == 0 {
             return None;
         }
-        // A cookie that we did not ask for is not believed.
+        // A cookie that was not requested is not trusted.
         let asked = opening.fast_open().is_some();
         let cookie = seg
             .options
@@ -175,7 +178,7 @@ impl Connection {
         })
     }
 
-    /// Payload of a SYN was acknowledged by the SYN-ACK (Linux's `TCPI_OPT_SYN_DATA`).
+    /// True if the SYN-ACK acknowledged payload of the SYN (Linux's `TCPI_OPT_SYN_DATA`).
     #[must_use]
     pub fn syn_data_acked(&self) -> bool {
         self.conn_flags.has(ConnFlags::SYN_DATA_ACKED)

@@ -1,7 +1,7 @@
-//! A short look at a connection, for an observer that compares two of them (the story that
-//! `mill ss -v` shows).
+//! A short summary of a connection. An observer compares two of them to tell the connection's story
+//! (`mill ss -v`).
 //!
-//! The observer looks after each call into the connection, so a look reads a few fields and keeps
+//! The observer takes one after each call into the connection, so it reads a few fields and stores
 //! nothing.
 
 use crate::conn_flags::ConnFlags;
@@ -10,7 +10,7 @@ use crate::recovery::rate::Busy;
 use crate::recovery::{CaState, Pending};
 use crate::state::State;
 
-/// The values that a story is made of.
+/// Values from which a story is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Glance {
     /// State of the connection.
@@ -19,9 +19,9 @@ pub struct Glance {
     pub episode: Episode,
     /// The limit that keeps data from leaving.
     pub limit: Limit,
-    /// Something waits to be sent for the first time.
+    /// Data or a FIN waits to be sent for the first time.
     pub has_unsent: bool,
-    /// The window that we advertised takes no further full segment of the peer.
+    /// The window that we advertised has no room for another full segment of the peer.
     pub is_our_window_full: bool,
     /// Congestion window, in segments.
     pub cwnd: u32,
@@ -82,7 +82,7 @@ pub enum DueTimer {
 }
 
 impl Connection {
-    /// A look at the connection.
+    /// A summary of the connection now.
     #[must_use]
     pub fn glance(&self) -> Glance {
         let episode = match self.flight.recovery().ca_state() {
@@ -111,14 +111,14 @@ impl Connection {
         }
     }
 
-    /// The smoothed round trip, ns; 0: none was measured.
+    /// The smoothed round trip in ns; 0: none was measured.
     #[must_use]
     pub fn round_trip_ns(&self) -> u64 {
         self.timers.rtt().srtt_ns()
     }
 
-    /// The timer that [`on_timer`](Self::on_timer) would act upon now. A delayed ACK comes last:
-    /// the other timers say more.
+    /// The timer that [`on_timer`](Self::on_timer) would act upon now. A delayed ACK comes last,
+    /// because the other timers matter more to an observer.
     #[must_use]
     pub fn due_timer(&self, now_ns: u64) -> Option<DueTimer> {
         let timers = &self.timers;

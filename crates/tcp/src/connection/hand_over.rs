@@ -1,9 +1,9 @@
-//! A connection that no application has used, as the handshake from which another stack can make
-//! it anew.
+//! A connection that no application has used, as the handshake from which another stack can make it
+//! again.
 //!
-//! Nothing was sent but the SYN-ACK and ACKs. The handshake, the bytes that arrived and perhaps a
-//! FIN are therefore all there is to it. Called by the stack when a listener is closed whose place
-//! others share.
+//! The connection has sent nothing but the SYN-ACK and ACKs. So the handshake, the bytes that
+//! arrived and perhaps a FIN are all of its state. The stack calls this when it closes a listener
+//! whose port other listeners share.
 
 use crate::conn_flags::ConnFlags;
 use crate::connection::Connection;
@@ -11,7 +11,7 @@ use crate::ecn::EcnGrant;
 use crate::handshake::{Handshake, SynAckRepetitions, WindowScales};
 use crate::state::State;
 
-/// See the module's documentation.
+/// State of a connection that no application has used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Untouched {
     /// The handshake that made the connection.
@@ -21,8 +21,8 @@ pub struct Untouched {
 }
 
 impl Connection {
-    /// The connection as its handshake left it, after which `received` bytes came. `None`: it is
-    /// not open, or has sent something of its own.
+    /// The state after the handshake and `received` bytes. `None`: the connection is not open, or
+    /// has sent data of its own.
     #[must_use]
     pub fn untouched(&self, received: u32) -> Option<Untouched> {
         let has_fin = match self.state() {

@@ -1,5 +1,5 @@
-//! ICMP errors and path MTU (RFC 9293 3.9.2.2, RFC 1191, RFC 5927): believed only if they quote a
-//! segment in flight, and even then mostly remembered, not obeyed.
+//! ICMP errors and path MTU (RFC 9293 3.9.2.2, RFC 1191, RFC 5927). An error counts only if it
+//! quotes a segment in flight, and most errors are remembered without an action.
 
 use wire::SeqNumber;
 
@@ -10,7 +10,7 @@ use crate::effects::Effects;
 use crate::state::{ConnectionError, IcmpError, State};
 
 impl Connection {
-    /// An ICMP error quotes a segment of ours with sequence number `quoted_seq`.
+    /// Takes an ICMP error that quotes a segment of ours with sequence number `quoted_seq`.
     pub fn on_icmp_error(
         &mut self,
         cx: &mut Cx<'_>,
@@ -23,13 +23,13 @@ impl Connection {
             return self.finish(cx, Effects::NONE, deadline_ns);
         }
         let (hard, error) = meaning(kind);
-        // Once accepted, a connection that was opened fast is as good as established.
+        // An accepted connection that was opened fast is treated as established.
         let opening = matches!(self.state(), State::SynSent | State::SynReceived)
             && !(self.conn_flags.has(ConnFlags::FAST_OPENED) && self.opening.is_accepted());
         let effects = if opening && (hard || cx.config.soft_errors_end_connect) {
             self.fail(error)
         } else {
-            // A live connection outlasts any ICMP error (RFC 5927 6); timeouts decide.
+            // An ICMP error never ends an established connection (RFC 5927 6); timeouts do.
             self.timers.note_soft_error(error);
             match kind {
                 IcmpError::NetUnreachable | IcmpError::HostUnreachable => {
@@ -41,27 +41,27 @@ impl Connection {
         self.finish(cx, effects, deadline_ns)
     }
 
-    /// The last ICMP error, once (`SO_ERROR` of a connection that goes on, as in Linux). A later
-    /// timeout does not name it any more.
+    /// The last ICMP error, which is forgotten by this call (`SO_ERROR` of a connection that goes
+    /// on, as in Linux). A later timeout does not report it again.
     pub fn take_soft_error(&mut self) -> Option<ConnectionError> {
         self.timers.take_soft_error()
     }
 
-    /// An ICMP error was heard of and neither told nor disproved yet.
+    /// True if an ICMP error arrived that was neither reported nor disproved yet.
     #[must_use]
     pub fn has_soft_error(&self) -> bool {
         self.timers.soft_error().is_some()
     }
 
-    /// The application took this connection, which was opened fast, out of the accept queue.
+    /// Notes that the application accepted this connection, which was opened fast.
     pub fn note_accepted(&mut self) {
         self.opening.note_accepted();
     }
 
-    /// The path takes segments of at most `mss` payload bytes without options: path MTU less
-    /// headers. The caller has validated the message (`is_quoted_in_flight`). Segments in flight
-    /// that are too long are cut anew and, if `resends`, sent again at once, without a reduction of
-    /// the congestion window.
+    /// Limits segments to `mss` payload bytes without options: the path MTU less headers. The
+    /// caller has validated the message (`is_quoted_in_flight`). Segments in flight that are too
+    /// long are cut anew and, if `resends`, sent again at once, without a reduction of the
+    /// congestion window.
     pub fn on_mtu(&mut self, cx: &mut Cx<'_>, mss: u16, resends: bool) -> Effects {
         let deadline_ns = self.timers.deadline_ns();
         let old = self.snd.mss();
@@ -77,8 +77,8 @@ impl Connection {
         self.finish(cx, Effects::NONE, deadline_ns)
     }
 
-    /// The SYN was too big, so it bore data: again without, at once, and announcing no more than
-    /// the path takes (as Linux).
+    /// The SYN was too big, so it carried data. It leaves again at once without the data,
+    /// announcing an MSS that the path carries (Linux).
     fn shrink_syn(&mut self, cx: &mut Cx<'_>) {
         self.rx.limit_mss(self.path.path_mss());
         if self.opening.syn_bytes() > 0 && !self.conn_flags.has(ConnFlags::SYN_DUE) {
@@ -93,8 +93,8 @@ impl Connection {
         }
     }
 
-    /// True if a quoted sequence number lies in flight, so the message is not a blind forgery (RFC
-    /// 5927 4.1). SND.NXT counts too, because pure ACKs carry it (Linux).
+    /// True if a quoted sequence number is in flight, so that the message is no blind forgery (RFC
+    /// 5927 4.1). SND.NXT is accepted too, because pure ACKs carry it (Linux).
     #[must_use]
     pub fn is_quoted_in_flight(&self, quoted_seq: SeqNumber) -> bool {
         let first = if self.conn_flags.has(ConnFlags::FAST_OPENED) {
@@ -106,7 +106,7 @@ impl Connection {
     }
 }
 
-/// Whether the error is hard (RFC 1122 4.2.3.9), and the error that the application receives:
+/// Whether the error is hard (RFC 1122 4.2.3.9), and the error that the application receives; from
 /// Linux's table.
 fn meaning(kind: IcmpError) -> (bool, ConnectionError) {
     match kind {

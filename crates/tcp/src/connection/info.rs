@@ -13,15 +13,15 @@ use crate::state::State;
 use crate::timers::NEVER_NS;
 use crate::timestamp::clock_ms;
 
-/// Values in the manner of Linux's `tcp_info`. Times are nanoseconds, windows bytes, unless named
-/// else.
+/// Values like those of Linux's `tcp_info`. Times are nanoseconds and windows are bytes, unless the
+/// field says otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Info {
     /// State of the connection.
     pub state: State,
     /// Loss recovery: 0 open, 1 disorder, 2 CWR, 3 recovery, 4 loss (Linux's `tcpi_ca_state`).
     pub ca_state: u8,
-    /// Timeouts in a row without a new acknowledgment; those into a shut window are not counted.
+    /// Timeouts in a row without a new acknowledgment. Timeouts into a shut window are not counted.
     pub retransmits: u8,
     /// Unanswered probes (zero window or keep-alive).
     pub probes: u8,
@@ -33,7 +33,7 @@ pub struct Info {
     pub sack: bool,
     /// ECN is in use.
     pub ecn: bool,
-    /// The peer has sent a segment as ECN-capable.
+    /// The peer has sent an ECN-capable segment.
     pub ecn_seen: bool,
     /// Counters of accurate ECN, and the kind of ECN in use.
     pub accurate_ecn: AccurateEcnInfo,
@@ -67,13 +67,13 @@ pub struct Info {
     pub max_pacing_rate: u64,
     /// Segments from SND.UNA to SND.NXT.
     pub unacked: u32,
-    /// Segments of these presumed lost, sent again or not.
+    /// The part of `unacked` presumed lost, sent again or not.
     pub lost: u32,
-    /// Segments of these that were SACKed, or without SACK counted by duplicate ACKs.
+    /// The part of `unacked` that was SACKed, or counted by duplicate ACKs without SACK.
     pub sacked: u32,
-    /// Segments sent again and still in flight.
+    /// Retransmissions still in flight, in segments.
     pub retrans: u32,
-    /// Segments sent again, in all.
+    /// Retransmissions in all, in segments.
     pub total_retrans: u32,
     /// Smoothed round-trip time.
     pub rtt_ns: u64,
@@ -87,23 +87,23 @@ pub struct Info {
     pub snd_cwnd: u32,
     /// Reordering that is tolerated, in segments.
     pub reordering: u32,
-    /// Segments that D-SACKs reported.
+    /// Segments that D-SACKs reported as duplicates.
     pub dsack_dups: u32,
-    /// Times that reordering was seen.
+    /// Number of times that reordering was seen.
     pub reord_seen: u32,
     /// Segments delivered, the SYN included.
     pub delivered: u32,
-    /// Segments among them that were marked: acknowledged with ECE, or reported by accurate ECN.
+    /// The part of `delivered` that was marked: acknowledged with ECE, or reported by accurate ECN.
     pub delivered_ce: u32,
-    /// Payload bytes sent, repetitions included.
+    /// Payload bytes sent, retransmissions included.
     pub bytes_sent: u64,
-    /// Payload bytes sent again.
+    /// Payload bytes retransmitted.
     pub bytes_retrans: u64,
     /// Latest delivery rate in bytes per second; 0 = none measured.
     pub delivery_rate: u64,
-    /// The application limited the delivery rate.
+    /// True if the application limited the delivery rate.
     pub delivery_rate_app_limited: bool,
-    /// Time with something to send or in flight.
+    /// Time during which something was to be sent or was in flight.
     pub busy_time_ns: u64,
     /// Part of the busy time that the peer's window limited.
     pub rwnd_limited_ns: u64,
@@ -139,10 +139,10 @@ pub struct Info {
     pub data_segs_out: u32,
     /// Segments with payload received.
     pub data_segs_in: u32,
-    /// When something last happened.
+    /// Times of the last events.
     pub last: LastInfo,
-    /// The segment size that a router reported, without IP and TCP headers; 0 = no report, or an
-    /// old one.
+    /// Segment size that a router reported, without IP and TCP headers; 0: no report, or an
+    /// outdated one.
     pub narrow_mss: u32,
     /// BBR's view of the path, while BBR is in use.
     pub bbr: Option<BbrInfo>,
@@ -155,39 +155,39 @@ pub struct Info {
 pub struct TimeoutInfo {
     /// Total number.
     pub count: u16,
-    /// Times that one came after progress.
+    /// Timeouts that came after progress, each of which began a recovery.
     pub recoveries: u16,
-    /// Time from the first of a row to its repair, in all.
+    /// Time of all recoveries: from the first timeout in a row until the losses were repaired.
     pub recovery_ns: u64,
 }
 
-/// When something last happened to a connection.
+/// Times of a connection's last events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LastInfo {
-    /// Payload was sent, or the connection established; 0 = neither.
+    /// Payload was last sent, or the connection was established; 0: neither.
     pub data_sent_ns: u64,
-    /// Payload arrived, or the connection was established; 0 = neither.
+    /// Payload last arrived, or the connection was established; 0: neither.
     pub data_recv_ns: u64,
-    /// An acceptable ACK arrived, or the connection began.
+    /// An acceptable ACK last arrived, or the connection began.
     pub ack_recv_ns: u64,
 }
 
-/// The timer of a connection that ends first, in the names of Linux's `idiag_timer`.
+/// The timer of a connection that expires first, by the names of Linux's `idiag_timer`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PendingTimer {
-    /// Sends again.
+    /// Retransmits.
     Retransmit,
-    /// Asks for room in a shut window.
+    /// Probes a shut window.
     Persist,
-    /// Asks a silent peer whether it is there, or ends an orphan in FIN_WAIT_2.
+    /// Probes a silent peer, or ends an orphan in FIN_WAIT_2.
     KeepAlive,
     /// Ends TIME_WAIT.
     TimeWait,
 }
 
 impl Connection {
-    /// The timer that waits and when it ends, ns; none that only delays an ACK. The retransmission
-    /// timer comes before the slow ones, as in Linux.
+    /// The timer that is armed and its time in ns; `None` if only an ACK is delayed. The
+    /// retransmission timer comes before the slow one, as in Linux.
     #[must_use]
     pub fn pending_timer(&self) -> Option<(PendingTimer, u64)> {
         let timers = &self.timers;
@@ -207,21 +207,21 @@ impl Connection {
         (timers.slow_ns() != NEVER_NS).then_some((kind, timers.slow_ns()))
     }
 
-    /// Doublings of the timeout.
+    /// Number of doublings of the timeout.
     #[inline]
     #[must_use]
     pub fn backoff(&self) -> u8 {
         self.timers.backoff()
     }
 
-    /// Values in the manner of `tcp_info`; the times spent busy or limited are those up to the last
-    /// change of reason.
+    /// Values like those of `tcp_info`. The times spent busy or limited end at the last change of
+    /// reason.
     #[must_use]
     pub fn info(&self) -> Info {
         self.info_at(0)
     }
 
-    /// Values in the manner of `tcp_info` at this time.
+    /// Values like those of `tcp_info`, with times up to `now_ns`.
     #[must_use]
     pub fn info_at(&self, now_ns: u64) -> Info {
         let mut info = self.all_info(self.flight.recovery(), self.flight.delivery(), now_ns);
@@ -239,7 +239,7 @@ impl Connection {
         info
     }
 
-    /// Corrects the values before the peer's first answer, when nothing is negotiated.
+    /// Corrects the values before the peer's first answer, when nothing is negotiated yet.
     fn tell_of_syn(&self, info: &mut Info) {
         info.sack = false;
         info.window_scaling = false;
@@ -251,13 +251,13 @@ impl Connection {
         self.tell_of_opening(info);
     }
 
-    /// Corrects the values while the flight consists of the SYN and its data; a FIN comes later.
+    /// Corrects the values while the flight consists of the SYN and its data.
     fn tell_of_opening(&self, info: &mut Info) {
         info.bbr = None;
         info.dctcp = None;
         info.delivered = 0;
         info.notsent_bytes = self.snd.unsent(self.state(), self.conn_flags);
-        // Linux keeps a SYN and its data as two.
+        // Linux counts a SYN and its data as two segments.
         let parts = 1 + u32::from(self.opening.syn_bytes() > 0);
         info.unacked = u32::from(self.opening.is_syn_sent()) * parts;
         if self.timers.retransmits() > 0 {
@@ -343,7 +343,7 @@ impl Connection {
         }
     }
 
-    /// The FIN counts as a byte, as in Linux.
+    /// Bytes never sent. The FIN counts as one, as in Linux.
     fn notsent_bytes(&self) -> u32 {
         self.snd.unsent(self.state(), self.conn_flags) + u32::from(self.conn_flags.fin_unsent())
     }
@@ -364,7 +364,7 @@ impl Connection {
         })
     }
 
-    /// A Fast Open's SYN-ACK is counted already when nothing of it was heard yet.
+    /// Segments delivered, without the SYN-ACK of a Fast Open until it is acknowledged.
     fn delivered(&self) -> u32 {
         self.flight.recovery().delivered() - u32::from(self.conn_flags.has(ConnFlags::FAST_OPENED))
     }

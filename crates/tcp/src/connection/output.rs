@@ -1,10 +1,10 @@
-//! Output: what to send next (`next`, the policy), how it looks as a segment (`build`), and what
-//! changes when it has left (`sent`). The segment of a short message takes a straight line through
-//! all three (`lone`).
+//! Output: the choice of the next segment (`next`, the policy), its construction (`build`), and the
+//! state changes after it has left (`sent`). The segment of a short message takes a shortcut
+//! through all three (`lone`).
 //!
-//! The end of a call makes a [`Plan`] and stores it: `due` and `Effects::TRANSMIT` follow from it.
-//! `poll_transmit` executes the stored plan, builds the segment and records it as sent. Planning
-//! changes nothing.
+//! Each call into the connection ends by making a [`Plan`] and storing it; `due` and
+//! `Effects::TRANSMIT` follow from it. `poll_transmit` executes the stored plan, builds the segment
+//! and records it as sent. Planning changes nothing.
 
 use crate::conn_flags::ConnFlags;
 use crate::connection::Connection;
@@ -28,9 +28,9 @@ pub use burst_tail::BurstTail;
 pub use plain_ack::PlainAck;
 
 impl Connection {
-    /// The class of the segment that the last call found to be sent first. `Effects::TRANSMIT` puts
-    /// the connection on that list. After [`poll_transmit`](Self::poll_transmit) gave a segment,
-    /// `None` means that it was the last one; any other value means that more may follow.
+    /// The class of the next segment, as the last call found it. `Effects::TRANSMIT` puts the
+    /// connection on the list of that class. After [`poll_transmit`](Self::poll_transmit) returned
+    /// a segment, `None` means that it was the last; any other value means that more may follow.
     #[inline]
     #[must_use]
     pub fn due(&self) -> TransmitClass {
@@ -50,8 +50,8 @@ impl Connection {
     }
 
     /// Plans the next segment at this time, for [`due`](Self::due) and for
-    /// [`poll_transmit`](Self::poll_transmit). For a caller that stopped polling early, or that
-    /// comes back after a while.
+    /// [`poll_transmit`](Self::poll_transmit). A caller that stopped polling early, or that comes
+    /// back later, needs it.
     #[inline]
     pub fn refresh_due(&mut self, cx: &Cx<'_>) -> TransmitClass {
         let plan = self.plan(cx);
@@ -59,14 +59,14 @@ impl Connection {
         self.due
     }
 
-    /// Nothing is to be sent: no plan is stored.
+    /// Stores that nothing is to be sent.
     #[inline(always)]
     pub(super) fn store_nothing(&mut self) {
         self.due = TransmitClass::None;
         self.planned.forget();
     }
 
-    /// The plan counts until something changes.
+    /// Stores a plan, which is valid until something changes.
     #[inline(always)]
     pub(super) fn store_plan(&mut self, cx: &Cx<'_>, plan: Plan) {
         self.planned.store(plan, cx.now_ns);
@@ -105,8 +105,8 @@ impl Connection {
         }
     }
 
-    /// The next segment to send, at most one MSS of payload; false when there is none. Call until
-    /// false, or until [`due`](Self::due) says that nothing follows.
+    /// Builds the next segment, with at most one MSS of payload; false if there is none. Call until
+    /// it returns false, or until [`due`](Self::due) says that nothing follows.
     pub fn poll_transmit(&mut self, cx: &mut Cx<'_>, out: &mut SegmentOut) -> bool {
         let plan = self.take_plan(cx);
         match plan {
@@ -155,8 +155,7 @@ impl Connection {
         true
     }
 
-    /// Ends a series of segments: notes the limit that ended it, and arms the timers that continue
-    /// it.
+    /// Ends a series of segments: notes the limit that ended it, and arms the timers that continue.
     #[inline]
     fn stop(&mut self, cx: &mut Cx<'_>) {
         self.due = TransmitClass::None;
@@ -175,17 +174,17 @@ impl Connection {
         );
     }
 
-    /// An ACK is due now, whether or not it will leave alone.
+    /// True if an ACK is due now, alone or on other segments.
     #[inline]
     #[must_use]
     pub fn has_ack_due(&self) -> bool {
         self.conn_flags.has(ConnFlags::ACK_NOW)
     }
 
-    /// Takes a pure ACK that is due before the next segment of a run is taken
-    /// ([`run`](crate::run)). An ACK that also reports gaps, duplicates or marks is included,
-    /// because the next segment would change its report. False when no ACK is due, or when it would
-    /// not leave alone. Several may be due.
+    /// Builds a due pure ACK before the next segment of a run is taken ([`run`](crate::run)). This
+    /// covers ACKs that report gaps, duplicates or marks, because the next segment would change
+    /// their report. False if no ACK is due, or if it would not leave alone. Several ACKs may be
+    /// due.
     pub fn poll_due_ack(&mut self, cx: &mut Cx<'_>, out: &mut SegmentOut) -> bool {
         let plan = self.plan_generally(cx);
         match plan {

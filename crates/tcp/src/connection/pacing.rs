@@ -1,4 +1,4 @@
-//! When data may leave at the rate of [`Pacing`](crate::pacing::Pacing).
+//! Departure of data at the rate of [`Pacing`](crate::pacing::Pacing).
 
 use crate::connection::Connection;
 use crate::context::Cx;
@@ -13,8 +13,8 @@ impl Connection {
         self.flight.refresh_pacing(cx, &self.snd, &self.timers);
     }
 
-    /// `deadline_ns`, which is some, is to be met at the clock's full grain: paced data departs, or
-    /// SACKs that were held back. A caller whose timers are coarse should serve it apart.
+    /// True if `deadline_ns` needs the clock's full resolution: paced data departs then, or SACKs
+    /// that were held back. A caller with coarse timers should serve it separately.
     #[inline]
     #[must_use]
     pub fn is_deadline_fine(&self) -> bool {
@@ -22,7 +22,7 @@ impl Connection {
             || self.rx.waits_for_sacks(&self.timers)
     }
 
-    /// Sending stopped. If pacing holds data back, its departure is armed.
+    /// Arms the departure of data that pacing holds back, after sending stopped.
     #[inline]
     pub(crate) fn arm_departure(&mut self, cx: &Cx<'_>) {
         let held = self.flight.pacing().holds(cx.now_ns) && self.plan_payload(cx).is_some();

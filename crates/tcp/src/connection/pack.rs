@@ -1,4 +1,4 @@
-//! Quiet connections are packed: all fields of a connection in their order.
+//! Packing of quiet connections: a walk over all fields in their order.
 
 use crate::conn_flags::ConnFlags;
 use crate::connection::Connection;
@@ -31,23 +31,23 @@ impl Connection {
         self.rx.data_segs_in() > 0 || self.tx.data_segs_out() > 0
     }
 
-    /// When the peer last sent something new in order, and so has had our ACKs until then; 0:
-    /// never.
+    /// Time at which the peer last sent new text in order, which proves that it had our ACKs until
+    /// then; 0: never.
     #[inline]
     #[must_use]
     pub fn last_news_ns(&self) -> u64 {
         self.rx.last_data_ns()
     }
 
-    /// When anything last arrived, or payload last left.
+    /// Time at which anything last arrived, or payload last left.
     #[inline]
     #[must_use]
     pub fn last_active_ns(&self) -> u64 {
         self.rx.last_ack_ns().max(self.tx.last_sent_ns())
     }
 
-    /// Walks all fields of a quiet connection. A reader may begin with any connection: every field
-    /// is set.
+    /// Walks over all fields of a quiet connection. A reader sets every field, so it may begin with
+    /// any connection.
     pub fn pack(&mut self, p: &mut impl Packing) {
         let Connection {
             snd,
@@ -94,8 +94,8 @@ impl Connection {
         opening.pack(p);
     }
 
-    /// Panics unless the connection, if it is quiet, comes out of packing as it went in; for tests.
-    /// Returns the bytes that it took.
+    /// Panics unless the connection, if it is quiet, comes out of packing unchanged; for tests.
+    /// Returns the number of bytes.
     #[doc(hidden)]
     pub fn check_packing(&self) -> Option<usize> {
         use alloc::format;
@@ -109,7 +109,7 @@ impl Connection {
         let len = packer.finish();
         assert_eq!(format!("{packed:?}"), format!("{self:?}"));
         let len = len?;
-        // A reader sets every field, whatever there was.
+        // A reader sets every field, whatever it held before.
         let mut found = self.clone();
         found.pack(&mut Unpacker::new(&[0xa5; 1024]));
         found.pack(&mut Unpacker::new(&bytes[..len]));

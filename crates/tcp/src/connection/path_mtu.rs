@@ -7,16 +7,16 @@ use crate::context::Cx;
 use crate::effects::Effects;
 use crate::limits::SEND_MSS_MIN;
 
-/// The congestion window below which no probe leaves. A probe takes the place of two segments, and
-/// five more must follow it.
+/// Smallest congestion window in which a probe leaves, in segments. A probe counts as two segments,
+/// and five more must follow it.
 const PROBE_CWND_MIN: u32 = 11;
-/// Segments that must be able to follow a probe, beyond the reordering that is tolerated.
+/// Segments that must be able to follow a probe, besides the reordering that is tolerated.
 const FOLLOWERS: u32 = 1;
 
 impl Connection {
-    /// The connection has just begun, with the MSS that a router named to another one to the same
-    /// host: `mss`, until `until_ns`. Our link takes `link_mss`, and that is tried when the word is
-    /// old.
+    /// Starts a new connection with the MSS that a router reported on another connection to the
+    /// same host: `mss`, valid until `until_ns`. `link_mss` is the MSS of our link, which is tried
+    /// when the report is outdated.
     pub fn know_path(&mut self, link_mss: u16, mss: u16, until_ns: u64) {
         self.planned.forget();
         self.path.widen_link(link_mss);
@@ -29,8 +29,9 @@ impl Connection {
         );
     }
 
-    /// Our link takes segments of at most `link_mss` from now on. Segments in flight that are too
-    /// long are cut anew and sent again. A larger MSS counts for connections to come.
+    /// Limits segments to the `link_mss` bytes that our link takes from now on. Segments in flight
+    /// that are too long are cut anew and sent again. A larger MSS applies to later connections
+    /// only.
     pub fn on_link_mss(&mut self, cx: &mut Cx<'_>, link_mss: u16) -> Effects {
         let effects = self.on_mtu(cx, link_mss, true);
         self.path
@@ -38,7 +39,7 @@ impl Connection {
         effects
     }
 
-    /// Payload of the probe that may leave now.
+    /// Payload bytes of the probe that may leave now.
     #[inline]
     pub(crate) fn path_probe(&self, cx: &Cx<'_>, unsent: u32, usable: u32) -> Option<u32> {
         if !self.conn_flags.has(ConnFlags::PATH_PROBING) || self.path.probe() != 0 {

@@ -1,4 +1,4 @@
-//! Loss recovery as methods of the connection: [`crate::recovery`] holds the state.
+//! Loss recovery as methods of the connection; [`crate::recovery`] holds the state.
 
 use crate::conn_flags::ConnFlags;
 use crate::connection::Connection;

@@ -1,15 +1,15 @@
 //! Runs: segments of one flow that arrived together, one after another in order, taken in one
 //! visit.
 //!
-//! The stack's stage `aggregation` finds them (Menon and Zwaenepoel, "Optimizing TCP Receive
-//! Performance", USENIX ATC 2008). Work that belongs to a visit (deciding what to send, arming
+//! The stack's stage `aggregation` finds runs (Menon and Zwaenepoel, "Optimizing TCP Receive
+//! Performance", USENIX ATC 2008). Work that belongs to a visit (planning the next segment, arming
 //! timers) is done once per run. Work that follows from an ACK number, a timestamp or a length is
-//! done for each segment, in order. A run therefore leaves the connection in the state that its
-//! segments would leave one by one.
+//! done for each segment, in order. A run therefore leaves the connection in the same state as its
+//! segments one by one.
 //!
-//! Before each segment the stack takes the ACKs that have fallen due with
-//! [`Connection::poll_due_ack`]. As many ACKs leave as if each segment had arrived alone, which the
-//! peer's congestion control counts on.
+//! Before each segment the stack takes the ACKs that have become due with
+//! [`Connection::poll_due_ack`]. So as many ACKs leave as if each segment had arrived alone, which
+//! the peer's congestion control relies on.
 
 use crate::connection::Connection;
 use crate::context::Cx;
@@ -17,7 +17,7 @@ use crate::effects::Effects;
 use crate::recv_buffer::RecvBuffer;
 use crate::segment::Segment;
 
-/// A run in progress: the values that its end is compared with.
+/// A run in progress: the values with which its end is compared.
 #[must_use]
 #[derive(Clone, Copy, Debug)]
 pub struct Run {
@@ -25,7 +25,7 @@ pub struct Run {
 }
 
 impl Connection {
-    /// A run of segments begins, of one or more.
+    /// Begins a run of one or more segments.
     #[inline]
     pub fn begin_run(&self) -> Run {
         Run {
@@ -33,8 +33,8 @@ impl Connection {
         }
     }
 
-    /// The next segment of a run (RFC 9293 3.10.7). A run whose segment had effects other than
-    /// `READABLE` and `WRITABLE` ends with it.
+    /// Takes the next segment of a run (RFC 9293 3.10.7). The run ends with a segment that has
+    /// effects other than `READABLE` and `WRITABLE`.
     #[inline]
     pub fn on_segment_of_run(
         &mut self,
@@ -54,13 +54,13 @@ impl Connection {
         }
     }
 
-    /// The run is over; `effects` are those of all its segments together.
+    /// Ends the run; `effects` are those of all its segments together.
     #[inline]
     pub fn end_run(&mut self, cx: &mut Cx<'_>, effects: Effects, run: Run) -> Effects {
         self.finish(cx, effects, run.deadline_ns)
     }
 
-    /// A segment arrives (RFC 9293 3.10.7): a run of one.
+    /// Takes a segment that arrived (RFC 9293 3.10.7): a run of one.
     #[inline]
     pub fn on_segment(
         &mut self,

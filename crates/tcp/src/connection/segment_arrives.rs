@@ -12,8 +12,8 @@
 //!                fin                   eighth: FIN
 //! ```
 //!
-//! A step changes variables and flags, and says whether the next step follows. No step sends. Due
-//! segments are marked, and `output` sends them.
+//! A step changes variables and flags, and says whether the next step follows. No step sends: steps
+//! set the flags of due segments, and `output` sends them.
 
 use wire::tcp::Flags;
 
@@ -35,13 +35,13 @@ mod syn;
 mod syn_sent;
 mod text;
 
-/// Whether the steps continue.
+/// Result of a step.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// The next step follows.
     Continue(Effects),
-    /// The segment is dealt with.
+    /// The segment needs no further step.
     Done(Effects),
 }
 
@@ -76,14 +76,15 @@ impl Connection {
         }
         let crossed;
         let seg = if self.rx.completes_crossed_open(seg, self.state(), &self.snd) {
-            // Past its SYN, the peer's SYN-ACK is a plain ACK (RFC 9293 3.5, figure 8); its SYN
-            // came before (RFC 2883 says so).
+            // Without its SYN, the peer's SYN-ACK is a plain ACK (RFC 9293 3.5, figure 8). The SYN
+            // arrived before, which a D-SACK reports (RFC 2883).
             self.rx
                 .note_duplicate(cx, seg.seq, seg.seq + 1, &mut self.conn_flags);
             let mut plain = without_syn(seg);
             // The window of a SYN is not scaled.
             plain.window = seg.window >> self.snd.shift();
-            // Linux answers it at once: the peer is to know that our SYN-ACK is no longer needed.
+            // The ACK leaves at once, as in Linux, to tell the peer that our SYN-ACK is not needed
+            // any more.
             self.rx.request_ack(AckKind::Answer, &mut self.conn_flags);
             crossed = plain;
             &crossed
@@ -106,7 +107,7 @@ impl Connection {
         effects | self.text_and_fin(cx, seg, rx)
     }
 
-    /// Steps six to eight.
+    /// Runs steps six to eight.
     pub(crate) fn text_and_fin(
         &mut self,
         cx: &mut Cx<'_>,
@@ -128,7 +129,7 @@ impl Connection {
     }
 }
 
-/// The segment as it would be without its SYN.
+/// The segment without its SYN.
 pub(crate) fn without_syn(seg: &Segment) -> Segment {
     let mut rest = seg.clone();
     rest.flags = seg.flags.without(Flags::SYN);

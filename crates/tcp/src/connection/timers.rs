@@ -1,4 +1,4 @@
-//! The actions at a deadline. Each timer has a file.
+//! The actions of the timers when they expire. Each timer has a file.
 
 use crate::conn_flags::ConnFlags;
 use crate::connection::Connection;

@@ -1,19 +1,19 @@
-//! The peer's window as it is learnt, and the application's limit for ours.
+//! The peer's window as it is learnt, and the application's limit for our window.
 
 use crate::conn_flags::ConnFlags;
 use crate::connection::Connection;
 use crate::segment::Segment;
 
 impl Connection {
-    /// TCP_WINDOW_CLAMP: limits the advertised window. As in Linux the clamp follows the receive
-    /// buffer's growth from there.
+    /// TCP_WINDOW_CLAMP: limits the advertised window. As in Linux the clamp then follows the
+    /// growth of the receive buffer.
     pub fn set_window_clamp(&mut self, bytes: u32) {
         if bytes != 0 {
             self.rx.clamp_window(bytes);
         }
     }
 
-    /// The window of a segment with an acceptable ACK (RFC 9293 3.10.7.4, fifth step).
+    /// Takes the window of a segment with an acceptable ACK (RFC 9293 3.10.7.4, fifth step).
     #[inline]
     pub(crate) fn learn_window(&mut self, seg: &Segment) {
         if let Some(window) = self.snd.learn_window(seg) {
@@ -21,7 +21,7 @@ impl Connection {
         }
     }
 
-    /// SND.WND changes; an opened window ends probing.
+    /// Sets SND.WND; a window that opens ends probing.
     pub(crate) fn set_send_window(&mut self, window: u32) {
         let opened = self.snd.wnd() < window;
         if self.snd.set_window(window) {

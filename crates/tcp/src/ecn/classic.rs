@@ -1,4 +1,4 @@
-//! RFC 3168, and RFC 8257's receiver.
+//! Classic ECN (RFC 3168), and DCTCP's receiver (RFC 8257).
 //!
 //! ```text
 //!   sender                              router            receiver
@@ -8,7 +8,7 @@
 //! ```
 //!
 //! DCTCP changes the receiver (RFC 8257 3.2): ECE reports the mark of exactly the segments that the
-//! ACK covers. A change of the mark therefore acknowledges the earlier segments first.
+//! ACK covers. When the mark changes, the earlier segments are therefore acknowledged first.
 
 use wire::tcp::Flags;
 use wire::{Ecn, SeqNumber};
@@ -34,11 +34,12 @@ pub(crate) const MARKED: u8 = 1 << 2;
 /// DCTCP: `seen_nxt` is set.
 const SEEN_NXT: u8 = 1 << 3;
 
-/// Largest number of ACKs before a change of the mark that may wait; further changes of the same
-/// turn are lost.
+/// Largest number of owed ACKs, one for each change of the mark within a turn. Further changes are
+/// lost.
 pub(crate) const OWED_MAX: usize = 3;
 
-/// ACKs that leave at once after a mark, as in Linux: the sender may have a window of one segment.
+/// Number of ACKs that leave at once after a mark, as in Linux: the sender's window may be a single
+/// segment.
 pub(crate) const QUICK_ACKS: u8 = 2;
 
 impl ClassicEcn {
@@ -59,12 +60,12 @@ impl ClassicEcn {
         }
     }
 
-    /// DCTCP: RCV.NXT after the latest data segment, if any came.
+    /// DCTCP: RCV.NXT after the latest data segment; `None` if none came.
     pub(crate) fn seen_nxt(&self) -> Option<SeqNumber> {
         self.has(SEEN_NXT).then_some(self.seen_nxt)
     }
 
-    /// DCTCP: a data segment came, up to `nxt`.
+    /// DCTCP: notes a data segment that ends at `nxt`.
     pub(crate) fn see(&mut self, nxt: SeqNumber) {
         self.seen_nxt = nxt;
         self.put(SEEN_NXT, true);
@@ -84,7 +85,7 @@ impl ClassicEcn {
 }
 
 impl EcnState {
-    /// New data is ECN-capable; an ACK or a repetition is not (RFC 3168 6.1.4, 6.1.5).
+    /// Marks new data as ECN-capable. ACKs and retransmissions are not (RFC 3168 6.1.4, 6.1.5).
     pub(crate) fn dress_classic(&mut self, out: &mut SegmentOut, fresh: bool) {
         if fresh {
             out.ecn = Ecn::Ect0;
@@ -100,19 +101,19 @@ impl EcnState {
         }
     }
 
-    /// The window was reduced: the next new data says so (RFC 3168 6.1.2). Accurate ECN has no such
-    /// word.
+    /// Queues CWR for the next new data, because the window was reduced (RFC 3168 6.1.2). Accurate
+    /// ECN has no CWR.
     pub(crate) fn queue_cwr(&mut self, line: EcnLine) {
         let on = line.is_classic();
         self.classic.put(CWR_DUE, on);
     }
 
-    /// The reduction was undone.
+    /// Removes a queued CWR, because the reduction was undone.
     pub(crate) fn withdraw_cwr(&mut self) {
         self.classic.put(CWR_DUE, false);
     }
 
-    /// DCTCP: the latest data segment that arrived was marked.
+    /// True if the latest data segment that arrived was marked (DCTCP).
     pub(crate) fn has_latest_mark(&self) -> bool {
         self.classic.has(MARKED)
     }
@@ -129,7 +130,7 @@ impl EcnState {
         classic.owed_len += 1;
     }
 
-    /// True if an ACK from before a change of the mark waits to leave.
+    /// True if an ACK for text from before a change of the mark waits to leave.
     #[inline]
     pub(crate) fn owes_ack(&self, line: EcnLine) -> bool {
         line.is_classic() && self.classic.owed_len > 0
@@ -137,9 +138,9 @@ impl EcnState {
 }
 
 impl EcnState {
-    /// The peer has reduced its window, so ECE ends (RFC 3168 6.1.3), even if the CWR came without
-    /// text, as some peers send it (Linux). The peer's window may be a single segment, so its text
-    /// is answered at once.
+    /// Takes CWR: the peer has reduced its window, so ECE ends (RFC 3168 6.1.3), even without text,
+    /// as some peers send it (Linux). The peer's window may be a single segment, so its text is
+    /// acknowledged at once.
     #[cold]
     pub(crate) fn accept_cwr(
         &mut self,
@@ -165,7 +166,7 @@ impl EcnState {
         rx: &mut Receiver,
     ) {
         match codepoint {
-            // A repetition, most likely: the peer misses our ACKs.
+            // Most likely a retransmission, so the peer lacks our ACKs.
             Ecn::NotEct => {
                 if self.has(bit::SEEN) {
                     rx.enter_quick_ack(cx, QUICK_ACKS);
@@ -185,8 +186,8 @@ impl EcnState {
         self.put(bit::SEEN, true);
     }
 
-    /// DCTCP (RFC 8257 3.2): the mark changes, so earlier text is acknowledged with the former mark
-    /// first.
+    /// DCTCP (RFC 8257 3.2): the mark changes, so an ACK with the previous mark is owed for the
+    /// earlier text.
     fn note_mark_change(
         &mut self,
         cx: &mut Cx<'_>,
@@ -212,7 +213,7 @@ impl EcnState {
         self.classic.put(ECHO, marked);
     }
 
-    /// Makes the ACK in `out` the one that is owed first.
+    /// Turns the ACK in `out` into the first owed one.
     pub(crate) fn pay_owed_ack(&mut self, out: &mut SegmentOut, rcv: &Rcv) {
         let classic = &mut self.classic;
         let (ack, echo) = (classic.owed[0], classic.owed_echo & 1 != 0);

@@ -1,9 +1,6 @@
-//! Accurate ECN's data sender (RFC 9768 3.2): how many of our segments arrived marked, from the
-//! peer's ACE field and option.
-//!
-//! The field has three bits. It is exact as long as an ACK covers no more than seven segments.
-//! Beyond that it may have wrapped (3.2.2.5.2). The option's byte counters then decide, or else the
-//! number of segments that ACKs usually cover. Segments that remain open count as marked.
+//! Accurate ECN's data sender (RFC 9768 3.2): byte counters from the peer's options, and the
+//! average number of segments per ACK. `connection::ecn` computes the number of marked segments
+//! from them.
 
 use wire::Ecn;
 
@@ -12,29 +9,29 @@ use crate::ecn::fail;
 use crate::ecn::option_values::OptionSeen;
 use crate::segment::Segment;
 
-/// Weight and scale of the average of segments per ACK: 64 ACKs, in 1/64.
+/// Weight and scale of the average number of segments per ACK: 64 ACKs, in 1/64.
 pub(crate) const AVERAGE_SHIFT: u32 = 6;
 
-/// ACKs that cover more segments than this were merged or thinned out on their way, so none is
-/// counted as missing.
+/// Average above which ACKs seem to be merged or thinned out by the path. A jump of the ACE field
+/// then does not count as wrapped.
 const ACKS_THINNED_ABOVE: u16 = 4 << AVERAGE_SHIFT;
 impl EcnState {
-    /// TS.Recent before the segment that is being taken.
+    /// Notes TS.Recent before a segment is processed.
     pub(crate) fn note_stamp(&mut self, ts_recent: u32) {
         self.accurate.ts_before = ts_recent;
     }
 
-    /// TS.Recent moved with the segment that is being taken.
+    /// True if the segment that is being processed moved TS.Recent.
     pub(crate) fn has_stamp_moved(&self, ts_recent: u32) -> bool {
         ts_recent.wrapping_sub(self.accurate.ts_before) as i32 > 0
     }
 
-    /// Payload of ours that the peer's options reported as marked.
+    /// Payload bytes of ours that the peer's options reported as marked.
     pub(crate) fn marked_bytes(&self) -> u32 {
         self.accurate.delivered.of(Ecn::Ce)
     }
 
-    /// ACKs are merged or thinned out on their way.
+    /// True if the path seems to merge or thin out ACKs.
     pub(crate) fn thins_acks(&self) -> bool {
         self.accurate.acked_average > ACKS_THINNED_ABOVE
     }
@@ -58,13 +55,13 @@ impl EcnState {
     }
 }
 
-/// Bytes that may be sent without an option from the peer. After more bytes its counters may have
-/// wrapped.
+/// Bytes that may be sent without any option from the peer. With more, its counters may have
+/// wrapped unseen.
 const BYTES_WITHOUT_OPTION_MAX: u64 = (1 << 23) - 1;
 
 impl EcnState {
-    /// Takes the option of an ACK that delivered `bytes`, or estimates its values. Returns whether
-    /// the byte counters can be relied on. `bytes_sent`: payload that has left in all.
+    /// Takes the option of an ACK that delivered `bytes`, or estimates its values. True if the byte
+    /// counters are reliable. `bytes_sent`: payload bytes sent in all.
     pub(crate) fn take_option(&mut self, seg: &Segment, bytes: u32, bytes_sent: u64) -> bool {
         let option = &seg.options.accecn;
         let accurate = &mut self.accurate;
@@ -111,7 +108,7 @@ impl EcnState {
 mod tests {
     use super::*;
 
-    /// Acknowledged segments per ACK, in 1/64.
+    /// The average of acknowledged segments per ACK, in 1/64.
     fn average(acks: &[u32]) -> u16 {
         let mut state = EcnState::default();
         for &segments in acks {

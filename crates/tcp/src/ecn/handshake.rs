@@ -1,5 +1,5 @@
-//! Negotiation of ECN: the kind that a SYN asks for, the kind that is granted, and the reasons to
-//! give it up.
+//! Negotiation of ECN: the kind that a SYN requests, the kind that is granted, and the reasons to
+//! give ECN up.
 //!
 //! ```text
 //!   SYN       AE CWR ECE   111 accurate (so are all others but these)   011 classic   000 none
@@ -8,10 +8,10 @@
 //!   third ACK              as the SYN-ACK, of the codepoint that the SYN-ACK came with
 //! ```
 //!
-//! RFC 9768 3.1 with Linux's choices: a SYN asks for accurate ECN twice and then for none; a
-//! SYN-ACK has its ACE field twice and the option once (3.1.4). Feedback that no router can have
-//! caused means that the path alters the field. None of our segments is ECN-capable then, though
-//! received marks are reported as before (3.2.2.3).
+//! The rules are those of RFC 9768 3.1 with Linux's choices: two SYNs request accurate ECN, later
+//! ones none; two SYN-ACKs carry the ACE field, the first one also the option (3.1.4). Feedback
+//! that no router can have caused means that the path alters the field. Then none of our segments
+//! is ECN-capable, while received marks are reported as before (3.2.2.3).
 
 use wire::Ecn;
 use wire::tcp::{AccEcn, Flags};
@@ -28,11 +28,11 @@ use crate::segment::{Segment, SegmentOut};
 use crate::timers::Timers;
 use crate::variables::Snd;
 
-/// SYNs that ask for accurate ECN, and SYN-ACKs of a crossed open that have its option (RFC 9768
-/// 3.1.4.1).
+/// Number of SYNs that request accurate ECN, and of SYN-ACKs of a crossed open that carry its
+/// option (RFC 9768 3.1.4.1).
 pub(crate) const ASKS_MAX: u8 = 2;
-/// SYN-ACKs with an ACE field, after which the field itself is suspected to make the path drop
-/// them.
+/// Number of SYN-ACKs with an ACE field that may be lost before the field itself is suspected as
+/// the cause.
 pub(crate) const SYN_ACKS_TRUSTED_MAX: u8 = 2;
 /// ACE field of a SYN that asks for accurate ECN.
 pub(crate) const ACE_ASKS: u8 = 0b111;
@@ -41,8 +41,8 @@ pub(crate) const ACE_ASKS_CLASSIC: u8 = 0b011;
 /// ECE: classic ECN is granted.
 pub(crate) const ACE_CLASSIC: u8 = 0b001;
 
-/// The ACE field that tells with which codepoint a SYN or SYN-ACK arrived (RFC 9768 tables 2 and
-/// 3).
+/// The ACE field that reports the codepoint with which a SYN or SYN-ACK arrived (RFC 9768 tables 2
+/// and 3).
 pub(crate) fn reflection(arrived: Ecn) -> u8 {
     match arrived {
         Ecn::NotEct => 0b010,
@@ -52,8 +52,8 @@ pub(crate) fn reflection(arrived: Ecn) -> u8 {
     }
 }
 
-/// The codepoint with which our segment arrived. A value that no handshake segment carries is read
-/// as in Linux.
+/// The codepoint with which our segment arrived, from the peer's ACE field. A value that no
+/// handshake segment carries is read as in Linux.
 pub(crate) fn reflected(ace: u8) -> Ecn {
     match ace & 7 {
         0b010 => Ecn::NotEct,
@@ -63,8 +63,8 @@ pub(crate) fn reflected(ace: u8) -> Ecn {
     }
 }
 
-/// True if a path can cause this change: mark an ECN-capable segment, or change one capable
-/// codepoint to the other (RFC 9768 3.2.2.3).
+/// True if a path can cause this change: it marks an ECN-capable segment, or changes one
+/// ECN-capable codepoint into the other (RFC 9768 3.2.2.3).
 pub(crate) fn is_possible(sent: Ecn, arrived: Ecn) -> bool {
     sent == arrived || (sent != Ecn::NotEct && arrived != Ecn::NotEct && sent != Ecn::Ce)
 }
@@ -72,14 +72,14 @@ pub(crate) fn is_possible(sent: Ecn, arrived: Ecn) -> bool {
 /// The ECN request of a SYN.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SynEcn {
-    /// AE, CWR and ECE, as a number from 0 to 7.
+    /// The ACE field (AE, CWR and ECE), from 0 to 7.
     pub ace: u8,
-    /// The codepoint that it arrived with.
+    /// The codepoint with which the SYN arrived.
     pub codepoint: Ecn,
 }
 
 impl SynEcn {
-    /// Reads a SYN.
+    /// The ECN request of this SYN.
     #[must_use]
     pub fn of(seg: &Segment) -> SynEcn {
         SynEcn {
@@ -88,8 +88,8 @@ impl SynEcn {
         }
     }
 
-    /// RFC 9768 3.1.2: any combination that has no other meaning asks for accurate ECN, so that
-    /// future ones do.
+    /// True if the SYN requests accurate ECN: any combination without another meaning does, for the
+    /// sake of future extensions (RFC 9768 3.1.2).
     pub(crate) fn asks_for_accurate(self) -> bool {
         self.ace != 0 && self.ace != ACE_ASKS_CLASSIC
     }
@@ -108,8 +108,8 @@ pub(crate) enum EcnKind {
 }
 
 /// The kind of ECN that a SYN is granted. A request for classic ECN in an ECN-capable packet is not
-/// trusted: no honest sender does that, so the path sets bits at random (Linux). DCTCP does send
-/// such SYNs, and with AE it is a newer stack's.
+/// trusted: no RFC 3168 sender does that, so the path seems to set bits at random (Linux).
+/// Exceptions are DCTCP, which sends such SYNs, and SYNs with AE, which come from newer stacks.
 pub(crate) fn grant(config: &Config, congestion: CongestionAlgorithm, syn: SynEcn) -> EcnKind {
     if syn.asks_for_accurate() && config.ecn.grants_accurate() {
         return EcnKind::Accurate;
@@ -129,14 +129,14 @@ pub enum EcnGrant {
     /// No ECN.
     #[default]
     None,
-    /// RFC 3168.
+    /// Classic ECN, RFC 3168.
     Classic,
-    /// RFC 9768.
+    /// Accurate ECN, RFC 9768.
     Accurate(AccurateGrant),
 }
 
 impl EcnGrant {
-    /// Accurate ECN of which nothing is known but that it was agreed on.
+    /// Accurate ECN without knowledge of the handshake's codepoints.
     pub const ACCURATE: EcnGrant = EcnGrant::Accurate(AccurateGrant {
         syn_received: Ecn::NotEct,
         syn_ack_sent: Ecn::NotEct,
@@ -156,13 +156,13 @@ pub struct AccurateGrant {
     pub(crate) option_seen: OptionSeen,
 }
 
-/// A half-open entry's part in ECN.
+/// ECN state of a half-open entry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HalfOpenEcn {
     kind: EcnKind,
     /// The SYN-ACK is sent as ECN-capable (DCTCP).
     capable: bool,
-    /// The SYN-ACK is sent without an ACE field: the one with it does not seem to arrive.
+    /// The SYN-ACK is sent without an ACE field, because those with one do not seem to arrive.
     mute: bool,
     syn_received: Ecn,
     failed: u8,
@@ -185,7 +185,7 @@ impl HalfOpenEcn {
         self.kind == EcnKind::Accurate
     }
 
-    /// Writes the ECN of a SYN-ACK, the `sent`-th from 1 on, into one that is complete but for it.
+    /// Adds ECN to a SYN-ACK that is complete otherwise. `sent`: its number, from 1 on.
     pub fn dress(&mut self, config: &Config, out: &mut SegmentOut, sent: u8) {
         if self.capable {
             out.ecn = Ecn::Ect0;
@@ -206,13 +206,13 @@ impl HalfOpenEcn {
         }
     }
 
-    /// The SYN-ACK is sent again, after `timeouts` earlier timeouts. From the second repetition on
-    /// it has no ACE field (RFC 9768 3.1.4.2).
+    /// Notes that the SYN-ACK is sent again, after `timeouts` earlier timeouts. From the second
+    /// repetition on it has no ACE field (RFC 9768 3.1.4.2).
     pub fn repeat(&mut self, timeouts: u8) {
         self.mute = self.is_accurate() && timeouts > 0;
     }
 
-    /// The SYN came again.
+    /// Takes a repeated SYN.
     pub fn take_repeated_syn(&mut self, syn: SynEcn) {
         if self.is_accurate() {
             self.syn_received = syn.codepoint;
@@ -222,7 +222,7 @@ impl HalfOpenEcn {
         }
     }
 
-    /// The handshake completes with a segment that has this option.
+    /// The agreement, when the handshake completes with a segment that has this option.
     pub fn granted(&self, option: &AccEcn) -> EcnGrant {
         match self.kind {
             EcnKind::None => EcnGrant::None,
@@ -241,8 +241,8 @@ impl HalfOpenEcn {
     }
 }
 
-/// The ACE field of a SYN-ACK with a cookie: there is no entry that could remember how often it was
-/// sent.
+/// Adds ECN to a SYN-ACK with a cookie. No entry counts how often it was sent, so each is treated
+/// as the first.
 pub(crate) fn dress_cookie(
     config: &Config,
     congestion: CongestionAlgorithm,
@@ -253,8 +253,8 @@ pub(crate) fn dress_cookie(
     HalfOpenEcn::new(kind, congestion, syn).dress(config, out, 1);
 }
 
-/// The kind that a cookie granted. The timestamp remembers whether any was granted (`None`: there
-/// is no timestamp); the third ACK's field tells the kind (RFC 9768 5.1).
+/// The kind that a cookie granted. `remembered`: whether any kind was granted, from the timestamp
+/// (`None`: there is no timestamp). The ACE field of the third ACK tells the kind (RFC 9768 5.1).
 pub(crate) fn granted_by_cookie(
     config: &Config,
     congestion: CongestionAlgorithm,
@@ -283,7 +283,7 @@ impl EcnState {
     pub(crate) fn take_accurate_syn_ack(&mut self, config: &Config, seg: &Segment) {
         self.see_handshake_option(seg, 2);
         let ace = seg.flags.ace();
-        // Linux looks at the feedback on our SYN only if the SYN-ACK is marked itself.
+        // As in Linux, feedback on our SYN is checked only if the SYN-ACK itself is marked.
         if seg.ecn == Ecn::Ce && (ace == 0b101 || self.believes_feedback(config, ace)) {
             self.accurate.received_ce = 1;
             self.accurate.ce_untold = 1;
@@ -291,8 +291,8 @@ impl EcnState {
         self.put(bit::REFLECT, true);
     }
 
-    /// A segment of the handshake may bring the first option; then the next `demand` segments
-    /// answer with one.
+    /// Notes the peer's first option if a handshake segment brings it. The next `demand` segments
+    /// then carry an option.
     pub(crate) fn see_handshake_option(&mut self, seg: &Segment, demand: u8) {
         let accurate = &mut self.accurate;
         if seg.options.accecn.is_present() && accurate.option_seen < OptionSeen::Counters {
@@ -301,7 +301,7 @@ impl EcnState {
         }
     }
 
-    /// True if a path can have caused `ace`, the report about our SYN or SYN-ACK. If not, none of
+    /// True if a path can have caused `ace`, the report about our SYN or SYN-ACK. Otherwise none of
     /// our segments is ECN-capable from now on.
     pub(crate) fn believes_feedback(&mut self, config: &Config, ace: u8) -> bool {
         let accurate = &mut self.accurate;
@@ -312,8 +312,8 @@ impl EcnState {
         believed
     }
 
-    /// Takes a SYN or SYN-ACK at its place in a synchronized state: the challenge ACK reports how
-    /// it arrived.
+    /// Takes a SYN or SYN-ACK in sequence in a synchronized state. The challenge ACK reports how it
+    /// arrived.
     pub(crate) fn note_ecn_of_late_syn(&mut self, line: EcnLine, seg: &Segment) {
         if line.is_accurate() {
             self.accurate.syn_received = seg.ecn;
@@ -321,7 +321,7 @@ impl EcnState {
         }
     }
 
-    /// The next ACK answers a SYN.
+    /// Lets the next ACK report the codepoint of the SYN that it answers.
     pub(crate) fn reflect_next(&mut self, line: EcnLine) {
         let on = line.is_accurate();
         self.put(bit::REFLECT, on);
@@ -329,7 +329,7 @@ impl EcnState {
 }
 
 impl EcnState {
-    /// Our SYN will ask for ECN, if the settings or the algorithm want it.
+    /// Requests ECN in our SYN, if the settings or the algorithm want it.
     pub(crate) fn ask_for_ecn(
         &mut self,
         config: &Config,
@@ -351,8 +351,8 @@ impl EcnState {
         self.put(bit::ECT_ALWAYS, mode != EcnMode::Off && choice.wants_ecn());
     }
 
-    /// A passive handshake agreed on ECN, or did not; the segment that completed it is still to
-    /// come.
+    /// Sets the agreement of a passive handshake. The segment that completed it is still to be
+    /// processed.
     pub(crate) fn put_ecn(
         &mut self,
         granted: EcnGrant,
@@ -379,7 +379,7 @@ impl EcnState {
         }
     }
 
-    /// A SYN with a good cookie makes a connection at once (RFC 7413): it is itself the first
+    /// Sets the agreement for a SYN with a good cookie (RFC 7413). The SYN itself is the first
     /// segment that counts.
     pub(crate) fn put_ecn_of_fast_open(
         &mut self,
@@ -396,15 +396,15 @@ impl EcnState {
         }
     }
 
-    /// The algorithm changed.
+    /// Adapts ECN to a changed congestion control algorithm.
     pub(crate) fn refresh_ecn(&mut self, choice: CongestionAlgorithm, snd: &Snd) {
         let on = snd.uses_ecn() && choice.wants_ecn();
         self.put(bit::ECT_ALWAYS, on);
     }
 
-    /// Flags, codepoint and option of our SYN, or of the SYN-ACK that is a connection's. A SYN that
-    /// is sent again does not ask, by default: what drops such SYNs was met in the field (RFC 3168
-    /// 6.1.1.1). Accurate ECN is asked for twice.
+    /// Sets flags, codepoint and option of our SYN, or of a connection's SYN-ACK. By default a
+    /// repeated SYN does not request classic ECN, because some paths drop such SYNs (RFC 3168
+    /// 6.1.1.1). Accurate ECN is requested twice.
     pub(crate) fn dress_syn(
         &mut self,
         cx: &Cx<'_>,
@@ -435,7 +435,7 @@ impl EcnState {
         self.accurate.syn_sent = out.ecn;
     }
 
-    /// The SYN-ACK of a crossed open, or of one by cookie.
+    /// Sets ECN of the SYN-ACK of a crossed open, or of a Fast Open.
     fn dress_syn_ack(
         &mut self,
         cx: &Cx<'_>,
@@ -467,7 +467,8 @@ impl EcnState {
         }
     }
 
-    /// The answer to our SYN (RFC 9768 table 2), or a SYN that crossed it and asks too.
+    /// Learns the kind from the answer to our SYN (RFC 9768 table 2), or from a SYN that crossed
+    /// ours.
     pub(crate) fn learn_ecn(
         &mut self,
         cx: &Cx<'_>,
@@ -483,8 +484,8 @@ impl EcnState {
         let mode = if seg.has(Flags::ACK) {
             match syn.ace {
                 ACE_CLASSIC => EcnMode::Classic,
-                // A reserved value: a future peer grants ECN this way. For a SYN that asked in the
-                // classic way it is ECE without CWR.
+                // A reserved value, by which a future peer grants ECN. If our SYN requested classic
+                // ECN, it means ECE without CWR.
                 0b101 if !pending => EcnMode::Classic,
                 0b000 | 0b111 => EcnMode::Off,
                 _ if pending => EcnMode::Accurate,

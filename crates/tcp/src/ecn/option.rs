@@ -1,5 +1,4 @@
-//! The AccECN option (RFC 9768 3.2.3): when to send one, its length, and the state kept of received
-//! ones.
+//! The AccECN option (RFC 9768 3.2.3): when to send it, its length, and loss of ACKs that carry it.
 
 use crate::config::Config;
 use crate::conn_flags::ConnFlags;
@@ -13,14 +12,14 @@ use crate::segment::SegmentOut;
 use crate::timers::Timers;
 use crate::variables::Snd;
 
-/// `tcp_ecn_option`: an option in every segment that has room.
+/// Value of `tcp_ecn_option`: an option in every segment that has room.
 pub(crate) const OPTION_ALWAYS: u8 = 2;
-/// `tcp_ecn_option`: also when ACKs with one seem to be lost.
+/// Value of `tcp_ecn_option`: also when ACKs with an option seem to be lost.
 pub(crate) const OPTION_PERSISTS: u8 = 3;
 
 impl EcnState {
-    /// True if the next segment is to carry an option. Linux's reading of RFC 9768 3.2.3.3: never
-    /// to a peer that sent none.
+    /// True if the next segment is to carry an option. In Linux's reading of RFC 9768 3.2.3.3 it
+    /// never does if the peer sent none.
     pub(crate) fn wants_option(&self, srtt_us: u64, now_ns: u64, config: &Config) -> bool {
         let accurate = &self.accurate;
         let setting = config.accecn_option;
@@ -35,14 +34,15 @@ impl EcnState {
             || self.beacon_is_due(srtt_us, now_ns, config)
     }
 
-    /// An option is due so many times in a round trip, whatever has changed.
+    /// True if an option is due because the minimum number per round trip is not reached, even
+    /// without news.
     pub(crate) fn beacon_is_due(&self, srtt_us: u64, now_ns: u64, config: &Config) -> bool {
         let beacons = u64::from(config.accecn_option_beacon);
         let since_us = micros(now_ns).wrapping_sub(self.accurate.option_sent_us);
         beacons > 0 && u64::from(since_us) * beacons >= srtt_us
     }
 
-    /// Puts an option into a segment that is complete but for it.
+    /// Adds an option to a segment that is complete otherwise.
     pub(crate) fn add_option(
         &mut self,
         srtt_us: u64,
@@ -72,7 +72,7 @@ impl EcnState {
 }
 
 impl EcnState {
-    /// Bytes that SACK blocks and an AccECN option take from the payload of a segment that leaves
+    /// Bytes by which SACK blocks and an AccECN option shorten the payload of a segment that leaves
     /// now.
     #[inline]
     pub(crate) fn report_bytes(
@@ -110,12 +110,12 @@ impl EcnState {
         let growth = room
             .fit(usize::from(self.accurate.fields_min))
             .map_or(0, |fit| fit.growth);
-        // 40 bytes of options at most, none of them negative in sum.
+        // Options have at most 40 bytes, and the sum is never negative.
         sack.saturating_add_signed(growth as i16)
     }
 
-    /// Duplicate text arrived. If the last ACK with an option reported the same duplicate, that ACK
-    /// seems to be lost, and its option may be the reason (RFC 9768 3.2.3.2.2).
+    /// Takes duplicate text. If the last ACK with an option reported the same duplicate, that ACK
+    /// seems to be lost, perhaps because of its option (RFC 9768 3.2.3.2.2).
     pub(crate) fn suspect_option(
         &mut self,
         seg: &crate::segment::Segment,
@@ -130,7 +130,8 @@ impl EcnState {
         }
     }
 
-    /// The largest payload of a segment that leaves now: SACK blocks take their room from it.
+    /// Largest payload of a segment that leaves now, after the room for SACK blocks and the AccECN
+    /// option.
     #[inline]
     pub(crate) fn current_mss(
         &self,

@@ -1,8 +1,8 @@
-//! The values of the AccECN option (RFC 9768 3.2.3): byte counters by codepoint, and what a peer's
-//! options show.
+//! Values of the AccECN option (RFC 9768 3.2.3): byte counters by codepoint, and the state of the
+//! peer's options.
 //!
-//! Counters start at zero and are sent with an initial value of one or zero (3.2.1), so a path that
-//! zeroes them is detected.
+//! Counters start at zero here and are sent with an initial value of one or zero added (RFC 9768
+//! 3.2.1), so that a path that zeroes them is detected.
 
 use wire::Ecn;
 use wire::limits::ACCECN_FIELDS_MAX;
@@ -19,7 +19,7 @@ pub(crate) fn initial(codepoint: Ecn) -> u32 {
     }
 }
 
-/// Fields that an option of order 1 needs to have the counter of `codepoint`.
+/// Number of counters that an option of order 1 needs to include the counter of `codepoint`.
 pub(crate) fn field_of(codepoint: Ecn) -> u8 {
     match codepoint {
         Ecn::NotEct => 0,
@@ -29,7 +29,7 @@ pub(crate) fn field_of(codepoint: Ecn) -> u8 {
     }
 }
 
-/// The codepoint that each field counts.
+/// The codepoint that each counter of an option counts.
 pub(crate) fn codepoints(order_1: bool) -> [Ecn; ACCECN_FIELDS_MAX] {
     if order_1 {
         [Ecn::Ect1, Ecn::Ce, Ecn::Ect0]
@@ -38,7 +38,7 @@ pub(crate) fn codepoints(order_1: bool) -> [Ecn; ACCECN_FIELDS_MAX] {
     }
 }
 
-/// Bytes by codepoint, Not-ECT not counted.
+/// Bytes by codepoint, except Not-ECT.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ByteCounters {
     ect1: u32,
@@ -65,7 +65,7 @@ impl ByteCounters {
         }
     }
 
-    /// ECT(1), ECT(0) and CE.
+    /// The counters of ECT(1), ECT(0) and CE, in this order.
     pub fn all(&self) -> [u32; ACCECN_FIELDS_MAX] {
         [self.ect1, self.ect0, self.ce]
     }
@@ -77,7 +77,7 @@ impl ByteCounters {
     }
 
     /// Takes the counters of an option that arrived. Calls `changed` with each codepoint whose
-    /// counter moved, and by how much; a step of more than half the range is one back.
+    /// counter moved, and the difference. A difference of more than half the range is a step back.
     pub fn take(&mut self, option: &AccEcn, mut changed: impl FnMut(Ecn, i32)) {
         let fields = codepoints(option.is_order_1()).into_iter();
         for (codepoint, counter) in fields.zip(option.counters()) {
@@ -103,13 +103,14 @@ pub(crate) enum OptionSeen {
     Empty = 1,
     /// An option with counters.
     Counters = 2,
-    /// The first one with counters had zero where none can be: the path zeroes them.
+    /// The first option with counters had zero where no honest peer has it: the path zeroes
+    /// counters.
     Zeroed = 3,
 }
 
 impl OptionSeen {
-    /// The first option that arrives, or the first with counters. Those of ECT(0) and ECT(1) begin
-    /// at one (RFC 9768 3.2.3.2.4).
+    /// The state after the first option, or after the first with counters. The counters of ECT(0)
+    /// and ECT(1) begin at one (RFC 9768 3.2.3.2.4).
     pub fn of(option: &AccEcn) -> OptionSeen {
         let mut counters = option.counters();
         match (counters.next(), counters.nth(1)) {
@@ -120,7 +121,7 @@ impl OptionSeen {
     }
 }
 
-/// Adds the option of a SYN-ACK: the initial values, as far as there is room. A retransmission
+/// Adds an option with the initial values to a SYN-ACK, as far as there is room. A retransmission
 /// carries none (RFC 9768 3.2.3.2.2).
 pub(crate) fn initial_option(config: &Config, options: &mut Options) {
     if config.accecn_option == 0 {
@@ -131,7 +132,7 @@ pub(crate) fn initial_option(config: &Config, options: &mut Options) {
     }
 }
 
-/// Microseconds, wrapping.
+/// Microseconds that wrap.
 pub(crate) fn micros(now_ns: u64) -> u32 {
     (now_ns / 1000) as u32
 }

@@ -1,9 +1,10 @@
-//! Accurate ECN's data receiver (RFC 9768 3.2): how the peer's segments arrived, counted and told.
+//! Accurate ECN's data receiver (RFC 9768 3.2): the codepoints of the peer's segments, counted and
+//! reported.
 //!
-//! Each segment counts for `received_ce` (r.cep), its payload for the counter of its codepoint. The
-//! ACE field of our segments is the former, plus five, modulo eight; the option holds the latter. A
-//! change of the codepoint is acknowledged at once, and so are six marks that no ACK has reported
-//! (3.2.2.5.1).
+//! Each marked segment counts for `received_ce` (r.cep), and its payload for the counter of its
+//! codepoint. The ACE field of our segments is `received_ce` plus five, modulo eight; the option
+//! holds the byte counters. A change of the codepoint is acknowledged at once, and so are six marks
+//! that no ACK has reported (3.2.2.5.1).
 
 use wire::Ecn;
 
@@ -25,21 +26,21 @@ use crate::variables::Snd;
 
 /// Initial value of the counters of marked segments on the wire (RFC 9768 3.2.1).
 pub(crate) const CEP_INITIAL: u32 = 5;
-/// Marks that may be untold before the next text is acknowledged at once (RFC 9768 3.2.2.5.1).
+/// Number of unreported marks at which the next text is acknowledged at once (RFC 9768 3.2.2.5.1).
 pub(crate) const CE_UNTOLD_MAX: u8 = 6;
-/// Marked segments that no ACK has told of are counted no further.
+/// Limit of the count of unreported marks.
 pub(crate) const CE_COUNTED_MAX: u8 = 0xf;
-/// An option is sent at least once for as many bytes of one codepoint: 2^22, a quarter of the
+/// An option is sent at least once for every 2^22 bytes of one codepoint, a quarter of the
 /// counter's range (RFC 9768 3.2.3.3).
 pub(crate) const BYTES_TOLD_SHIFT: u32 = 22;
 
-/// Counters of accurate ECN (the last fields of Linux's `tcp_info`). Bytes are payload: ECT(1),
-/// ECT(0), CE.
+/// Counters of accurate ECN (the last fields of Linux's `tcp_info`). Bytes are payload, in the
+/// order ECT(1), ECT(0), CE.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AccurateEcnInfo {
     /// The kind of ECN in use.
     pub mode: EcnMode,
-    /// The peer's AccECN options: 0 none came, 1 without counters, 2 with counters, 3 zeroed on the
+    /// The peer's AccECN options: 0 none, 1 without counters, 2 with counters, 3 zeroed by the
     /// path.
     pub option_seen: u8,
     /// Parts found not to work: 1 our SYN-ACK's ACE field, 2 the peer's ACE field, 4 our option, 8
@@ -47,9 +48,9 @@ pub struct AccurateEcnInfo {
     pub fail_mode: u8,
     /// Segments that arrived marked.
     pub received_ce: u32,
-    /// Payload of ours that the peer's options told of.
+    /// Payload bytes of ours that the peer's options reported.
     pub delivered_bytes: [u32; 3],
-    /// Payload that arrived.
+    /// Payload bytes that arrived.
     pub received_bytes: [u32; 3],
 }
 
@@ -64,7 +65,7 @@ impl AccurateEcn {
 }
 
 impl AccurateEcn {
-    /// An option arrived: notes what it shows of its path.
+    /// Notes what an option that arrived shows of its path.
     pub fn see_option(&mut self, option: &wire::tcp::AccEcn) {
         if self.option_seen < OptionSeen::Counters {
             self.option_seen = OptionSeen::of(option);
@@ -76,7 +77,7 @@ impl AccurateEcn {
 }
 
 impl EcnState {
-    /// Parts of accurate ECN do not work: bits of [`fail`].
+    /// Notes that parts of accurate ECN do not work: bits of [`fail`].
     pub(crate) fn fail(&mut self, how: u8) {
         self.accurate.failed |= how;
     }
@@ -93,7 +94,7 @@ impl EcnState {
         }
     }
 
-    /// A segment with `len` bytes of payload arrived with this codepoint.
+    /// Counts a segment that arrived with this codepoint and `len` bytes of payload.
     pub(crate) fn count_arrival(&mut self, counters: &mut Counters, codepoint: Ecn, len: u32) {
         let marked = codepoint == Ecn::Ce;
         let accurate = &mut self.accurate;
@@ -120,7 +121,7 @@ impl EcnState {
         let changed = accurate.latest != codepoint;
         if changed || marked {
             accurate.latest = codepoint;
-            // Two ACKs: the second one tells the new codepoint apart from the old.
+            // Two options: the second one shows that the codepoint did not change back.
             accurate.demand = 2;
             if changed {
                 self.flags |= bit::ACK_NEXT;
@@ -128,7 +129,7 @@ impl EcnState {
         }
     }
 
-    /// An ACK leaves, so immediate reports are done.
+    /// Notes that an ACK leaves, so immediate reports are done.
     #[inline]
     pub(crate) fn note_ecn_told(&mut self, line: EcnLine) {
         if line.is_accurate() {
@@ -136,12 +137,13 @@ impl EcnState {
         }
     }
 
-    /// The segment that leaves carries a D-SACK.
+    /// Notes that the segment that leaves carries a D-SACK.
     pub(crate) fn note_dsack_out(&mut self) {
         self.put(bit::DSACK_OUT, true);
     }
 
-    /// See [`dress_accurate`](Self::dress_accurate).
+    /// True if every segment is to be ECN-capable, as [`dress_accurate`](Self::dress_accurate)
+    /// describes.
     pub(crate) fn sends_all_ecn_capable(&self, line: EcnLine) -> bool {
         let failed = fail::ACE_RECV | fail::ACE_SEND;
         line.is_accurate() && !self.accurate.has_failed(failed)
@@ -157,7 +159,7 @@ impl EcnState {
         rx: &mut Receiver,
     ) {
         if codepoint == Ecn::NotEct && self.has(bit::SEEN) {
-            // A repetition, or bleached: as under RFC 3168.
+            // Most likely a retransmission, or a cleared codepoint: handled as under RFC 3168.
             rx.enter_quick_ack(cx, QUICK_ACKS);
         }
         if self.has(bit::ACK_NEXT) {

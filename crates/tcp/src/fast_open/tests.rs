@@ -1,4 +1,4 @@
-//! Cookies are Linux's, byte for byte.
+//! Fast Open cookies are the same as Linux's, byte for byte.
 
 use super::*;
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! An ACK as the flight sees it, before it changes anything.
+//! The facts of an ACK, collected before it changes anything.
 
 use crate::conn_flags::ConnFlags;
 use crate::context::Cx;
@@ -11,7 +11,7 @@ use crate::timers::Timers;
 use crate::variables::Snd;
 
 impl Flight {
-    /// The ACK before it changes anything.
+    /// The facts of the ACK before it changes anything.
     #[inline]
     pub(crate) fn read_ack(
         &self,
@@ -60,7 +60,7 @@ impl Flight {
         }
     }
 
-    /// Every ACK with news, for the algorithm.
+    /// Tells the algorithm of an ACK with news.
     #[inline]
     pub(crate) fn tell_acked(&mut self, cx: &Cx<'_>, ack: &Ack, snd: &Snd) {
         let delivered = self.recovery.delivered().wrapping_sub(ack.prior_delivered);
@@ -69,7 +69,8 @@ impl Flight {
         self.congestion.on_acked(&moment, &sample);
     }
 
-    /// A duplicate as Linux has it: nothing new acknowledged, no text, no larger window, no D-SACK.
+    /// Counts a duplicate ACK in Linux's sense: no new data acknowledged, no text, no window
+    /// update, no D-SACK.
     pub(crate) fn count_duplicate(&self, cx: &mut Cx<'_>, ack: &mut Ack) {
         if !ack.advanced && !ack.is_no_duplicate() && !ack.dsack {
             ack.duplicates = 1;

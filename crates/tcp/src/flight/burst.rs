@@ -1,4 +1,4 @@
-//! The bounds of a burst: what is worth one, and the most that leaves at once.
+//! The bounds of a burst: the size that is worth sending, and the largest size.
 
 use crate::context::Cx;
 use crate::flight::Flight;
@@ -7,19 +7,19 @@ use crate::pacing::RATE_INFINITE;
 use crate::timers::Timers;
 use crate::variables::Snd;
 
-/// Segments that are worth a burst where no part of the window is (Linux's
+/// Segments that a burst must exceed when no part of the window is configured (Linux's
 /// `tcp_max_tso_deferred_mss`).
 const DEFERRED_SEGMENTS_MAX: u32 = 3;
 
 impl Flight {
-    /// Segments from `seq` on that are sent again together.
+    /// Segments from `seq` on that are retransmitted together.
     pub(crate) fn repeated_segments(&self, cx: &Cx<'_>, seq: wire::SeqNumber) -> u32 {
         let cwnd = self.congestion.cwnd();
         let room = cwnd.saturating_sub(self.recovery.segments_in_flight());
         room.min(self.recovery.lost_run(cx.records, seq))
     }
 
-    /// The most that Linux puts into one packet for the device.
+    /// Most segments of a burst: as many as Linux puts into one packet for the device.
     pub(crate) fn burst_segments_max(&self, cx: &Cx<'_>, snd: &Snd, timers: &Timers) -> u32 {
         let mss = u64::from(snd.mss().max(1));
         let bytes = match self.pacing.rate() {
@@ -34,7 +34,7 @@ impl Flight {
         ((bytes / mss) as u32).max(self.burst_segments_min(cx))
     }
 
-    /// `limit` bytes, of segments of `mss`, are enough not to wait for more.
+    /// True if `limit` bytes, in segments of `mss`, are enough to send without waiting for more.
     pub(crate) fn is_worth_a_burst(&self, cx: &Cx<'_>, limit: u32, mss: u32, snd: &Snd) -> bool {
         let window = snd.wnd().min(self.congestion.cwnd().saturating_mul(mss));
         match window.checked_div(cx.config.burst_window_divisor) {

@@ -1,5 +1,5 @@
-//! A flight whose algorithm learns from every ACK: a model of the path, which window, pacing rate
-//! and marks follow, or an algorithm from outside, which may set the rate.
+//! The flight of an algorithm that learns from every ACK. A model of the path sets window, pacing
+//! rate and marks; an algorithm from outside may set the rate.
 
 use crate::congestion::by_model::PathSample;
 use crate::context::Cx;
@@ -10,8 +10,8 @@ use crate::timers::Timers;
 use crate::variables::Snd;
 
 impl Flight {
-    /// Starts a newly chosen algorithm: one that models the path learns its known values, and the
-    /// connection is paced.
+    /// Starts a newly chosen algorithm. A model learns the path's known values, and its connection
+    /// is paced.
     pub(crate) fn begin_model(&mut self, cx: &Cx<'_>, snd: &Snd, timers: &Timers) {
         let (min_us, srtt_us) = (timers.rtt().min_us(), timers.rtt().srtt_us());
         let mss = u32::from(snd.mss());
@@ -26,8 +26,8 @@ impl Flight {
         self.refresh_pacing(cx, snd, timers);
     }
 
-    /// The ACK is understood: an algorithm that learns does so. True when the window follows a
-    /// model then.
+    /// Lets an algorithm that learns take the ACK, once loss recovery has acted on it. True if a
+    /// model has set the window.
     #[inline]
     pub(crate) fn follow_model(
         &mut self,
@@ -63,14 +63,14 @@ impl Flight {
             self.delivery.limit_by_application(until);
         }
         self.pace_by_algorithm(cx, snd, timers);
-        // The window makes room for bursts, which the new rate makes.
+        // The window's room for bursts depends on the new rate.
         let moment = self.moment(cx, snd);
         self.congestion.size_by_model(&moment, &sample);
     }
 
-    /// A flight begins: the model's pacing rate is what it is now. An algorithm from outside is not
-    /// asked here. The burst that leaves was planned at the rate before, and would wait at another
-    /// one for each of its segments.
+    /// Sets the model's present pacing rate when a flight begins. An algorithm from outside is not
+    /// asked here: the burst that leaves was planned at the old rate, and at another rate each of
+    /// its segments would wait.
     #[inline]
     pub(crate) fn pace_start_by_model(&mut self, cx: &Cx<'_>, snd: &Snd, timers: &Timers) {
         if self.congestion.is_model() {
@@ -78,7 +78,7 @@ impl Flight {
         }
     }
 
-    /// The algorithm's own pacing rate, as it is now. False when there is none.
+    /// Sets the algorithm's own pacing rate. False if it has none.
     #[inline]
     pub(crate) fn pace_by_algorithm(&mut self, cx: &Cx<'_>, snd: &Snd, timers: &Timers) -> bool {
         if !self.congestion.learns() {

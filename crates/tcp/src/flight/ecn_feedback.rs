@@ -1,4 +1,5 @@
-//! ECN and the flight: the peer's reports of marks, counted for our segments (RFC 9768 3.2).
+//! Feedback of ECN for the flight: the peer's reports of marks, counted for our segments (RFC 9768
+//! 3.2).
 
 use wire::Ecn;
 
@@ -14,7 +15,7 @@ use crate::state::State;
 use crate::variables::{Rcv, Snd};
 
 impl Flight {
-    /// Payload that the ACK reports for the first time.
+    /// Payload bytes that the ACK reports for the first time.
     pub(crate) fn bytes_delivered(&self, cx: &Cx<'_>, ack: &Ack, snd: &Snd) -> u32 {
         if ack.acked == 0 {
             return ack.sacked_bytes;
@@ -28,8 +29,8 @@ impl Flight {
         }
     }
 
-    /// The SYN-ACK is an ACK too: its option counts, its ACE field is spent on the handshake (RFC
-    /// 9768 3.2.2.1).
+    /// Takes the option of a SYN-ACK like that of any ACK. Its ACE field belongs to the handshake
+    /// (RFC 9768 3.2.2.1).
     pub(crate) fn take_feedback_of_syn_ack(
         &self,
         seg: &Segment,
@@ -43,8 +44,8 @@ impl Flight {
         }
     }
 
-    /// The first segment after our SYN-ACK: its ACE field tells how that arrived, if it is the
-    /// third ACK itself (RFC 9768 3.2.2.1, table 4).
+    /// Takes the first segment after our SYN-ACK. If it is the third ACK itself, its ACE field
+    /// reports how our SYN-ACK arrived (RFC 9768 3.2.2.1, table 4).
     pub(crate) fn take_third_ack(
         &mut self,
         cx: &Cx<'_>,
@@ -69,8 +70,8 @@ impl Flight {
         self.expect_known_ace(snd);
     }
 
-    /// A segment has passed the first steps: it counts, whatever of it is taken (RFC 9768 3.2.2.2,
-    /// 3.2.3.1).
+    /// Counts a segment that has passed the first steps, whatever part of it is taken (RFC 9768
+    /// 3.2.2.2, 3.2.3.1).
     pub(crate) fn note_arrival(
         &mut self,
         cx: &mut Cx<'_>,
@@ -90,7 +91,7 @@ impl Flight {
         ecn.count_arrival(cx.counters, seg.ecn, seg.len);
     }
 
-    /// Expects the ACE field of a segment that reports no new marks.
+    /// Sets the ACE field that a segment without new marks is expected to carry.
     pub(crate) fn expect_known_ace(&self, snd: &mut Snd) {
         let known = self.recovery.delivered_ce().wrapping_add(CEP_INITIAL);
         snd.expect_ace((known & 7) as u8);

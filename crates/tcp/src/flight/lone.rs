@@ -1,4 +1,4 @@
-//! The lone segment as a plan: nothing is in flight, and all waiting data (and the FIN behind it)
+//! The plan of a lone segment: nothing is in flight, and all waiting data (and the FIN behind it)
 //! fits one segment that both windows take. `connection::output::lone` sends it.
 
 use crate::conn_flags::ConnFlags;
@@ -11,7 +11,7 @@ use crate::timers::Timers;
 use crate::variables::Snd;
 
 impl Flight {
-    /// All that waits, if it leaves now as a lone segment.
+    /// The plan, if all waiting data can leave now as a lone segment.
     #[inline]
     pub(crate) fn lone(
         &self,
@@ -33,14 +33,14 @@ impl Flight {
             && rx.dup_acks_due() == 0
             && self.delivery.burst_left() == 0
             && self.congestion.cwnd() > 0;
-        // Within the MSS, so it fits a u16.
+        // The length is at most the MSS, so it fits a u16.
         is_lone.then_some(Plan::Lone {
             len: len as u16,
             fin,
         })
     }
 
-    /// A flight has begun: the probe's timer, or the timeout.
+    /// Arms the probe's timer or the timeout, for a flight that has just begun.
     #[inline]
     pub(crate) fn set_first_timer(
         &mut self,

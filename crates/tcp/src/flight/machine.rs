@@ -26,7 +26,7 @@ impl Flight {
     }
 
     /// True if the first segment in flight is SACKed after SND.UNA moved: the receiver dropped data
-    /// that it had SACKed. It gets a little time to correct this before the timeout forgets its
+    /// that it had SACKed. It gets a short time to correct this before the timeout discards its
     /// SACKs.
     pub(crate) fn waits_for_reneging(
         &mut self,
@@ -47,8 +47,8 @@ impl Flight {
         true
     }
 
-    /// The state ends when `high_seq` is acknowledged. True = nothing more is to be done for this
-    /// ACK.
+    /// Leaves a state that ends because `high_seq` is acknowledged. True: nothing more is to be
+    /// done for this ACK.
     pub(crate) fn leave_state(
         &mut self,
         cx: &mut Cx<'_>,
@@ -65,7 +65,8 @@ impl Flight {
             return false;
         }
         match self.recovery.ca_state() {
-            // Held until something beyond is acknowledged, so that the receiver has seen CWR.
+            // CWR lasts until data beyond `high_seq` is acknowledged, so that the receiver has seen
+            // the CWR flag.
             CaState::Cwr if snd.una() != self.recovery.high_seq() => {
                 self.end_reduction(cx, snd);
                 self.set_ca_state(cx, CaState::Open, snd);
@@ -84,7 +85,7 @@ impl Flight {
         false
     }
 
-    /// Returns whether lost segments should be sent again.
+    /// Takes an ACK in Recovery. True if lost segments should be retransmitted.
     pub(crate) fn ack_in_recovery(
         &mut self,
         cx: &mut Cx<'_>,
@@ -110,13 +111,13 @@ impl Flight {
             if self.recovery.lost_out() == 0 {
                 return false;
             }
-            // A loss after an undo: reordering is considered first, then loss.
+            // A loss after an undo of the earlier recovery.
             self.enter_recovery(cx, ack.ece, snd, ecn);
         }
         true
     }
 
-    /// Marks what this ACK shows to be lost.
+    /// Marks the segments that this ACK shows to be lost.
     pub(crate) fn find_losses(
         &mut self,
         cx: &mut Cx<'_>,
@@ -140,7 +141,7 @@ impl Flight {
         }
     }
 
-    /// Fast recovery begins (RFC 5681 3.2, RFC 6675 5).
+    /// Begins fast recovery (RFC 5681 3.2, RFC 6675 5).
     pub(crate) fn enter_recovery(
         &mut self,
         cx: &mut Cx<'_>,
@@ -161,7 +162,7 @@ impl Flight {
         self.set_ca_state(cx, CaState::Recovery, snd);
     }
 
-    /// The network asks for a reduction without loss (RFC 3168 6.1.2). This reduction is not
+    /// Begins a reduction that the network requested without loss (RFC 3168 6.1.2). It cannot be
     /// undone.
     pub(crate) fn enter_cwr(&mut self, cx: &mut Cx<'_>, snd: &Snd, ecn: &mut EcnState) {
         self.congestion.forget_threshold();
@@ -172,7 +173,7 @@ impl Flight {
         }
     }
 
-    /// Nothing is lost: Open, or Disorder as long as something is out of order or sent twice.
+    /// Enters Open when nothing is lost, or Disorder while anything is SACKed or retransmitted.
     pub(crate) fn try_keep_open(&mut self, cx: &Cx<'_>, snd: &Snd) {
         let disorder = self.recovery.left_out() > 0 || self.recovery.any_retransmitted(cx.records);
         let state = if disorder {

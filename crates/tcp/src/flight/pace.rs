@@ -1,4 +1,4 @@
-//! The rate at which segments leave, and the waits that pacing makes longer.
+//! The pacing rate, and the waits that pacing lengthens.
 
 use crate::context::Cx;
 use crate::flight::Flight;
@@ -8,7 +8,7 @@ use crate::timers::Timers;
 use crate::variables::Snd;
 
 impl Flight {
-    /// The window or the round trip changed.
+    /// Computes the pacing rate after the window or the round trip changed.
     #[inline]
     pub(crate) fn refresh_pacing(&mut self, cx: &Cx<'_>, snd: &Snd, timers: &Timers) {
         if self.pace_by_algorithm(cx, snd, timers) {
@@ -25,7 +25,7 @@ impl Flight {
         );
     }
 
-    /// A segment with `bytes` of payload has left.
+    /// Notes that a segment with `bytes` of payload has left.
     #[inline]
     pub(crate) fn pace(&mut self, cx: &Cx<'_>, bytes: u32, tx: &Sender) {
         if self.pacing.is_on() {
@@ -38,9 +38,9 @@ impl Flight {
         }
     }
 
-    /// The sum of `wait_ns`, in which an answer to the last segment is expected, and the time for
-    /// which pacing holds back the next one (Linux). Without the addition, timers would take a slow
-    /// sender for a silent peer.
+    /// `wait_ns` plus the time for which pacing holds back the next segment (Linux). An answer to
+    /// the last segment is expected within `wait_ns`. Without the addition, timers would take a
+    /// slow sender for a silent peer.
     #[inline]
     pub(crate) fn paced_wait_ns(&self, cx: &Cx<'_>, wait_ns: u64, timers: &Timers) -> u64 {
         match self.pacing.next_ns() > cx.now_ns {

@@ -8,8 +8,8 @@ use crate::send::Sender;
 use crate::variables::Snd;
 
 impl Flight {
-    /// Records that a probe of `len` bytes is about to leave from SND.NXT. It stands for two
-    /// segments, so the window has one segment less until the probe's fate is known.
+    /// Notes that a probe of `len` bytes is about to leave from SND.NXT. It counts as two segments,
+    /// so the window has one segment less until the probe's fate is known.
     #[cold]
     pub(crate) fn note_path_probe(
         &mut self,
@@ -23,8 +23,8 @@ impl Flight {
         self.congestion.lend_segment();
     }
 
-    /// SND.UNA moved: if the probe is behind it, its size passes. The window stays as many bytes as
-    /// it was.
+    /// Takes the ACK of a probe that lies before SND.UNA: its size passes. The window keeps its
+    /// size in bytes.
     #[cold]
     pub(crate) fn path_probe_acked(
         &mut self,
@@ -43,8 +43,8 @@ impl Flight {
         self.congestion.resize_segments(before, snd.mss());
     }
 
-    /// Loss was found, and the first segment in flight is the probe: it was too long, no more.
-    /// True: that is all there is to it.
+    /// Takes the loss of a probe, if the first segment in flight is one: it was too long, without
+    /// congestion. True: nothing else is to be done.
     pub(crate) fn path_probe_lost(
         &mut self,
         cx: &mut Cx<'_>,

@@ -8,7 +8,8 @@ use crate::timers::{NEVER_NS, Timers};
 use crate::variables::Snd;
 
 impl Flight {
-    /// Nothing can be sent now; if something waits and no timer would ever send it, arm one.
+    /// Arms the persist timer if nothing can be sent now, something waits, and no other timer would
+    /// send it.
     pub(crate) fn arm_persist_if_stuck(
         &self,
         cx: &Cx<'_>,
@@ -31,7 +32,8 @@ impl Flight {
         timers.arm_retransmit(cx.now_ns.saturating_add(wait_ns));
     }
 
-    /// The peer answered and its window is still shut: the next probe waits from now on (Linux).
+    /// Restarts the wait for the next probe: the peer has answered, and its window is still shut
+    /// (Linux).
     pub(crate) fn restart_probing(
         &self,
         cx: &Cx<'_>,
@@ -59,8 +61,8 @@ impl Flight {
         } else {
             cx.config.retries_max
         };
-        // Nobody waits for an orphan: a peer that answers but never opens its window does not keep
-        // it (Linux).
+        // No application waits for an orphan, so a peer that answers but never opens its window
+        // does not keep it alive (Linux).
         let overdue = conn_flags.has(ConnFlags::ORPHAN)
             && timers.backoff() >= limit
             && self.probe_interval_ns(cx, state, conn_flags, snd, timers)
@@ -70,7 +72,8 @@ impl Flight {
             || self.user_timeout_passed(cx.now_ns, state, conn_flags, snd, timers)
     }
 
-    /// SHLD-29 and SHLD-30: first after the timeout, then exponentially longer.
+    /// The wait before the next probe: the timeout at first, then exponentially longer (RFC 9293
+    /// SHLD-29, SHLD-30).
     pub(crate) fn probe_interval_ns(
         &self,
         cx: &Cx<'_>,

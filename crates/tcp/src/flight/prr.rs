@@ -11,7 +11,7 @@ use crate::timers::Timers;
 use crate::variables::Snd;
 
 impl Flight {
-    /// The reduction begins: the threshold is set, the window follows ACK by ACK.
+    /// Begins a reduction: the threshold is set, and the window follows it ACK by ACK.
     pub(crate) fn begin_reduction(&mut self, cx: &mut Cx<'_>, snd: &Snd, ecn: &mut EcnState) {
         self.recovery.begin_reduction(snd.nxt());
         let moment = self.moment(cx, snd);
@@ -19,8 +19,8 @@ impl Flight {
         ecn.queue_cwr(snd.ecn());
     }
 
-    /// `delivered` segments arrived while the window is being reduced; `lost` were found lost with
-    /// them; `advanced` = SND.UNA moved.
+    /// Takes `delivered` segments that arrived during a reduction. `lost`: segments found lost with
+    /// them; `advanced`: SND.UNA moved.
     pub(crate) fn reduce_window(&mut self, delivered: u32, lost: u32, advanced: bool) {
         if delivered == 0 || !self.congestion.is_reducible() {
             return;
@@ -30,7 +30,7 @@ impl Flight {
         self.congestion.reduce(&reduction);
     }
 
-    /// Completes the reduction: the window equals its threshold, unless the reduction was undone.
+    /// Completes the reduction: sets the window to its threshold, unless the reduction was undone.
     pub(crate) fn end_reduction(&mut self, cx: &Cx<'_>, snd: &Snd) {
         if self.congestion.is_model() {
             return;
@@ -42,13 +42,13 @@ impl Flight {
         self.tell_algorithm(cx, Event::CompleteCwr, snd);
     }
 
-    /// Something happened that the algorithm may want to know.
+    /// Tells the algorithm of an event.
     pub(crate) fn tell_algorithm(&mut self, cx: &Cx<'_>, event: Event, snd: &Snd) {
         let moment = self.moment(cx, snd);
         self.congestion.on_event(&moment, event);
     }
 
-    /// The ACK is understood: the window follows the model, or shrinks, or grows, or stays.
+    /// Sets the window at the end of an ACK: it follows the model, shrinks, grows, or stays.
     #[inline(always)]
     pub(crate) fn control_window(&mut self, cx: &Cx<'_>, ack: &Ack, snd: &Snd, timers: &Timers) {
         if self.follow_model(cx, ack, snd, timers) {
@@ -61,7 +61,8 @@ impl Flight {
             self.reduce_window(delivered, lost, ack.advanced);
             return;
         }
-        // Where reordering is common, growth does not wait for the order (RFC 5681 otherwise).
+        // Where reordering is common, the window also grows on out-of-order delivery (unlike RFC
+        // 5681).
         let reordered = recovery.reordering() > u16::from(cx.config.dup_acks_max);
         let may_grow = if reordered {
             ack.is_progress()
@@ -75,7 +76,7 @@ impl Flight {
         }
     }
 
-    /// The ACK as congestion control sees it; it delivered `delivered` segments.
+    /// The ACK as congestion control sees it; `delivered`: segments that it delivered.
     pub(crate) fn ack_sample(ack: &Ack, delivered: u32) -> AckSample {
         AckSample {
             acked: delivered,

@@ -11,7 +11,7 @@ use crate::timers::Timers;
 use crate::variables::Snd;
 
 impl Flight {
-    /// Runs after an ACK. Returns whether the reordering timer was set.
+    /// Marks losses after an ACK. True if the reordering timer was armed.
     pub(crate) fn rack_mark_lost(&mut self, cx: &mut Cx<'_>, timers: &mut Timers) -> bool {
         if !self.recovery.take_advanced() {
             return false;
@@ -29,7 +29,7 @@ impl Flight {
         true
     }
 
-    /// The time for reordering has passed.
+    /// Marks losses when the reordering timer expires.
     pub(crate) fn on_reorder_timer(
         &mut self,
         cx: &mut Cx<'_>,
@@ -46,8 +46,8 @@ impl Flight {
             if self.recovery.ca_state() != crate::congestion::CaState::Recovery {
                 self.enter_recovery(cx, false, snd, ecn);
                 let newly_lost = self.recovery.lost().wrapping_sub(lost);
-                // An algorithm that models the path sets the amount that may leave by itself, with
-                // the next ACK (Linux).
+                // An algorithm that models the path itself sets, with the next ACK, how much may
+                // leave (Linux).
                 if !self.congestion.is_model() {
                     self.reduce_window(1, newly_lost, false);
                 }

@@ -1,4 +1,4 @@
-//! Delivery rate: the sample of an ACK, and who limits the sender.
+//! Delivery rate: the sample of an ACK, and the limit that holds the sender.
 
 use crate::conn_flags::ConnFlags;
 use crate::context::Cx;
@@ -10,7 +10,7 @@ use crate::timers::Timers;
 use crate::variables::Snd;
 
 impl Flight {
-    /// The ACK is understood, it delivered `newly` segments: the sample is complete.
+    /// Completes the sample of an ACK that delivered `newly` segments.
     #[inline]
     pub(crate) fn finish_rate_sample(
         &mut self,
@@ -30,7 +30,8 @@ impl Flight {
         );
     }
 
-    /// Sending stops while the window has room. From now on rates reflect the application.
+    /// Notes that sending stops while the window has room, so that rates from now on reflect the
+    /// application.
     pub(crate) fn note_app_limited(&mut self, state: State, conn_flags: ConnFlags, snd: &Snd) {
         let recovery = &self.recovery;
         if snd.unsent(state, conn_flags) < u32::from(snd.mss())

@@ -1,4 +1,4 @@
-//! The next retransmission, and the state changes after old or new data has left.
+//! Records of segments that left for the first time.
 
 use wire::SeqNumber;
 
@@ -7,7 +7,8 @@ use crate::flight::Flight;
 use crate::variables::Snd;
 
 impl Flight {
-    /// New segments up to `end` have left for the first time, the last with what `tags` say of it.
+    /// Notes that new segments up to `end` have left for the first time; `tags` describe the last
+    /// one.
     #[inline(always)]
     pub(crate) fn note_sent_new(
         &mut self,

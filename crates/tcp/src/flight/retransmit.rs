@@ -13,25 +13,25 @@ use crate::state::State;
 use crate::timers::{NEVER_NS, Timers};
 use crate::variables::Snd;
 
-/// The first timeout by which Linux reckons how long a number of retries is.
+/// First timeout with which Linux converts a number of retries into a time.
 const USUAL_TIMEOUT_NS: u64 = 200 * MILLISECOND_NS;
 
-/// A stream with fewer segments in flight is thin: its duplicate ACKs are too few for fast
-/// retransmit.
+/// Number of segments in flight below which a stream is thin: its duplicate ACKs are too few for
+/// fast retransmit.
 const THIN_SEGMENTS: u32 = 4;
 
-/// Timeouts in a row of a thin stream that do not double.
+/// Timeouts in a row that do not double on a thin stream.
 const THIN_RETRIES_MAX: u8 = 6;
 
-/// The time since `stamp_ms`, a clock of milliseconds that wraps.
+/// Time since `stamp_ms`, a millisecond clock that wraps.
 fn since_ns(now_ns: u64, stamp_ms: u32) -> u64 {
     let now_ms = (now_ns / MILLISECOND_NS) as u32;
     u64::from(now_ms.wrapping_sub(stamp_ms)) * MILLISECOND_NS
 }
 
 impl Flight {
-    /// Runs after the ACK that completed the handshake: data in flight waits for a whole timeout
-    /// from now on, like the SYN-ACK, and no probe comes before it (Linux).
+    /// Runs after the ACK that completed a Fast Open's handshake. Data in flight waits for a whole
+    /// timeout from now on, as the SYN-ACK did, and no probe comes before it (Linux).
     pub(crate) fn rearm_after_fast_open(
         &mut self,
         cx: &Cx<'_>,
@@ -46,7 +46,8 @@ impl Flight {
         }
     }
 
-    /// RFC 6298 5.1: something with a sequence number leaves; the timer runs from now on.
+    /// Starts the timer, if it is not running, when a segment with a sequence number leaves (RFC
+    /// 6298 5.1).
     pub(crate) fn start_retransmit_timer(
         &mut self,
         cx: &Cx<'_>,
@@ -63,7 +64,7 @@ impl Flight {
         }
     }
 
-    /// RFC 6298 5.3: runs afresh.
+    /// Restarts the timer (RFC 6298 5.3).
     pub(crate) fn restart_retransmit_timer(
         &mut self,
         cx: &Cx<'_>,
@@ -89,8 +90,8 @@ impl Flight {
         self.arm_pending(Pending::Timeout, cx.now_ns.saturating_add(wait_ns), timers);
     }
 
-    /// The timeout takes the deadline back, or the deadline goes when nothing is in flight. While
-    /// it stood for a probe or for reordering, time passed that counts.
+    /// Turns the deadline back into the timeout, or clears it if nothing is in flight. Time that
+    /// passed while the deadline stood for a probe or for reordering counts.
     pub(crate) fn rearm_retransmit(
         &mut self,
         cx: &Cx<'_>,
@@ -100,7 +101,7 @@ impl Flight {
         timers: &mut Timers,
     ) {
         if conn_flags.has(ConnFlags::FAST_OPENED) {
-            // The deadline is the SYN-ACK's.
+            // The deadline belongs to the SYN-ACK.
             return;
         }
         if self.recovery.packets_out() == 0 {
@@ -140,13 +141,13 @@ impl Flight {
         }
     }
 
-    /// Arms the deadline for `pending`.
+    /// Arms the deadline with the purpose `pending`.
     pub(crate) fn arm_pending(&mut self, pending: Pending, at_ns: u64, timers: &mut Timers) {
         self.recovery.set_pending(pending);
         timers.arm_retransmit(at_ns);
     }
 
-    /// `wait_ns`, but no longer than the user timeout has left once it counts.
+    /// `wait_ns`, but at most what remains of the user timeout, if that applies.
     pub(crate) fn within_user_timeout(
         &self,
         now_ns: u64,
@@ -167,7 +168,7 @@ impl Flight {
         wait_ns.min(left_ns.max(MILLISECOND_NS))
     }
 
-    /// Nothing was acknowledged for the time that the user allows (RFC 9293 3.8.3, RFC 5482).
+    /// True if nothing was acknowledged for the user timeout (RFC 9293 3.8.3, RFC 5482).
     pub(crate) fn user_timeout_passed(
         &self,
         now_ns: u64,
@@ -181,8 +182,9 @@ impl Flight {
                 >= timers.user_timeout_ns()
     }
 
-    /// Time that the user has waited. Before the first timeout it is zero (Linux). For data it
-    /// counts from that timeout, otherwise from the first transmission of the due segment.
+    /// Time that counts towards the user timeout. Before the first timeout it is zero (Linux). For
+    /// data it counts from the first retransmission, otherwise from the first transmission of the
+    /// due segment.
     fn user_has_waited_ns(
         &self,
         now_ns: u64,
@@ -206,9 +208,10 @@ impl Flight {
         }
     }
 
-    /// True if the connection gives up on a peer behind a shut window. Such a peer may stay as long
-    /// as it answers (RFC 9293 SHLD-17). The connection ends once the peer was silent for twice the
-    /// longest timeout, or when the user timeout passes, whatever the peer answers (Linux).
+    /// True if the connection gives up on a peer behind a shut window. The window may stay shut as
+    /// long as the peer answers (RFC 9293 SHLD-17). The connection ends when the peer was silent
+    /// for twice the longest timeout, or when the user timeout passes, whatever the peer answers
+    /// (Linux).
     pub(crate) fn has_given_up_shut(
         &self,
         cx: &Cx<'_>,
@@ -227,8 +230,8 @@ impl Flight {
             return true;
         }
         let longest_ns = timers.rto_ns_max(cx.config);
-        // A clock that jumps ends no connection: so long a silence takes timeouts that have grown,
-        // where they grow.
+        // A clock that jumps ends no connection: before so long a silence the timeouts must have
+        // grown, unless they do not double.
         let is_slow =
             timers.rtt().rto_ns() >= longest_ns || self.is_thin_and_linear(cx, state, timers);
         let silent_ns = cx.now_ns.saturating_sub(rx.last_ack_ns());
@@ -237,8 +240,8 @@ impl Flight {
 
     /// True if retransmission has lasted as long as `retries` timeouts that begin with `first_ns`
     /// and double. Linux gives up by time and not by number, because the first timeouts of a long
-    /// path are long. `waits_ns` is the sum of the timeouts so far, so a clock that jumps ends no
-    /// connection.
+    /// path are long. `waits_ns`: the sum of the timeouts so far, so that a clock that jumps ends
+    /// no connection.
     fn has_retried_for(
         &self,
         cx: &Cx<'_>,
@@ -250,7 +253,7 @@ impl Flight {
         if timers.retransmits() == 0 {
             return false;
         }
-        // Progress since then begins the count anew.
+        // Progress after the first retransmission starts the time anew.
         let silent_ns = cx.now_ns.saturating_sub(timers.progress_ns());
         let since_ns = match self.recovery.retrans_stamp_ms() {
             0 => silent_ns,
@@ -263,14 +266,14 @@ impl Flight {
         since_ns.min(waits_ns) >= doubling_ns.saturating_add(rest.saturating_mul(longest_ns))
     }
 
-    /// True if data has been retransmitted for as long as `retries` usual timeouts take.
+    /// True if data has been retransmitted for the time of `retries` usual timeouts.
     pub(crate) fn has_repeated_for(&self, cx: &Cx<'_>, retries: u8, timers: &Timers) -> bool {
         let first_ns = timers.rtt().undoubled_ns(cx.config.rto_initial_ns);
         let waits_ns = timers.waits_ns(cx, first_ns, 0);
         self.has_retried_for(cx, retries, USUAL_TIMEOUT_NS, waits_ns, timers)
     }
 
-    /// Enough time without progress (RFC 9293 3.8.3).
+    /// True if the connection gives up, after enough time without progress (RFC 9293 3.8.3).
     pub(crate) fn has_given_up(
         &self,
         cx: &Cx<'_>,
@@ -285,15 +288,16 @@ impl Flight {
         } else {
             cx.config.retries_max
         };
-        // MUST-21: the user timeout replaces the default, shorter or longer; an orphan has no user.
+        // RFC 9293 MUST-21: the user timeout replaces the default, shorter or longer. An orphan has
+        // no user.
         let patient = timers.user_timeout_ms() != 0 && !conn_flags.has(ConnFlags::ORPHAN);
         let exhausted = !patient && self.has_repeated_for(cx, limit, timers);
         (exhausted && !self.is_held_by_a_living_peer(cx, conn_flags, snd, rx))
             || self.user_timeout_passed(cx.now_ns, state, conn_flags, snd, timers)
     }
 
-    /// True if the sent data lies beyond a window that was drawn back and the peer has answered
-    /// since: no reason to give up (RFC 9293 SHLD-17).
+    /// True if the sent data lies beyond a window that shrank and the peer has answered since. That
+    /// is no reason to give up (RFC 9293 SHLD-17).
     fn is_held_by_a_living_peer(
         &self,
         cx: &Cx<'_>,
@@ -307,8 +311,8 @@ impl Flight {
             && head.is_some_and(|head| head.sent_ns <= rx.last_ack_ns())
     }
 
-    /// The SYN-ACK of a Fast Open got no answer for the second time, so the data behind it got none
-    /// either. The data is sent again when an ACK of the SYN-ACK has come (Linux).
+    /// Handles the second timeout of a Fast Open's SYN-ACK: the data behind it got no answer
+    /// either, and is sent again when the SYN-ACK is acknowledged (Linux).
     pub(crate) fn on_syn_ack_timeout(
         &mut self,
         cx: &mut Cx<'_>,
@@ -325,8 +329,8 @@ impl Flight {
         self.arm_syn_ack_timer(cx, state, conn_flags, snd, timers);
     }
 
-    /// Arms the timer of a Fast Open's SYN-ACK. It waits like a half-open connection's, whatever
-    /// the timeout of its data.
+    /// Arms the timer of a Fast Open's SYN-ACK. Its wait is that of a half-open connection,
+    /// whatever the timeout of its data.
     pub(crate) fn arm_syn_ack_timer(
         &mut self,
         cx: &Cx<'_>,
@@ -340,8 +344,8 @@ impl Flight {
         self.arm_timeout(cx, wait_ns, state, conn_flags, snd, timers);
     }
 
-    /// A SYN is given as much time as its retries would take if all of them doubled, a Fast Open's
-    /// SYN-ACK its number.
+    /// True if the SYN has been retransmitted for the time that its retries would take if all
+    /// doubled. For a Fast Open's SYN-ACK the number of retries counts.
     pub(crate) fn has_retried_syn_for(
         &self,
         cx: &Cx<'_>,
@@ -361,8 +365,8 @@ impl Flight {
         !patient && self.has_retried_for(cx, retries, first_ns, waits_ns, timers)
     }
 
-    /// RFC 6298 5.5 and 5.6: twice the timeout, and the timer again. Karn: nothing in flight is
-    /// timed.
+    /// Doubles the timeout and restarts the timer (RFC 6298 5.5 and 5.6). Nothing in flight is
+    /// timed any more (Karn).
     pub(crate) fn back_off(
         &mut self,
         cx: &Cx<'_>,
@@ -377,12 +381,12 @@ impl Flight {
         }
         let is_linear = self.is_thin_and_linear(cx, state, timers);
         timers.back_off(is_linear, cx.config);
-        // The retransmission begins another wait, which includes pacing (Linux).
+        // The retransmission begins a new wait, which includes pacing (Linux).
         self.arm_timeout(cx, timers.rtt().rto_ns(), state, *conn_flags, snd, timers);
     }
 
-    /// Little is in flight, and the application or the stack's settings want no doubling then, for
-    /// a while (TCP_THIN_LINEAR_TIMEOUTS).
+    /// True if timeouts do not double for now: little is in flight, and the application or the
+    /// stack's settings ask for it (TCP_THIN_LINEAR_TIMEOUTS).
     fn is_thin_and_linear(&self, cx: &Cx<'_>, state: State, timers: &Timers) -> bool {
         (timers.is_thin_linear() || cx.config.thin_linear_timeouts)
             && state == State::Established

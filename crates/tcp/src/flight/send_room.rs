@@ -1,4 +1,5 @@
-//! The room in the send buffer: how much the application may write, by what leaves at once.
+//! The room in the send buffer: the bytes that the application may write, which depend on what can
+//! leave at once.
 
 use crate::buffers::Memory;
 use crate::conn_flags::ConnFlags;
@@ -11,12 +12,12 @@ use crate::state::State;
 use crate::timers::Timers;
 use crate::variables::Snd;
 
-/// Headers and book-keeping that a full segment to be sent has beside its payload.
+/// Bytes of headers and book-keeping of a full segment in the send buffer, beside its payload.
 const SEND_HEADERS: u32 = 320 + 320;
 
 const SEND_DESCRIPTOR: u32 = 256;
 
-/// No window takes more: shifts are bounded (RFC 7323 2.3).
+/// Largest window in bytes, because shifts are bounded (RFC 7323 2.3).
 const WINDOW_BYTES_MAX: u32 = 1 << 30;
 
 impl Flight {
@@ -31,19 +32,19 @@ impl Flight {
         let segments = self
             .send_window_segments()
             .max(u32::from(cx.config.initial_window_segments));
-        // A model's window may double while losses are mended.
+        // The window of a model may double while losses are repaired.
         let windows = if self.congestion.is_model() { 3 } else { 2 };
         let wanted = u64::from(each) * windows * u64::from(segments);
         let wanted = wanted.min(u64::from(cx.config.send_buffer.bytes_max)) as u32;
         tx.grow_buffer(wanted);
     }
 
-    /// The congestion window in segments, but at least as many segments as reordering may delay.
+    /// The congestion window in segments, but at least four.
     fn send_window_segments(&self) -> u32 {
         self.congestion.cwnd().max(4)
     }
 
-    /// Bytes that the congestion window still takes.
+    /// Bytes for which the congestion window has room.
     fn congestion_room(&self, snd: &Snd) -> u32 {
         let cwnd = self.congestion.cwnd();
         let segments = cwnd.saturating_sub(self.recovery.segments_in_flight());
@@ -52,8 +53,8 @@ impl Flight {
             .min(WINDOW_BYTES_MAX)
     }
 
-    /// A waiting writer is woken when so many bytes are in the send buffer at most: a third of it
-    /// is free (Linux).
+    /// Level of bytes in the send buffer at or below which a waiting writer is woken: a third of
+    /// the buffer is free (Linux).
     #[inline]
     pub(crate) fn wake_limit(
         &self,
@@ -70,7 +71,7 @@ impl Flight {
         }
     }
 
-    /// The wake level of a buffer whose size the user chose. Such a buffer may be small, so the
+    /// The wake level of a buffer whose size the user set. Such a buffer may be small, so the
     /// overhead of bursts in flight counts.
     fn wake_limit_locked(
         &self,
@@ -92,8 +93,8 @@ impl Flight {
         memory.saturating_sub(runs.saturating_mul(RUN_OVERHEAD))
     }
 
-    /// [`send_limit`](Self::send_limit) for a simple case: nothing is in flight, and the congestion
-    /// window is the limit, takes all waiting data, and is smaller than the buffer.
+    /// Like [`send_limit`](Self::send_limit), for a simple case: nothing is in flight, and the
+    /// congestion window is the limit, takes all waiting data, and is smaller than the buffer.
     #[inline]
     pub(crate) fn limit_at_rest(
         &self,
@@ -136,8 +137,8 @@ impl Flight {
         }
     }
 
-    /// [`send_limit`](Self::send_limit) for a simple case: all waiting data leaves now, and the
-    /// congestion window is the limit and smaller than the buffer.
+    /// Like [`send_limit`](Self::send_limit), for a simple case: all waiting data leaves now, and
+    /// the congestion window is the limit and smaller than the buffer.
     #[inline]
     fn roomy_limit(
         &self,
@@ -162,8 +163,8 @@ impl Flight {
         Some(limit)
     }
 
-    /// Runs are filled up as long as the buffer's size and TCP_NOTSENT_LOWAT allow another one to
-    /// be begun.
+    /// Bytes that the send buffer may hold. A run that may be begun is filled up. A run may be
+    /// begun as long as the buffer's size and TCP_NOTSENT_LOWAT allow it.
     #[inline]
     fn send_limit(
         &self,
@@ -179,17 +180,17 @@ impl Flight {
         let (mut unsent, mut sendable) = (snd.unsent(state, conn_flags), self.sendable(snd));
         let mut flight = buffered.saturating_sub(unsent);
         if sendable >= unsent {
-            // All of the data leaves now, and perhaps some of the next write.
+            // All data leaves now, and perhaps some of the next write.
             (flight, sendable, unsent) = (flight + unsent, sendable - unsent, 0);
         }
         let free = size.saturating_sub(flight);
         let at_hand = match unsent {
-            // More than can leave, in whole runs or not.
+            // More free space than can leave now, so it need not be whole runs.
             0 if sendable < free => free,
             0 => free.next_multiple_of(bytes),
             unsent => unsent,
         };
-        // Data that leaves at once is cut off from its run; the remainder of the run is filled up
+        // Data that leaves at once is cut off from its run, and the remaining run is filled up
         // again.
         let leaves = sendable.min(at_hand);
         let sent = flight.saturating_add(leaves);
@@ -208,7 +209,7 @@ impl Flight {
         let mss = u32::from(snd.mss().max(1));
         let (path, peer) = (self.congestion_room(snd), snd.usable());
         match path {
-            // Whole segments already.
+            // The congestion window's room is in whole segments already.
             0..WINDOW_BYTES_MAX if path <= peer => path,
             _ => path.min(peer) - path.min(peer) % mss,
         }

@@ -13,9 +13,9 @@ use crate::timers::Timers;
 use crate::variables::Snd;
 
 impl Flight {
-    /// RFC 5681 4.1: the congestion window of a sender that paused says little about the path now.
-    /// Called when there is something to send again: the application wrote, or the peer's window
-    /// changed (as in Linux).
+    /// Shrinks the congestion window of a sender that paused, because it says little about the path
+    /// now (RFC 5681 4.1). Called when there is something to send again: the application wrote, or
+    /// the peer's window changed (as in Linux).
     #[inline]
     pub(crate) fn restart_if_idle(
         &mut self,
@@ -44,7 +44,7 @@ impl Flight {
         self.congestion.on_idle(&moment, idle_ns, rto_ns);
     }
 
-    /// Bytes of the stream, and its end, leave for the first time.
+    /// Notes that bytes of the stream, or its FIN, leave for the first time.
     #[inline]
     pub(crate) fn note_stream_out(
         &mut self,
@@ -67,7 +67,7 @@ impl Flight {
         }
     }
 
-    /// A flight begins.
+    /// Tells the algorithm that a flight begins.
     #[inline]
     pub(crate) fn tell_of_start(&mut self, cx: &Cx<'_>, snd: &Snd, tx: &Sender) {
         if self.congestion.heeds_start() {
@@ -81,7 +81,7 @@ impl Flight {
         }
     }
 
-    /// Timers and the use of the window, after a new segment; `idle` = nothing was in flight
+    /// Updates timers and the use of the window after a new segment. `idle`: nothing was in flight
     /// before.
     #[inline]
     pub(crate) fn after_new_sent(
@@ -117,7 +117,7 @@ impl Flight {
             .note_flight(snd.una(), snd.nxt(), flight, limited);
     }
 
-    /// Notes how far all sent data uses the window (RFC 2861). A window that stays unused decays.
+    /// Notes how far all sent data uses the window, and lets an unused window decay (RFC 2861).
     #[inline]
     pub(crate) fn validate_window(
         &mut self,

@@ -1,4 +1,4 @@
-//! The data of our SYN: was it taken with the SYN, or is it sent again (RFC 7413 4.2)?
+//! The data of our SYN: it was taken with the SYN, or is sent again (RFC 7413 4.2).
 
 use crate::conn_flags::ConnFlags;
 use crate::context::Cx;
@@ -9,8 +9,8 @@ use crate::timers::Timers;
 use crate::variables::Snd;
 
 impl Flight {
-    /// The SYN is acknowledged. SND.UNA and SND.NXT tell whether its data was taken: counts the
-    /// data, or sends it again.
+    /// Handles the data of a SYN that is acknowledged. SND.UNA and SND.NXT tell whether the data
+    /// was taken: it is counted, or sent again.
     pub(crate) fn note_syn_data(
         &mut self,
         cx: &mut Cx<'_>,
@@ -24,7 +24,7 @@ impl Flight {
         }
         if snd.flight() == 0 {
             cx.counters.fast_opens_active += 1;
-            // After crossing SYNs Linux does not report it.
+            // After crossing SYNs Linux does not report the data as acknowledged.
             conn_flags.put(ConnFlags::SYN_DATA_ACKED, opening.syn_bytes_max() > 0);
             return;
         }

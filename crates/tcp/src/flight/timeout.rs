@@ -1,5 +1,5 @@
-//! The Loss state is entered: a retransmission timeout (RFC 6298 5), or segments that the path does
-//! not carry any more.
+//! Entry into the Loss state: after a retransmission timeout (RFC 6298 5), or for segments that the
+//! path does not carry any more.
 
 use crate::congestion::CaState;
 use crate::conn_flags::ConnFlags;
@@ -12,7 +12,7 @@ use crate::timers::Timers;
 use crate::variables::Snd;
 
 impl Flight {
-    /// The retransmission timeout fired: data older than a round trip is lost, and the window is
+    /// Handles a retransmission timeout: data older than a round trip is lost, and the window is
     /// one segment more than the data left in flight (RFC 5681 3.1).
     pub(crate) fn enter_loss(
         &mut self,
@@ -23,8 +23,8 @@ impl Flight {
         ecn: &mut EcnState,
     ) {
         let before_recovery = self.recovery.is_before_recovery();
-        // Timeouts into a window that is shut are not counted, so each begins anew and none is put
-        // to the test of F-RTO.
+        // Timeouts into a shut window are not counted, so each begins a new episode and none is
+        // tested by F-RTO.
         let is_counted = timers.retransmits() > 0;
         let has_sack = !conn_flags.is_reno();
         self.recovery.timeout_mark_lost(cx, has_sack);
@@ -47,8 +47,8 @@ impl Flight {
         ecn.queue_cwr(snd.ecn());
     }
 
-    /// The path takes only smaller segments: longer ones are sent again, without a reduction of the
-    /// window (RFC 1191 6.5 leaves the window in segments).
+    /// Sends again the segments that are too long for the path, without a reduction of the window
+    /// (RFC 1191 6.5 keeps the window in segments).
     pub(crate) fn resend_too_long(
         &mut self,
         cx: &mut Cx<'_>,
@@ -64,8 +64,8 @@ impl Flight {
         self.resend_without_reduction(cx, conn_flags, snd);
     }
 
-    /// The first segment in flight was a probe of the path's MTU, too long for it: sent again in
-    /// pieces that fit.
+    /// Sends a probe of the path's MTU again in pieces that fit. The probe was the first segment in
+    /// flight and too long.
     pub(crate) fn resend_path_probe(
         &mut self,
         cx: &mut Cx<'_>,
@@ -76,7 +76,8 @@ impl Flight {
         self.resend_without_reduction(cx, conn_flags, snd);
     }
 
-    /// The payload of our SYN did not arrive with it (RFC 7413 4.2): it is sent again at once.
+    /// Sends the payload of our SYN again at once, because the SYN-ACK did not acknowledge it (RFC
+    /// 7413 4.2).
     pub(crate) fn resend_syn_data(
         &mut self,
         cx: &mut Cx<'_>,
@@ -86,7 +87,7 @@ impl Flight {
     ) {
         let (una, nxt) = (snd.una(), snd.nxt());
         let (mss, sent_ns) = (snd.mss(), timers.syn_sent_ns());
-        // A SYN carries no PSH; its data does (Linux).
+        // A SYN carries no PSH, but its data is retransmitted with one (Linux).
         let record = Record::new(una, nxt, mss, sent_ns, tag::PUSHED);
         self.recovery.push_lost(cx, record);
         self.resend_without_reduction(cx, conn_flags, snd);
@@ -111,8 +112,7 @@ impl Flight {
         self.after_recovery_event(conn_flags);
     }
 
-    /// The threshold that would remember the window now; while it is being reduced, the one that is
-    /// set.
+    /// The threshold that remembers the window now; during a reduction, the threshold that is set.
     pub(crate) fn current_ssthresh(&self) -> u32 {
         if self.recovery.is_reducing() {
             self.congestion.ssthresh()

@@ -18,8 +18,7 @@ use crate::timers::Timers;
 use crate::variables::Snd;
 
 impl Flight {
-    /// Sets the probe's timer, if a probe makes sense. `afresh` = an ACK restarts the timeout as
-    /// well.
+    /// Arms the probe's timer, if a probe makes sense. `afresh`: an ACK also restarts the timeout.
     #[inline]
     pub(crate) fn schedule_probe(
         &mut self,
@@ -41,7 +40,7 @@ impl Flight {
         true
     }
 
-    /// Something is in flight whose loss a probe could show sooner than the timeout.
+    /// True if the loss of anything in flight would be found sooner by a probe than by the timeout.
     #[inline]
     pub(crate) fn is_probe_sensible(&self, cx: &Cx<'_>, conn_flags: ConnFlags) -> bool {
         let recovery = &self.recovery;
@@ -52,7 +51,8 @@ impl Flight {
             && matches!(recovery.ca_state(), CaState::Open | CaState::Cwr)
     }
 
-    /// The probe's time: two round trips, and never behind the timeout, `timeout_ns` from now.
+    /// Arms the probe's timer: two round trips from now, but no later than the timeout,
+    /// `timeout_ns` from now.
     #[inline]
     pub(crate) fn arm_probe(&mut self, cx: &Cx<'_>, timeout_ns: Option<u64>, timers: &mut Timers) {
         let recovery = &self.recovery;
@@ -71,7 +71,7 @@ impl Flight {
         self.arm_pending(Pending::Probe, cx.now_ns + wait_ns, timers);
     }
 
-    /// The last segment, as the probe.
+    /// Plans the last segment as the probe.
     pub(crate) fn plan_probe(
         &self,
         cx: &Cx<'_>,
@@ -96,7 +96,7 @@ impl Flight {
         fits.then_some(Repeat::new(seq, len, fin))
     }
 
-    /// A probe has left.
+    /// Notes that a probe has left.
     pub(crate) fn note_probe_sent(
         &mut self,
         cx: &mut Cx<'_>,
@@ -111,8 +111,8 @@ impl Flight {
         self.after_recovery_event(conn_flags);
     }
 
-    /// An ACK while a probe is out: the episode ends when the ACK covers it. If the probe repaired
-    /// a loss, the window is reduced (RFC 8985 7.4.2).
+    /// Takes an ACK while a probe is out. The episode ends when the ACK covers the probe. If the
+    /// probe repaired a loss, the window is reduced (RFC 8985 7.4.2).
     pub(crate) fn take_probe_ack(
         &mut self,
         cx: &mut Cx<'_>,
@@ -134,7 +134,7 @@ impl Flight {
             self.end_reduction(cx, snd);
             self.try_keep_open(cx, snd);
         } else if !ack.advanced && !ack.is_no_duplicate() && !ack.sacked {
-            // A bare duplicate: original and probe both arrived.
+            // A bare duplicate ACK: both the original and the probe arrived.
             self.recovery.put(flag::TLP, false);
         }
     }

@@ -1,5 +1,5 @@
-//! Undoing a reduction that was not called for: nothing was lost, only late. Shown by timestamps
-//! (Eifel, RFC 3522 and 4015) or by D-SACKs of all that was sent again (RFC 3708).
+//! Undoing a needless reduction: nothing was lost, only late. Timestamps show that (Eifel, RFC 3522
+//! and 4015), or D-SACKs of everything that was retransmitted (RFC 3708).
 
 use crate::congestion::CaState;
 use crate::conn_flags::ConnFlags;
@@ -18,7 +18,8 @@ impl Flight {
         if self.recovery.retrans_stamp_ms() != 0 {
             return ack.echoes_before(self.recovery.retrans_stamp_ms());
         }
-        // Without SACK the timestamp is forgotten early, when `high_seq` is reached.
+        // Without SACK the timestamp of the retransmission is forgotten early, when `high_seq` is
+        // reached.
         !(conn_flags.is_reno() && snd.una().ge(self.recovery.high_seq()))
     }
 
@@ -28,7 +29,7 @@ impl Flight {
             || (recovery.any(flag::UNDO) && self.was_delayed(ack, conn_flags, snd))
     }
 
-    /// Restores window and threshold; `unmark` = nothing counts as lost any more.
+    /// Restores window and threshold. `unmark`: no segment counts as lost any more.
     pub(crate) fn undo_reduction(&mut self, cx: &mut Cx<'_>, unmark: bool, ecn: &mut EcnState) {
         if unmark {
             self.recovery.unmark_lost(cx.records);
@@ -49,7 +50,7 @@ impl Flight {
         true
     }
 
-    /// All data that was out when recovery began is acknowledged. True = the state stays
+    /// Handles the ACK of all data that was in flight when recovery began. True: the state stays
     /// nevertheless.
     pub(crate) fn try_undo_recovery(
         &mut self,
@@ -73,7 +74,7 @@ impl Flight {
         false
     }
 
-    /// D-SACKs have called every retransmission needless.
+    /// Undoes the reduction if D-SACKs have reported every retransmission as needless.
     pub(crate) fn try_undo_dsack(&mut self, cx: &mut Cx<'_>, ecn: &mut EcnState) -> bool {
         if !self.recovery.are_all_needless() {
             return false;
@@ -84,7 +85,7 @@ impl Flight {
         true
     }
 
-    /// In Recovery, on a partial ACK: tests whether a delayed original filled the hole. True = no
+    /// Tests, on a partial ACK in Recovery, whether a delayed original filled the gap. True: no
     /// more retransmissions for now.
     pub(crate) fn try_undo_partial(
         &mut self,

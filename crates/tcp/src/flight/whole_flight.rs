@@ -1,5 +1,5 @@
-//! Recognizes the ACK of a whole flight that is one run of segments sent once. The state is Open
-//! and no probe is out. `connection::recovery::whole_flight` takes such an ACK.
+//! Recognition of the ACK of a whole flight that is one run of segments sent once, in the state
+//! Open and without a probe. `connection::recovery::whole_flight` takes such an ACK.
 
 use crate::conn_flags::ConnFlags;
 use crate::context::Cx;
@@ -10,8 +10,7 @@ use crate::segment::Segment;
 use crate::variables::Snd;
 
 impl Flight {
-    /// The run that is in flight, if this ACK takes it away whole and nothing about it is out of
-    /// the ordinary.
+    /// The run in flight, if this ACK covers all of it and nothing is unusual.
     #[inline]
     pub(crate) fn whole_flight(
         &self,
@@ -34,7 +33,7 @@ impl Flight {
             return None;
         }
         let record = recovery.head(cx.records)?;
-        // The remainder of a partly acknowledged segment would be a hole filled late.
+        // The remainder of a partly acknowledged segment would count as a gap that was filled late.
         let is_plain = record.tags & !(tag::FIN | tag::APP_LIMITED | tag::PUSHED) == 0
             && record.seq == snd.una();
         is_plain.then_some(*record)

@@ -121,7 +121,7 @@ fn syn_received_data_or_fin_completes_and_again_if_kept() {
     let mut entry = half_open(&mut world, &seg("S", 0, 0, 0));
     handshake(entry.on_segment(&mut world.cx(), &seg("PA", 1, 1, 500)));
     handshake(entry.on_segment(&mut world.cx(), &seg("FA", 1, 1, 0)));
-    // The final ACK was lost and the second segment came first.
+    // The final ACK was lost, and the second segment arrived first.
     handshake(entry.on_segment(&mut world.cx(), &seg("PA", 501, 1, 500)));
 }
 
@@ -177,7 +177,7 @@ fn syn_received_syn_again_puts_the_timer_off() {
     let outcome = entry.on_segment(&mut world.cx(), &full_syn(642));
     assert_eq!(outcome, HalfOpenOutcome::SendSynAck);
     assert_eq!(entry.deadline_ns(), world.now_ns + rto_ns);
-    // A SYN that is not answered leaves the timer alone.
+    // A SYN that gets no answer does not change the timer.
     let deadline_ns = entry.deadline_ns();
     world.pass_ms(100);
     let outcome = entry.on_segment(&mut world.cx(), &full_syn(742));
@@ -282,7 +282,7 @@ fn syn_received_old_or_forged_timestamp_is_challenged() {
     }
     assert_eq!(world.counters.half_open_bad_echo, 2);
     handshake(entry.on_segment(&mut world.cx(), &with_ts(seg("A", 1, 1, 0), 43, sent)));
-    // Some peers leave the option out, or echo nothing.
+    // Some peers leave the option out, or echo 0.
     handshake(entry.on_segment(&mut world.cx(), &seg("A", 1, 1, 0)));
     handshake(entry.on_segment(&mut world.cx(), &with_ts(seg("A", 1, 1, 0), 43, 0)));
 }
@@ -299,7 +299,7 @@ fn syn_received_challenges_are_limited_but_for_text() {
     };
     assert!(is_challenged("A", 0));
     assert!(!is_challenged("A", 0));
-    // Text earns an answer each time, and so does a FIN.
+    // Text is answered each time, and so is a FIN.
     assert!(is_challenged("PA", 1));
     assert!(is_challenged("PA", 1));
     assert!(is_challenged("FA", 0));
@@ -312,7 +312,7 @@ fn syn_received_segment_outside_the_window_is_challenged() {
     let mut entry = half_open(&mut world, &seg("S", 0, 0, 0));
     let outcome = entry.on_segment(&mut world.cx(), &seg("A", 66_000, 1, 10));
     assert!(matches!(outcome, HalfOpenOutcome::ChallengeAck(_)));
-    // A SYN-ACK of a peer that also began: its SYN is behind RCV.NXT.
+    // A SYN-ACK of a peer that also opened: its SYN lies before RCV.NXT.
     world.pass_ms(600);
     let outcome = entry.on_segment(&mut world.cx(), &seg("SA", 0, 1, 0));
     assert!(matches!(outcome, HalfOpenOutcome::ChallengeAck(_)));
@@ -472,7 +472,7 @@ fn syn_received_grants_ecn_to_who_asks() {
     assert_eq!(granted(EcnUse::Never, Cubic, &asks), (false, plain, false));
     let half = seg("SE", 0, 0, 0);
     assert_eq!(granted(EcnUse::Always, Cubic, &half), (false, plain, false));
-    // A SYN that is ECN-capable itself is DCTCP's, or damaged.
+    // An ECN-capable SYN comes from DCTCP, or is damaged.
     assert_eq!(
         granted(EcnUse::Always, Cubic, &capable),
         (false, plain, false)

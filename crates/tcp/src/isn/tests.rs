@@ -1,4 +1,4 @@
-//! Initial sequence numbers and timestamp offsets.
+//! Initial sequence numbers, timestamp offsets and port starts.
 
 use super::*;
 use crate::test_stack::flow;

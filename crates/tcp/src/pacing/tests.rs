@@ -19,7 +19,7 @@ fn paced() -> Pacing {
     pacing
 }
 
-/// The segments of bursts of two, by turns.
+/// The position of segment `number` in bursts of two.
 fn of_two(number: u32) -> Burst {
     Burst {
         begins: number.is_multiple_of(2),
@@ -27,7 +27,7 @@ fn of_two(number: u32) -> Burst {
     }
 }
 
-/// Sends as much as may leave between two instants; the clock is read every `grain_ns`.
+/// Sends whatever may leave between two instants, with a clock that is read every `grain_ns`.
 fn send(pacing: &mut Pacing, from_ns: u64, to_ns: u64, grain_ns: u64) -> u32 {
     let mut segments = 0;
     let mut now_ns = from_ns;
@@ -83,7 +83,7 @@ fn the_first_ten_segments_do_not_wait_and_the_burst_of_the_tenth_is_spaced() {
         assert!(!pacing.holds(0));
         pacing.on_sent(0, MSS, sent, of_two(sent - 1));
     }
-    // The ninth and the tenth segment take a millisecond each.
+    // The ninth and the tenth segment take up a millisecond each.
     assert_eq!(pacing.next_ns(), 2 * MILLISECOND_NS);
 }
 
@@ -108,7 +108,7 @@ fn a_caller_that_is_late_makes_up_for_it_within_bounds() {
     pacing.waited = true;
     let segments = send(&mut pacing, SECOND_NS, 2 * SECOND_NS, 4 * MILLISECOND_NS);
     assert!((990..=1020).contains(&segments), "{segments}");
-    // Five milliseconds are made up for, and a segment is due now.
+    // Five milliseconds are made up for, and one segment is due now.
     let later_ns = 3 * SECOND_NS;
     assert_eq!(send(&mut pacing, later_ns, later_ns + 1, 1), 6);
 }
@@ -132,7 +132,7 @@ fn without_a_rate_nothing_waits() {
     }
 }
 
-/// The product of window and microseconds does not fit 64 bits; the rate does, or is infinite.
+/// The product of window and microseconds exceeds 64 bits, while the rate fits or is infinite.
 #[test]
 fn rate_of_a_giant_window_is_exact_or_infinite() {
     let bytes = 240_000_000_000_000;

@@ -1,11 +1,11 @@
-//! Packetization-layer path MTU discovery (RFC 4821), as Linux does it. It searches between a size
-//! that passes and one that does not, by segments of the size in the middle, made of data that is
+//! Packetization-layer path MTU discovery (RFC 4821), as in Linux. It searches between a size that
+//! passes and one that does not. A probe has the size in the middle and consists of data that is
 //! due anyway.
 //!
-//! A probe leaves only when there is no loss and when enough data and window follow it for
-//! duplicate ACKs to show its loss. A lost probe is no sign of congestion: the upper bound falls,
-//! and its data is sent again in segments that fit. After several timeouts in a row a black hole is
-//! suspected, and the lower bound is halved.
+//! A probe leaves only if no segment is lost and if enough data and window follow it, so that
+//! duplicate ACKs would show its loss. A lost probe is no sign of congestion: the upper bound
+//! falls, and the data is sent again in segments that fit. After several timeouts in a row a black
+//! hole is suspected, and the lower bound is halved.
 
 use crate::conn_flags::ConnFlags;
 use crate::context::Cx;
@@ -17,9 +17,9 @@ use crate::send::Sender;
 use crate::variables::Snd;
 
 impl Path {
-    /// Begins the search on a new connection, if probing is always on. As in Linux, the active
-    /// opener keeps room for the timestamps that it offered, and the passive one sends segments of
-    /// the full size until the first probe has passed.
+    /// Begins the search on a new connection, if probing is always on. As in Linux the active
+    /// opener reserves room for the timestamps that it offered, and the passive side sends segments
+    /// of full size until the first probe has passed.
     pub(crate) fn begin_probing(
         &mut self,
         cx: &Cx<'_>,
@@ -45,7 +45,7 @@ impl Path {
         }
     }
 
-    /// Begins the search without an effect on the segments' size yet.
+    /// Begins the search, but leaves the segment size as it is.
     fn begin_search(&mut self, cx: &Cx<'_>, low: u16, conn_flags: &mut ConnFlags) {
         conn_flags.set(ConnFlags::PATH_PROBING);
         self.high = self.size_max(*conn_flags);
@@ -55,7 +55,7 @@ impl Path {
         self.threshold = cx.config.path_mtu.probe_threshold;
     }
 
-    /// A search that has ended begins anew after a while: the path may have become wider.
+    /// Restarts a search that has ended, after some time, because the path may have become wider.
     pub(crate) fn review_search(
         &mut self,
         cx: &Cx<'_>,
@@ -71,8 +71,8 @@ impl Path {
         }
     }
 
-    /// Timeouts in a row: long segments may fall into a black hole. The search begins, or goes on
-    /// from half the size.
+    /// Takes timeouts in a row: the path may swallow long segments. The search begins, or goes on
+    /// from half of the lower bound.
     #[cold]
     pub(crate) fn suspect_black_hole(
         &mut self,

@@ -1,4 +1,4 @@
-//! The bounds of a path, by themselves; how they move a connection is in the conversations.
+//! The settings of path MTU discovery. Their effect on a connection is tested in the conversations.
 
 use super::*;
 

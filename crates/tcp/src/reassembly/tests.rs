@@ -1,4 +1,4 @@
-//! Ranges against a plain model: a set of bytes.
+//! Ranges, compared with a plain model: a set of bytes.
 
 use std::collections::BTreeSet;
 use std::vec::Vec;
@@ -69,7 +69,7 @@ fn full_the_furthest_gives_way() {
         );
     }
     let last = held.last(&pool).unwrap();
-    // Further than all: refused. Nearer: the last one goes.
+    // A range beyond all others is refused; for a nearer one the last range is dropped.
     assert_eq!(held.insert(&mut pool, range(900, 905)), Inserted::No);
     assert_eq!(
         held.insert(&mut pool, range(50, 55)),
@@ -77,9 +77,9 @@ fn full_the_furthest_gives_way() {
     );
     assert_eq!(all(held, &pool).len(), RANGE_BLOCK_RANGES);
     assert_eq!(all(held, &pool)[0], range(50, 55));
-    // A range that touches another needs no slot.
+    // A range that touches another needs no slot of its own.
     assert_eq!(held.insert(&mut pool, range(55, 56)), Inserted::Yes);
-    // Nobody else gets any.
+    // No other connection gets a block.
     let mut other = Held::default();
     assert_eq!(other.insert(&mut pool, range(1, 2)), Inserted::No);
     held.release(&mut pool);
@@ -94,7 +94,7 @@ fn one_connection_has_its_share() {
     while held.insert(&mut pool, range(n * 10, n * 10 + 5)) == Inserted::Yes {
         n += 1;
     }
-    // Ranges in order leave blocks half full; later ranges between them find room.
+    // Ranges added in order leave blocks half full, so later ranges between them find room.
     assert_eq!(pool.in_use(), RANGE_BLOCKS_EACH_MAX);
     assert!(n as usize >= RANGE_BLOCKS_EACH_MAX * (RANGE_BLOCK_RANGES / 2));
     held.release(&mut pool);
@@ -132,7 +132,7 @@ fn random(state: &mut u64, n: u64) -> u64 {
 fn random_ranges_agree_with_a_set_of_bytes() {
     let mut state = 88_172_645_463_325_252u64;
     for round in 0..60 {
-        // Near the wrap as well; some pools are short.
+        // Sequence numbers near the wrap are covered too, and some pools are short.
         let base = if round % 2 == 0 { 0 } else { u32::MAX - 2_000 };
         let blocks = 2 + random(&mut state, 20) as usize;
         let mut pool = RangePool::new(blocks);

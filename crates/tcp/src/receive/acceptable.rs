@@ -1,5 +1,5 @@
-//! Sequence numbers that the receiver accepts (RFC 9293 table 6, as Linux reads it), and segments
-//! of the handshake that come again.
+//! Sequence numbers that the receiver accepts (RFC 9293 table 6, as Linux reads it), and repeated
+//! segments of the handshake.
 
 use wire::tcp::Flags;
 
@@ -14,7 +14,8 @@ use crate::state::State;
 use crate::variables::{Rcv, Snd};
 
 impl Receiver {
-    /// The SYN that made this connection, again: our SYN-ACK was lost.
+    /// True for a repetition of the SYN that made this connection by Fast Open: our SYN-ACK was
+    /// lost.
     pub(crate) fn is_repeated_fast_syn(
         &self,
         seg: &Segment,
@@ -29,24 +30,24 @@ impl Receiver {
     }
 
     /// Linux's reading of RFC 9293 table 6: a segment that ends before our last ACK is old, and one
-    /// that starts behind the window is not for us. Other segments pass for the sake of their ACK
-    /// (MUST-66), and the window cuts their text later.
+    /// that starts beyond the window is unacceptable. Other segments pass for the sake of their ACK
+    /// (RFC 9293 MUST-66), and their text is cut to the window later.
     pub(crate) fn is_acceptable(&self, seg: &Segment, state: State, rcv: &Rcv) -> bool {
         let edge = rcv.nxt() + rcv.promised_window();
         if seg.end().lt(rcv.acked()) || seg.seq.gt(edge) {
             return false;
         }
-        // While unread text waits, a segment with text beyond the edge is ignored, including its
-        // ACK (recent Linux). A FIN takes no room, and neither does the peer's FIN.
+        // While text waits to be read, or after the peer's FIN, a segment with text beyond the edge
+        // is dropped, including its ACK (recent Linux). A FIN takes no room.
         let is_waiting = self.unread() > 0 || !state.receives_data();
         if (seg.seq + seg.len).gt(edge) && is_waiting {
             return false;
         }
-        // Text at the very edge of an open window says only that it came too soon.
+        // Text that starts at the edge of an open window is dropped, since it only came too soon.
         seg.seq == rcv.nxt() || seg.seq != edge || seg.len == 0
     }
 
-    /// A challenge ACK (RFC 5961), if the connection's and the stack's limits grant it.
+    /// Sends a challenge ACK (RFC 5961), if the limits of connection and stack allow it.
     pub(crate) fn challenge(
         &mut self,
         cx: &mut Cx<'_>,
@@ -64,7 +65,7 @@ impl Receiver {
         granted
     }
 
-    /// True if both sides are in SYN_RECEIVED and this is the peer's SYN-ACK: the SYN is known, the
+    /// True if both sides are in SYN_RECEIVED and this is the peer's SYN-ACK: its SYN is known, its
     /// ACK is new.
     pub(crate) fn completes_crossed_open(&self, seg: &Segment, state: State, snd: &Snd) -> bool {
         state == State::SynReceived

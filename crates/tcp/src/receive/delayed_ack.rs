@@ -1,7 +1,6 @@
-//! The time of an acknowledgment (RFC 9293 3.8.6.3, RFC 5681 4.2, and Linux's habits). ACKs leave
-//! at once while the connection is young or data is out of order, and with every second full
-//! segment. Other ACKs wait for a segment to ride on, with a delay that follows the pace of
-//! arrival.
+//! The time of an acknowledgment (RFC 9293 3.8.6.3, RFC 5681 4.2, and Linux's rules). ACKs leave at
+//! once while the connection is young or data is out of order, and with every second full segment.
+//! Other ACKs wait for a segment to ride on, with a delay that follows the pace of arrivals.
 
 use wire::SeqNumber;
 use wire::tcp::Flags;
@@ -15,13 +14,13 @@ use crate::receive::Receiver;
 use crate::timers::{NEVER_NS, Timers};
 use crate::variables::{Rcv, Snd};
 
-/// Duplicate ACKs that leave at once before SACKs are held back (the peer's threshold of RFC 5681).
+/// Duplicate ACKs that leave at once before SACKs are held back: the peer's threshold (RFC 5681).
 const DUP_ACKS_AT_ONCE: u8 = 3;
-/// Least number of quick ACKs when the window is small.
+/// Least number of quick ACKs, which applies when the window is small.
 const QUICK_ACKS_MIN: u32 = 2;
 
-/// The reason to acknowledge. It decides when the ACK leaves and whether it counts as one that text
-/// waits for.
+/// Reason to acknowledge. It decides when the ACK leaves, and whether the ACK counts as one that
+/// text waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AckKind {
     /// Text arrived. Its ACK may wait for a segment to ride on, or for more text (RFC 5681 4.2).
@@ -69,13 +68,14 @@ impl AckKind {
 }
 
 impl Receiver {
-    /// True if ACKs leave at once: for a while, and unless the application answers what it
-    /// receives.
+    /// True if ACKs leave at once: a limited number of them, and only if the application does not
+    /// answer what it receives.
     pub(crate) fn in_quick_ack_mode(&self) -> bool {
         self.quick_acks > 0 && !self.interactive
     }
 
-    /// Payload of ours leaves soon after the peer's arrived: a dialogue, in which ACKs find a ride.
+    /// Notes that our payload leaves soon after the peer's arrived: a dialogue, in which ACKs ride
+    /// on answers.
     pub(crate) fn note_answer(&mut self, now_ns: u64) {
         let since_ns = now_ns.saturating_sub(self.last_data_ns);
         if self.ato_us > 0 && since_ns < u64::from(self.ato_us) * 1000 {
@@ -83,7 +83,8 @@ impl Receiver {
         }
     }
 
-    /// The application read `copied` bytes. True if an ACK is due that waited for that.
+    /// True if an ACK that waited for reading is due, now that the application has read `copied`
+    /// bytes.
     pub(crate) fn read_deserves_ack(&self, rcv: &Rcv, conn_flags: ConnFlags, copied: u32) -> bool {
         if !conn_flags.has(ConnFlags::ACK_PENDING) {
             return false;
@@ -106,11 +107,12 @@ impl Receiver {
         self.quick_acks = self.quick_acks.max(wanted);
     }
 
-    /// The delay follows the gap between arrivals, between `min_us` and the timeout.
+    /// Adapts the ACK delay to the gap between arrivals, within `min_us` and the timeout.
     #[inline(always)]
     pub(crate) fn learn_pace(&mut self, now_ns: u64, min_us: u32, rto_us: u32, config: &Config) {
         let gap_ns = now_ns.saturating_sub(self.last_data_ns);
-        // Most have company in their turn: no division for them.
+        // Most segments arrive in the same turn as another, so the gap is zero and the division is
+        // saved.
         let gap_us = if gap_ns == 0 {
             0
         } else {
@@ -125,12 +127,12 @@ impl Receiver {
         } else if gap_us < self.ato_us {
             self.ato_us = (self.ato_us / 2 + gap_us).min(rto_us);
         } else if gap_us > rto_us {
-            // The peer was idle: it may be in slow start again and wants its ACKs soon.
+            // The peer was idle. It may be in slow start again and needs its ACKs soon.
             self.raise_quick_acks(config.quick_acks_max);
         }
     }
 
-    /// An ACK leaves; `is_owed`: text waited for it.
+    /// Notes that an ACK leaves; `is_owed`: text waited for it.
     #[inline(always)]
     pub(crate) fn note_ack_sent(&mut self, is_owed: bool, cx: &Cx<'_>) {
         self.compressed = 0;
@@ -143,8 +145,8 @@ impl Receiver {
         }
     }
 
-    /// No segment came to ride on: the delay grows in a one-way flow, and starts over in a
-    /// dialogue.
+    /// Adapts the ACK delay when no segment came to ride on: it grows in a one-way flow, and starts
+    /// over in a dialogue.
     pub(crate) fn miss_ride(&mut self, min_us: u32, rto_us: u32) {
         if self.interactive {
             self.restart_pace(min_us);
@@ -153,7 +155,7 @@ impl Receiver {
         }
     }
 
-    /// No answers are expected, and the delay is the least.
+    /// Sets the shortest delay, and expects no answers of the application.
     pub(crate) fn restart_pace(&mut self, min_us: u32) {
         self.interactive = false;
         self.ato_us = min_us;
@@ -164,42 +166,42 @@ impl Receiver {
         self.interactive = is_expected;
     }
 
-    /// The reader does not keep up: no more quick ACKs.
+    /// Ends quick ACKs, because the reader does not keep up.
     pub(crate) fn end_quick_acks(&mut self) {
         self.quick_acks = 0;
     }
 
-    /// The end of a message arrived, or a full segment with PSH.
+    /// Notes the end of a message, or a full segment with PSH.
     #[inline(always)]
     pub(crate) fn note_pushed(&mut self) {
         self.pushed = self.pushed.max(1);
     }
 
-    /// A segment that looks like the end of a message arrived.
+    /// Notes a segment that looks like the end of a message.
     #[inline(always)]
     pub(crate) fn note_end_of_message(&mut self) {
         self.pushed = (self.pushed + 1).min(2);
     }
 
-    /// No message has ended since the last ACK.
+    /// Notes that no message has ended since the last ACK.
     pub(crate) fn settle_pushed(&mut self) {
         self.pushed = 0;
     }
 
-    /// The peer's segments are `len` bytes long, as far as we allow that.
+    /// Sets the size of the peer's segments to `len` bytes, but at most to our limit.
     #[inline(always)]
     pub(crate) fn set_peer_segment(&mut self, len: u32) {
-        // The announced size is a u16.
+        // The announced size fits a u16.
         self.peer_segment = len.min(u32::from(self.advmss)) as u16;
     }
 
-    /// Size of the last segment smaller than the estimate, which is forgotten; 0 = none.
+    /// Takes the size of the latest segment smaller than the estimate; 0: none.
     #[inline(always)]
     pub(crate) fn take_last_small(&mut self) -> u16 {
         core::mem::take(&mut self.last_small)
     }
 
-    /// A segment of `len` bytes, smaller than the estimate, arrived.
+    /// Notes a segment of `len` bytes, which is smaller than the estimate.
     #[inline(always)]
     pub(crate) fn note_small(&mut self, len: u32) {
         self.last_small = len as u16;
@@ -211,19 +213,19 @@ impl Receiver {
         self.dup_acks_due = self.dup_acks_due.saturating_add(1);
     }
 
-    /// A duplicate ACK that was owed leaves.
+    /// Notes that an owed duplicate ACK leaves.
     #[inline(always)]
     pub(crate) fn pay_dup_ack(&mut self) {
         self.dup_acks_due = self.dup_acks_due.saturating_sub(1);
     }
 
-    /// RCV.NXT moved: no duplicate ACK is owed.
+    /// Drops the owed duplicate ACKs, because RCV.NXT moved.
     #[inline(always)]
     pub(crate) fn settle_dup_acks(&mut self) {
         self.dup_acks_due = 0;
     }
 
-    /// A duplicate ACK for `nxt` may leave at once, and is counted.
+    /// True if a duplicate ACK for `nxt` may leave at once; it is counted then.
     pub(crate) fn sends_dup_ack_at_once(&mut self, nxt: SeqNumber) -> bool {
         if self.dup_acks_at != nxt {
             self.dup_acks_at = nxt;
@@ -234,25 +236,25 @@ impl Receiver {
         is_one_of_few
     }
 
-    /// Holds one more SACK back. True when it is the first since the last ACK.
+    /// Holds one more SACK back. True if it is the first since the last ACK.
     pub(crate) fn hold_sack_back(&mut self) -> bool {
         self.compressed += 1;
         self.compressed == 1
     }
 }
 
-/// The least time for which an ACK is held back.
+/// The shortest time for which an ACK is held back, in microseconds.
 pub(crate) fn least_delay_us(cx: &Cx<'_>) -> u32 {
     (cx.config.delayed_ack_ns_min / 1000).clamp(1, u64::from(u32::MAX)) as u32
 }
 
-/// The least segment size, which every path carries: a smaller segment is not a full one.
+/// Smallest segment size, which every path carries. A smaller segment never counts as full.
 const SEGMENT_MIN: u32 = 88;
 
 const SEGMENT_DEFAULT: u32 = 536;
 
 impl Receiver {
-    /// An ACK is to leave, at once or when its time comes. Nothing else asks for one.
+    /// Requests an ACK, to leave at once or when its time comes. No other function requests one.
     #[inline(always)]
     pub(crate) fn request_ack(&mut self, kind: AckKind, conn_flags: &mut ConnFlags) {
         if kind == AckKind::Duplicate {
@@ -261,7 +263,7 @@ impl Receiver {
         conn_flags.set(kind.conn_flags());
     }
 
-    /// Decides when what arrived is acknowledged.
+    /// Decides when text that arrived is acknowledged.
     #[inline(always)]
     pub(crate) fn schedule_ack(
         &mut self,
@@ -271,10 +273,10 @@ impl Receiver {
         timers: &mut Timers,
     ) {
         self.request_ack(AckKind::Owed, conn_flags);
-        // MAY hold more than one full segment's worth (SHLD-19); but an ACK that could not keep the
-        // window open waits for the reader.
+        // The delay ends with more than one full segment (RFC 9293 SHLD-19). But an ACK that would
+        // have to shrink the window waits for the reader.
         let full = rcv.nxt().since(rcv.acked()) > u32::from(self.peer_segment());
-        // The look at the window may end the quick ACKs: first.
+        // `select_window` comes first, because it may end the quick ACKs.
         if (full && self.select_window(cx, rcv) >= self.wnd())
             || self.in_quick_ack_mode()
             || conn_flags.has(ConnFlags::ACK_NOW)
@@ -289,9 +291,10 @@ impl Receiver {
         }
     }
 
-    /// The ACK that is due acknowledges a SYN-ACK, or less text than would make it due if the
-    /// connection were not young. Should the application answer at once, one segment does for both.
-    /// (Linux waits so for a write that is pending already, in `tcp_rcv_synsent_state_process`.)
+    /// True if the due ACK may wait for the application's answer, so that one segment does for
+    /// both. Such an ACK acknowledges a SYN-ACK, or text that only the quick ACKs of a young
+    /// connection make due. (Linux waits like this for a pending write, in
+    /// `tcp_rcv_synsent_state_process`.)
     #[inline(never)]
     pub(crate) fn ack_may_ride(&self, conn_flags: ConnFlags, snd: &Snd, rcv: &Rcv) -> bool {
         let tells_more = ConnFlags::ACK_TELLS_MORE
@@ -306,15 +309,14 @@ impl Receiver {
         }
     }
 
-    /// Something unexpected arrived: acknowledge at once for a while, so that the peer recovers
-    /// fast.
+    /// Begins quick ACKs after an unexpected segment, so that the peer recovers fast.
     pub(crate) fn enter_quick_ack(&mut self, cx: &Cx<'_>, acks_max: u8) {
         self.raise_quick_acks(acks_max);
         self.restart_pace(least_delay_us(cx));
     }
 
-    /// TCP_QUICKACK: on = acknowledge at once from now on; off = expect answers to ride on. Neither
-    /// is permanent (Linux).
+    /// TCP_QUICKACK: on, ACKs leave at once from now on; off, they wait for answers to ride on.
+    /// Neither is permanent (Linux).
     pub(crate) fn put_quick_ack(&mut self, on: bool, conn_flags: &mut ConnFlags, rcv: &Rcv) {
         self.expect_answer(!on);
         if on && conn_flags.has(ConnFlags::ACK_PENDING) {
@@ -340,13 +342,14 @@ impl Receiver {
             cx.counters.acks_compressed += u64::from(self.compressed()) - 1;
             return;
         }
-        // No segment came to ride on: wait longer in a one-way flow, start over in a dialogue.
+        // No segment came to ride on: the delay grows in a one-way flow, and starts over in a
+        // dialogue.
         self.miss_ride(least_delay_us(cx), timers.rtt().rto_us());
         cx.counters.delayed_acks_out += 1;
     }
 
     /// True if one more SACK may wait for others: SACK is in use, three duplicates have left at
-    /// once, and not too many wait. Arms the timer that sends them.
+    /// once, and not too many SACKs wait. Arms the timer that sends them.
     pub(crate) fn compresses_ack(
         &mut self,
         cx: &Cx<'_>,
@@ -378,8 +381,8 @@ impl Receiver {
         true
     }
 
-    /// True if the next deadline is the end of a SACK's delay. That delay is a part of a round
-    /// trip, which may be a millisecond.
+    /// True if the next deadline is the end of a SACK's delay. Such a delay is a part of a round
+    /// trip, and may be a millisecond.
     #[inline]
     pub(crate) fn waits_for_sacks(&self, timers: &Timers) -> bool {
         self.compressed() > 0 && timers.deadline_ns() == timers.delayed_ack_ns()
@@ -398,7 +401,7 @@ impl Receiver {
         timers.arm_delayed_ack(armed_ns.min(cx.now_ns.saturating_add(delay_ns)));
     }
 
-    /// The size of the peer's full segments, for "every second one" (Linux's estimate).
+    /// Estimates the size of the peer's full segments, for "every second segment" (Linux).
     #[inline]
     pub(crate) fn learn_segment_size(
         &mut self,
@@ -438,9 +441,9 @@ impl Receiver {
         self.note_end_of_message();
     }
 
-    /// A single segment larger than the peer's MSS shows that its MSS does not bound its segments.
-    /// Earlier large segments, which counted as several, were then single ones too. True if this
-    /// segment is the first to show it; the estimate then becomes our own limit.
+    /// Takes a single segment larger than the peer's MSS. It shows that the peer's segments exceed
+    /// its MSS, so earlier large segments that counted as several were single ones too. True for
+    /// the first such segment; the estimate then becomes our own limit.
     #[inline(never)]
     fn outgrows_its_mss(&mut self, len: u32, path: &Path) -> bool {
         let outgrows = self.divides_segments
@@ -453,8 +456,8 @@ impl Receiver {
         outgrows
     }
 
-    /// True for a segment larger than we allow whose size is a multiple of the peer's: it was
-    /// merged on its way. Any other large segment was sent so.
+    /// Size of the segments that left the peer, for a segment larger than our limit. A multiple of
+    /// the peer's MSS was merged on its way; any other large segment was sent like that.
     #[inline(never)]
     fn size_on_the_wire(&mut self, len: u32, conn_flags: ConnFlags, path: &Path) -> u32 {
         let options = u32::from(timestamp_bytes(conn_flags.has(ConnFlags::TIMESTAMPS)));
@@ -470,8 +473,8 @@ impl Receiver {
         }
     }
 
-    /// The delay of an ACK is at most half a second in a one-way flow, and the configured maximum
-    /// in a dialogue or after a message. It is never more than a known round trip.
+    /// The delay of an ACK, ns: the adaptive delay, at most a known round trip (if that exceeds the
+    /// shortest delay), and at most the configured maximum.
     fn ack_delay_ns(&self, cx: &Cx<'_>, timers: &Timers) -> u64 {
         let min_ns = cx.config.delayed_ack_ns_min;
         let max_ns = timers.delayed_ack_ns_max(cx.config);

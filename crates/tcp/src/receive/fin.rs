@@ -24,7 +24,7 @@ impl Receiver {
             .held_fin(*conn_flags)
             .is_some_and(|held| held.lt(fin_seq))
         {
-            // Nothing follows a FIN, another FIN neither.
+            // Nothing follows a FIN, not even another FIN.
             self.owe_duplicate_ack(cx, conn_flags, rcv, timers);
             return;
         }
@@ -47,8 +47,8 @@ impl Receiver {
         self.refresh_out_of_order(cx, conn_flags);
     }
 
-    /// The peer has said all. Our answer, or our own FIN, may follow soon, and the ACK rides on it
-    /// (Linux).
+    /// Acknowledges the peer's FIN. The application's answer, or our FIN, may follow soon, so the
+    /// ACK waits to ride on it (Linux).
     pub(crate) fn acknowledge_end(
         &mut self,
         cx: &mut Cx<'_>,
@@ -63,7 +63,7 @@ impl Receiver {
         }
         self.schedule_ack(cx, conn_flags, rcv, timers);
         if self.ato_us() == 0 {
-            // No text came before: there is no pace to wait for.
+            // No text came before, so there is no pace to follow.
             self.restart_pace(least_delay_us(cx));
         }
     }

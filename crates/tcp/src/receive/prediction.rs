@@ -1,4 +1,5 @@
-//! Header prediction: whether the segment is the one that an undisturbed connection expects.
+//! Header prediction: the check whether a segment is the one that an undisturbed connection
+//! expects.
 
 use wire::tcp::Flags;
 
@@ -9,7 +10,8 @@ use crate::state::State;
 use crate::variables::{Rcv, Snd};
 
 impl Receiver {
-    /// The next text in order, or an ACK of something new, or both; nothing else to note.
+    /// True for the next text in order, for an ACK of new data, or for both, without anything else
+    /// to note.
     #[inline]
     pub(crate) fn is_predicted(
         &self,
@@ -34,7 +36,7 @@ impl Receiver {
             } else {
                 acks_new
             }
-            // An ACK of our FIN changes the state.
+            // An ACK of our FIN changes the state, so it is not predicted.
             && (!acks_new || !conn_flags.has(ConnFlags::FIN_SENT) || seg.ack != snd.nxt())
             && rcv.stamp_is_current(seg, conn_flags)
     }

@@ -14,8 +14,8 @@ use crate::recv_buffer::RecvBuffer;
 use crate::variables::Rcv;
 
 impl Receiver {
-    /// Notes that `left..right` is a duplicate. A run that touches the range to be reported extends
-    /// it.
+    /// Notes that `left..right` is a duplicate. It extends the range to be reported if the two
+    /// touch.
     pub(crate) fn note_duplicate(
         &mut self,
         cx: &Cx<'_>,
@@ -35,7 +35,7 @@ impl Receiver {
         }
     }
 
-    /// `left..right` arrived before, and is all that the next ACK reports of the kind.
+    /// Lets the next ACK report `left..right` as the only duplicate.
     pub(crate) fn report_duplicate(
         &mut self,
         cx: &Cx<'_>,
@@ -47,8 +47,8 @@ impl Receiver {
         self.note_duplicate(cx, left, right, conn_flags);
     }
 
-    /// `left..right` arrived now, which counts a FIN: the parts of it that are held already are
-    /// reported, and so is a FIN that is held.
+    /// Takes `left..right`, which arrived now; a FIN counts as a byte. The parts that are held
+    /// already are reported as duplicates, and so is a FIN that is held.
     pub(crate) fn note_duplicates(
         &mut self,
         cx: &Cx<'_>,
@@ -85,7 +85,8 @@ impl Receiver {
     }
 
     /// The SACK blocks of a segment that leaves now: the duplicate first, then the newest (RFC 2883
-    /// section 4, RFC 2018 section 4). The options cut what does not fit beside a timestamp.
+    /// section 4, RFC 2018 section 4). Blocks that do not fit beside a timestamp are cut when the
+    /// options are written.
     pub(crate) fn take_sack_blocks(&self, cx: &Cx<'_>, conn_flags: &mut ConnFlags) -> SackBlocks {
         let mut blocks = SackBlocks::EMPTY;
         let mut count = 0;
@@ -109,8 +110,8 @@ impl Receiver {
     }
 
     /// Makes room in a buffer that holds more memory than it should. The buffer grows if it may.
-    /// Otherwise data beyond gaps is dropped, the furthest first and never data nearer than `seq`.
-    /// False if that does not help.
+    /// Otherwise data beyond gaps is dropped, the furthest first and never data before `seq`. False
+    /// if that does not help.
     pub(crate) fn make_room(
         &mut self,
         cx: &mut Cx<'_>,
@@ -133,8 +134,8 @@ impl Receiver {
         }
         let out_of_order = self.held().bytes(cx.ranges);
         let bytes = self.unread().saturating_add(out_of_order);
-        // Linux packs buffers that are filled less well than by the peer's usual segments. Without
-        // a gap, text in order finds room there without packing, in memory that was set aside in
+        // Linux packs buffers that are filled less well than the peer's usual segments fill them.
+        // Text in order without a gap is stored without packing, in memory that Linux sets aside in
         // advance.
         let is_wasteful = window_of(i64::from(self.charged()), self.ratio()) > i64::from(bytes);
         let is_undisturbed = out_of_order == 0 && seq.le(rcv.nxt());
@@ -148,8 +149,8 @@ impl Receiver {
         !self.is_overfull()
     }
 
-    /// Gives up ranges that start beyond `seq`, the furthest first, an eighth of the buffer's worth
-    /// at a time. A range loses whole segments from its end, as many as it takes.
+    /// Drops ranges that start beyond `seq`, the furthest first, an eighth of the buffer's worth at
+    /// a time. A range loses as many whole segments from its end as needed.
     fn shed_beyond(
         &mut self,
         cx: &mut Cx<'_>,
@@ -191,7 +192,7 @@ impl Receiver {
     ) {
         rx.forget(edge.since(rcv.nxt()));
         if conn_flags.has(ConnFlags::FIN_HELD) && self.fin_seq().ge(edge) {
-            // The held FIN is dropped. The peer sends it again, whether or not it was reported.
+            // A held FIN is dropped too. The peer sends it again, whether or not it was reported.
             conn_flags.clear(ConnFlags::FIN_HELD);
         }
         self.refresh_out_of_order(cx, conn_flags);

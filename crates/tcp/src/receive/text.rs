@@ -15,8 +15,9 @@ use crate::timers::Timers;
 use crate::variables::Rcv;
 
 impl Receiver {
-    /// Sixth step. Urgent data stays in line (RFC 6093); the application may ask where it ends
-    /// (MUST-32). A pointer of 0 means the segment's first byte, as in Linux.
+    /// Takes the urgent pointer (sixth step). Urgent data stays in line (RFC 6093); the application
+    /// may ask where it ends (RFC 9293 MUST-32). A pointer of 0 means the segment's first byte, as
+    /// in Linux.
     pub(crate) fn step_urgent(
         &mut self,
         cx: &mut Cx<'_>,
@@ -38,34 +39,35 @@ impl Receiver {
         Effects::URGENT
     }
 
-    /// An urgent pointer that RCV.NXT has reached says nothing more.
+    /// Forgets an urgent pointer that RCV.NXT has reached.
     pub(crate) fn forget_passed_urgent(&self, conn_flags: &mut ConnFlags, rcv: &Rcv) {
         if conn_flags.has(ConnFlags::URGENT) && self.urgent_end().le(rcv.nxt()) {
             conn_flags.clear(ConnFlags::URGENT);
         }
     }
 
-    /// Data in order found no memory. The window shuts (Linux), if a read will open it again.
+    /// Answers data in order that found no memory. The window shuts (Linux), if a read will open it
+    /// again.
     pub(crate) fn answer_without_memory(&mut self, conn_flags: &mut ConnFlags) {
         self.request_ack(AckKind::Refusal, conn_flags);
         conn_flags.put(ConnFlags::NO_MEMORY, self.unread() > 0);
     }
 
-    /// No part of the segment was new or wanted, so the peer is told our state at once, and for a
-    /// while.
+    /// Answers a segment that brought nothing new or wanted. ACKs leave at once for a while, so
+    /// that the peer learns our state.
     pub(crate) fn answer_unwanted(&mut self, cx: &Cx<'_>, conn_flags: &mut ConnFlags) {
         self.enter_quick_ack(cx, cx.config.quick_acks_max);
         self.request_ack(AckKind::Refusal, conn_flags);
     }
 
-    /// True if the segment brings text while the promised window is shut. With unread data its ACK
-    /// was refused too (`is_acceptable`). Without, the application has just read, and the ACK that
-    /// opens the window again has not left. A FIN takes no room.
+    /// True if the segment brings text while the promised window is shut. If data is unread,
+    /// `is_acceptable` has refused its ACK too. If not, the application has just read, and the ACK
+    /// that opens the window has not left. A FIN takes no room.
     pub(crate) fn is_shut_to(&self, seg: &Segment, rcv: &Rcv) -> bool {
         seg.len > 0 && rcv.promised_window() == 0
     }
 
-    /// RCV.NXT moves to `end`; the bytes up to it are stored.
+    /// Moves RCV.NXT to `end`; the bytes up to it are stored.
     #[inline]
     pub(crate) fn advance_receive(
         &mut self,
@@ -78,17 +80,17 @@ impl Receiver {
         rx.publish(n);
     }
 
-    /// RCV.NXT moves by `n` bytes that are stored, and to be published.
+    /// Moves RCV.NXT by `n` bytes, which are stored and are then published.
     #[inline]
     pub(crate) fn advance_rcv_nxt(&mut self, n: u32, rcv: &mut Rcv) {
         rcv.advance(n);
         self.take_text(n);
     }
 
-    /// Closes the gap at `end`, which may reach ranges stored beyond it. Repeated parts of them are
-    /// reported. The run stops at the peer's FIN: this segment's if it `is_last`, or a stored one.
-    /// A filled gap is acknowledged at once (RFC 5681 4.2), and duplicate ACKs still owed are void.
-    /// The ACK of a segment with the FIN waits like another FIN's (Linux).
+    /// Closes the gap at `end`, and takes the stored ranges that it reaches; their repeated parts
+    /// are reported. The run stops at the peer's FIN: this segment's if it `is_last`, or a stored
+    /// one. A filled gap is acknowledged at once (RFC 5681 4.2), and owed duplicate ACKs are
+    /// dropped. The ACK of a segment with the FIN waits like that of any FIN (Linux).
     pub(crate) fn close_gap(
         &mut self,
         cx: &mut Cx<'_>,
@@ -113,8 +115,8 @@ impl Receiver {
         end
     }
 
-    /// Notes that `left..right` is stored beyond a gap; false when the pool has no room for one
-    /// more range.
+    /// Notes that `left..right` is stored beyond a gap. False if the pool has no room for another
+    /// range.
     pub(crate) fn hold_range(
         &mut self,
         cx: &mut Cx<'_>,
@@ -145,9 +147,8 @@ impl Receiver {
         outcome != Inserted::No
     }
 
-    /// Owes a duplicate ACK. Several may be due in one turn and all leave, because the peer counts
-    /// them. With SACK, from the fourth on, one may wait a moment for others (Linux's SACK
-    /// compression).
+    /// Owes a duplicate ACK. All that are due in a turn leave, because the peer counts them. With
+    /// SACK, from the fourth on, one may be held back for others (Linux's SACK compression).
     pub(crate) fn owe_duplicate_ack(
         &mut self,
         cx: &Cx<'_>,
@@ -173,8 +174,8 @@ impl Receiver {
         }
     }
 
-    /// Nobody reads any more: the application is gone, or has shut both directions (RFC 1122
-    /// 4.2.2.13).
+    /// True if nothing reads text any more: the application is gone, or has shut both directions
+    /// (RFC 1122 4.2.2.13).
     pub(crate) fn refuses_text(&self, state: State, conn_flags: ConnFlags) -> bool {
         let is_shut = matches!(state, State::FinWait1 | State::FinWait2) && self.read_shut;
         is_shut || conn_flags.has(ConnFlags::ORPHAN)

@@ -1,5 +1,5 @@
-//! The peer's timestamps: TS.Recent and protection against wrapped sequence numbers (RFC 7323 4 and
-//! 5).
+//! The peer's timestamps: TS.Recent, and protection against wrapped sequence numbers (RFC 7323 4
+//! and 5).
 
 use crate::conn_flags::ConnFlags;
 use crate::context::Cx;
@@ -10,8 +10,8 @@ use crate::timestamp::PAWS_SLACK;
 use crate::variables::{Rcv, Snd};
 
 impl Receiver {
-    /// RFC 7323 5.3 R1: the timestamp is older than TS.Recent, by more than hosts may be off by
-    /// (Linux), which is not itself outdated (5.5).
+    /// True if PAWS rejects the segment (RFC 7323 5.3 R1): its timestamp is older than TS.Recent by
+    /// more than Linux's slack, and TS.Recent is not outdated (5.5).
     pub(crate) fn paws_rejects(
         &self,
         cx: &Cx<'_>,
@@ -34,8 +34,8 @@ impl Receiver {
         !self.ts_recent_is_outdated(cx.now_ns)
     }
 
-    /// RFC 7323 4.3: TS.Recent follows a segment that is no older, of an acceptable ACK, and that
-    /// starts at or before Last.ACK.sent.
+    /// Updates TS.Recent (RFC 7323 4.3). The segment has an acceptable ACK, starts at or before
+    /// Last.ACK.sent, and its timestamp is not older.
     #[inline]
     pub(crate) fn learn_timestamp(
         &mut self,
@@ -51,8 +51,8 @@ impl Receiver {
             return;
         }
         let behind = rcv.ts_recent().wrapping_sub(stamp.value) as i32;
-        // Older values get here that are older by no more than the slack, or of an ACK that was
-        // overtaken, or when TS.Recent is outdated: only then they count.
+        // An older value counts only if TS.Recent is outdated. Within the slack, or on an ACK that
+        // was overtaken, it passed PAWS but is not taken.
         if behind > 0 && (behind <= PAWS_SLACK || !self.ts_recent_is_outdated(cx.now_ns)) {
             return;
         }

@@ -1,5 +1,5 @@
-//! The size of the receive buffer follows the amount that the application reads in a round trip
-//! (dynamic right-sizing, as in Linux). It stays if the user chose a size or memory is low.
+//! The size of the receive buffer, which follows the bytes that the application reads in a round
+//! trip (dynamic right-sizing, as in Linux). It is constant if the user chose it or memory is low.
 
 use wire::SeqNumber;
 
@@ -13,26 +13,26 @@ use crate::segment::Segment;
 use crate::send::Sender;
 use crate::variables::Rcv;
 
-/// State that the receive buffer's size is computed from.
+/// Measurements from which the receive buffer's size is computed.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Tuning {
     /// Round trip as the receiver sees it, in eighths of a microsecond; 0 = not measured.
     rtt_us8: u32,
-    /// Without timestamps: one round trip has passed since `rtt_at_us` when the byte at this number
+    /// Without timestamps: a round trip has passed since `rtt_at_us` when the byte with this number
     /// arrives.
     rtt_seq: SeqNumber,
     rtt_at_us: u32,
-    /// The last echoed timestamp that was measured.
+    /// The last echoed timestamp that was used for a sample.
     last_echo: u32,
     /// Bytes that the application read in the best round trip so far.
     space: u32,
-    /// Sequence number and time at which this round trip of the reader began.
+    /// Sequence number and time (microseconds) at which the reader's present round trip began.
     space_seq: SeqNumber,
     space_at_us: u32,
     /// SO_RCVBUF was set: the receive buffer does not grow.
     is_locked: bool,
-    /// The segment at hand ends the handshake: the next one is measured, even if it echoes the
-    /// same.
+    /// The segment being processed ends the handshake, so the next one is measured even if it has
+    /// the same echo.
     ends_handshake: bool,
 }
 
@@ -86,23 +86,23 @@ impl Tuning {
         self.space
     }
 
-    /// The last echoed timestamp that was measured.
+    /// The last echoed timestamp that was used for a sample.
     #[inline(always)]
     pub(crate) fn last_echo(&self) -> u32 {
         self.last_echo
     }
 
-    /// SO_RCVBUF was set: the receive buffer does not grow.
+    /// True if SO_RCVBUF was set, so that the receive buffer does not grow.
     pub(crate) fn is_locked(&self) -> bool {
         self.is_locked
     }
 
-    /// SO_RCVBUF is set.
+    /// Notes that SO_RCVBUF is set.
     pub(crate) fn lock(&mut self) {
         self.is_locked = true;
     }
 
-    /// The segment that comes next ends the handshake.
+    /// Notes that the next segment ends the handshake.
     pub(crate) fn note_handshake_end(&mut self) {
         self.ends_handshake = true;
     }
@@ -119,7 +119,7 @@ pub(crate) fn micros(now_ns: u64) -> u32 {
 }
 
 impl Receiver {
-    /// Sizes at the moment when data may flow.
+    /// Sets the sizes at the moment when data may flow.
     pub(crate) fn begin_tuning(&mut self, cx: &Cx<'_>, rcv: &Rcv) {
         self.tuning.space_at_us = micros(cx.now_ns);
         self.tuning.space_seq = self.reader_seq(rcv);
@@ -129,7 +129,8 @@ impl Receiver {
         self.tuning.space = self.ssthresh().min(self.wnd()).min(bytes);
     }
 
-    /// Payload arrived: the round trip as its receiver can see it, by an echo that is new.
+    /// Measures the round trip as the receiver sees it when payload arrives, by an echo that is
+    /// new.
     #[inline(always)]
     pub(crate) fn measure_receive_rtt(
         &mut self,
@@ -161,7 +162,7 @@ impl Receiver {
         if seg.len < u32::from(self.peer_segment()) {
             return;
         }
-        // Less than a tick of the clock says nothing: such paths are measured by windows.
+        // A sample below a tick of the clock says nothing; such paths are measured by windows.
         let is_this_tick = tx.ts_value(cx.now_ns) == echo;
         if !is_this_tick && let Some(rtt_ns) = tx.rtt_by_timestamp(cx.now_ns, seg, conn_flags) {
             let sample_us = (rtt_ns / 1000).min(u64::from(u32::MAX >> 4)) as u32;
@@ -169,8 +170,8 @@ impl Receiver {
         }
     }
 
-    /// The shortest at once; a longer one slowly, and not while the reader is what holds the sender
-    /// up (Linux 6.16).
+    /// Takes a sample: the shortest one counts at once; a longer one slowly, and not while the
+    /// reader holds the sender up (Linux 6.16).
     fn take_receive_rtt(&mut self, sample_us: u32) {
         let rtt = self.tuning.rtt_us8;
         let sample = sample_us << 3;
@@ -181,7 +182,7 @@ impl Receiver {
         }
     }
 
-    /// Measures without timestamps: a window's arrival takes no less than a round trip.
+    /// Measures without timestamps: a full window takes at least a round trip to arrive.
     pub(crate) fn measure_receive_window(&mut self, cx: &Cx<'_>, rcv: &Rcv) {
         if self.tuning.rtt_at_us != 0 && rcv.nxt().lt(self.tuning.rtt_seq) {
             return;
@@ -198,8 +199,8 @@ impl Receiver {
         self.tuning.rtt_at_us = now_us;
     }
 
-    /// Grows the receive buffer after the application read. Once per round trip: if the application
-    /// read more than ever before, the buffer makes room for the next round trip of slow start.
+    /// Grows the receive buffer once per round trip after the application read. If it read more
+    /// than ever before, the buffer makes room for the next round trip of slow start.
     pub(crate) fn adjust_receive_space(&mut self, cx: &Cx<'_>, rcv: &Rcv) {
         let now_us = micros(cx.now_ns);
         let took_us = now_us.wrapping_sub(self.tuning.space_at_us);
@@ -207,7 +208,7 @@ impl Receiver {
             return;
         }
         let copied = self.reader_seq(rcv).since(self.tuning.space_seq);
-        // Unread data says that the reader, not the window, is the limit (Linux 6.16).
+        // Unread data shows that the reader, not the window, is the limit (Linux 6.16).
         let copied = copied.saturating_sub(self.unread());
         if copied > self.tuning.space {
             self.grow_receive_buffer(cx, copied, rcv);
@@ -222,10 +223,10 @@ impl Receiver {
             return;
         }
         let (copied, space) = (u64::from(copied), u64::from(self.tuning.space.max(1)));
-        // The measurement is a round trip late, and the sender may double its rate meanwhile.
+        // The measurement is a round trip old, and the sender may have doubled its rate meanwhile.
         let mut window = 2 * copied;
         window += 2 * (window * (copied - space.min(copied)) / space);
-        // Data beyond a gap arrived in addition.
+        // Data beyond a gap has arrived in addition.
         let beyond = self.held().last(cx.ranges);
         window += beyond.map_or(0, |range| u64::from(range.right.since(rcv.nxt())));
         let wanted = space_for(window, self.ratio());
@@ -233,9 +234,9 @@ impl Receiver {
         self.grow_buffer(wanted);
     }
 
-    /// Text arrived beyond a gap: it needs room in addition to a round trip's data (Linux 6.18). A
-    /// passively opened connection that has read nothing is left alone, because perhaps no
-    /// application has accepted it.
+    /// Grows the buffer for text beyond a gap, which needs room in addition to a round trip's data
+    /// (Linux 6.18). A passively opened connection that has read nothing is left alone, because
+    /// perhaps no application has accepted it.
     pub(crate) fn make_place_beyond_gap(
         &mut self,
         cx: &Cx<'_>,

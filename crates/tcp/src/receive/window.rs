@@ -1,10 +1,9 @@
-//! The receive window: what to advertise (RFC 9293 3.8.6.2.2, RFC 7323 2), and the peer's window as
-//! it is learnt.
+//! The receive window: the value to advertise (RFC 9293 3.8.6.2.2, RFC 7323 2).
 //!
 //! The right edge moves back only for data in order that found no memory, and where the settings
-//! allow it (`shrink_window`, Linux's `tcp_shrink_window`). Data within a promised window is taken
-//! in any case (RFC 7323 2.4). The edge moves by whole segments of the peer or, with scaling, by
-//! whole units (receiver's silly-window avoidance). The advertised window is what the buffer's free
+//! allow it (`shrink_window`, Linux's `tcp_shrink_window`). Data within a promised window is always
+//! taken (RFC 7323 2.4). The edge moves by whole segments of the peer or, with scaling, by whole
+//! units (receiver's silly-window avoidance). The advertised window is what the buffer's free
 //! memory allows, bounded by `rx.ssthresh`, which grows as well-filled segments arrive.
 
 use crate::buffers::{Memory, RATIO_ONE, WINDOW_CLAMP_MIN, cost_of, ratio_of, window_of};
@@ -15,10 +14,10 @@ use crate::limits::timestamp_bytes;
 use crate::receive::Receiver;
 use crate::variables::Rcv;
 
-/// IP and TCP header without options.
+/// Bytes of IP and TCP header without options.
 pub(crate) const HEADER_BYTES: u32 = 40;
 
-/// `bytes`, up to a whole number of units, which are a power of two.
+/// `bytes`, rounded up to a multiple of `unit`, which is a power of two.
 #[inline]
 pub(crate) fn up_to(bytes: u32, unit: u32) -> u32 {
     (bytes + (unit - 1)) & !(unit - 1)
@@ -42,7 +41,7 @@ impl Receiver {
         window_of(free, self.ratio)
     }
 
-    /// The same while the reader keeps up: half of the buffer is free, and the field is scaled.
+    /// The window while the reader keeps up: half of the buffer is free, and the window is scaled.
     #[inline]
     pub(crate) fn roomy_window(&self, rcv_shift: u8, config: &Config) -> Option<u32> {
         let rx = self;
@@ -58,16 +57,16 @@ impl Receiver {
         is_roomy.then_some(up_to(window, 1 << rcv_shift))
     }
 
-    /// Memory is scarce: a few segments, no more.
+    /// Limits the window to four segments, because memory is scarce.
     pub(crate) fn lower_ssthresh(&mut self) {
         self.ssthresh = self.ssthresh.min(4 * u32::from(self.advmss));
     }
 
-    /// `len` bytes of payload are held from now on.
+    /// Charges the memory of `len` bytes of payload that are stored.
     #[inline]
     pub(crate) fn charge(&mut self, conn_flags: ConnFlags, len: u32, in_order: bool) {
         let options = timestamp_bytes(conn_flags.has(ConnFlags::TIMESTAMPS));
-        // Text in order fills up the last buffer first.
+        // Text in order first fills the newest buffer.
         if in_order && self.unread > 0 && len <= u32::from(self.room) {
             self.room -= len as u16;
             return;
@@ -79,7 +78,7 @@ impl Receiver {
         }
     }
 
-    /// Frees the memory of `before` stored bytes of which `after` are left.
+    /// Frees memory when of `before` stored bytes only `after` are left.
     pub(crate) fn discharge(&mut self, before: u32, after: u32) {
         if after == 0 || before == 0 {
             self.charged = 0;
@@ -91,7 +90,7 @@ impl Receiver {
     }
 
     pub(crate) fn clamp_window(&mut self, bytes: u32) {
-        // As in Linux the part that the field cannot express is cut off when it is filled in.
+        // As in Linux, a clamp may exceed what the window field can express.
         let clamp = bytes.max(WINDOW_CLAMP_MIN);
         if clamp < self.clamp {
             self.ssthresh = self.ssthresh.min(clamp);
@@ -101,7 +100,8 @@ impl Receiver {
         self.clamp = clamp;
     }
 
-    /// Badly filled: it may grow as long as a buffer of the largest size would still hold as much.
+    /// Growth of the window for a badly filled segment: two segments, as long as the largest buffer
+    /// would hold that much data at this ratio; otherwise 0.
     pub(crate) fn increment_for(&self, config: &Config, memory: u32, len: u32) -> u32 {
         let mut cost = window_of(i64::from(memory), self.ratio) / 2;
         let most = i64::from(config.recv_buffer.bytes_max);
@@ -116,7 +116,7 @@ impl Receiver {
         0
     }
 
-    /// The window that could be advertised, without regard to earlier promises.
+    /// The window that could be advertised, regardless of earlier promises.
     pub(crate) fn select_scarce_window(&mut self, rcv_shift: u8, cx: &Cx<'_>) -> u32 {
         let allowed = i64::from(self.full_space());
         let full = allowed.min(i64::from(self.clamp));
@@ -131,8 +131,8 @@ impl Receiver {
             free -= free & (unit - 1);
         }
         if free < full / 2 {
-            // The reader does not keep up: no more quick ACKs, and before memory is out the window
-            // shuts.
+            // The reader does not keep up: quick ACKs end, and the window shuts before memory is
+            // exhausted.
             self.end_quick_acks();
             if cx.memory >= Memory::Pressure {
                 self.lower_ssthresh();
@@ -144,7 +144,7 @@ impl Receiver {
         }
         free = free.min(i64::from(self.ssthresh));
         if rcv_shift > 0 {
-            // Up to whole units, of which each is a power of two.
+            // Rounds up to whole units of the scale, which are powers of two.
             return ((free + unit - 1) & !(unit - 1)) as u32;
         }
         let current = i64::from(self.wnd);
@@ -158,19 +158,19 @@ impl Receiver {
         window as u32
     }
 
-    /// `window` is advertised.
+    /// Notes that `window` is advertised.
     #[inline(always)]
     pub(crate) fn note_advertised(&mut self, window: u32) {
         self.wnd = window;
     }
 
-    /// More memory is taken than the buffer is meant to hold.
+    /// True if data takes more memory than the buffer should hold.
     #[inline(always)]
     pub(crate) fn is_overfull(&self) -> bool {
         self.charged > self.buffer
     }
 
-    /// Sizes at the moment when data may flow: one segment stays in reserve.
+    /// Sets the limits at the moment when data may flow: one segment stays in reserve.
     pub(crate) fn begin_clamp(&mut self) {
         let (advmss, most) = (u32::from(self.advmss), self.full_space());
         self.clamp = self.clamp.min(most);
@@ -180,13 +180,13 @@ impl Receiver {
         self.ssthresh = self.ssthresh.min(self.clamp);
     }
 
-    /// The window field takes `most` bytes at most.
+    /// Limits the window to `most` bytes, which the window field can express.
     pub(crate) fn limit_window(&mut self, most: u32) {
         self.clamp = self.clamp.min(most);
         self.ssthresh = self.ssthresh.min(self.clamp);
     }
 
-    /// The buffer grows to `bytes` of memory, and the largest window with it.
+    /// Grows the buffer to `bytes` of memory, and the largest window with it.
     pub(crate) fn grow_buffer(&mut self, bytes: u32) {
         if bytes > self.buffer {
             self.buffer = bytes;
@@ -199,23 +199,24 @@ impl Receiver {
         self.buffer = self.buffer.max(self.charged.min(most));
     }
 
-    /// The application chose the size of the buffer.
+    /// Sets the size of the buffer that the application chose.
     pub(crate) fn set_buffer(&mut self, bytes: u32) {
         self.buffer = bytes;
     }
 
-    /// More is held than the buffer is meant to hold: two segments are advertised at most.
+    /// Limits the window to two segments, because more is stored than the buffer should hold.
     pub(crate) fn drop_ssthresh(&mut self) {
         self.ssthresh = self.clamp.min(2 * u32::from(self.advmss));
     }
 
-    /// Well-filled payload arrived: up to `increment` bytes more are advertised, within `room`.
+    /// Raises the window's limit by `increment` bytes, within `room`, because well-filled payload
+    /// arrived.
     pub(crate) fn grow_ssthresh(&mut self, increment: u32, room: i64) {
         self.ssthresh += i64::from(increment).min(room) as u32;
         self.quick_acks |= 1;
     }
 
-    /// Sets the payload bytes per 256 bytes of memory. False when the value did not change.
+    /// Sets the payload bytes per 256 bytes of memory. False if the value is the same.
     pub(crate) fn set_ratio(&mut self, ratio: u8) -> bool {
         if ratio == self.ratio {
             return false;
@@ -226,11 +227,11 @@ impl Receiver {
     }
 }
 
-/// Segments below this many bytes say nothing of how well buffers are filled.
+/// Segments below this many bytes do not show how well buffers are filled.
 const TELLING_BYTES_MIN: u32 = 128;
 
 impl Receiver {
-    /// The window field of a segment that leaves now; moves the right edge if it pays.
+    /// The window field of a segment that leaves now. Moves the right edge if that is worthwhile.
     pub(crate) fn advertise_window(
         &mut self,
         cx: &Cx<'_>,
@@ -255,14 +256,14 @@ impl Receiver {
                 window = up_to(current, unit);
             }
         }
-        // Without a scale the field may express less than the actual window. As in Linux the actual
-        // window decides which data is taken and when it is acknowledged.
+        // Without scaling the field may express less than the window. As in Linux the window, not
+        // the field, decides which data is taken and when it is acknowledged.
         self.note_advertised(window);
         rcv.advertise(window);
         (window.min(rcv.window_ceiling()) >> rcv.shift()) as u16
     }
 
-    /// The window that could be advertised, without regard to earlier promises.
+    /// The window that could be advertised, regardless of earlier promises.
     #[inline]
     pub(crate) fn select_window(&mut self, cx: &Cx<'_>, rcv: &Rcv) -> u32 {
         match self.roomy_window(rcv.shift(), cx.config) {
@@ -271,8 +272,8 @@ impl Receiver {
         }
     }
 
-    /// The application read. An update that the peer waits for leaves at once: when the window at
-    /// least doubles.
+    /// True if a window update should leave at once after the application read: the window at least
+    /// doubles.
     pub(crate) fn wants_window_update(&mut self, cx: &Cx<'_>, rcv: &Rcv) -> bool {
         let current = rcv.wnd();
         if current.saturating_mul(2) > self.clamp() {
@@ -282,7 +283,7 @@ impl Receiver {
         window > 0 && window >= current.saturating_mul(2)
     }
 
-    /// A segment of another size arrived: what memory is worth is learnt anew.
+    /// Learns the ratio of payload to memory from a segment of a different size.
     pub(crate) fn learn_ratio(&mut self, len: u32, conn_flags: ConnFlags) {
         let options = timestamp_bytes(conn_flags.has(ConnFlags::TIMESTAMPS));
         let ratio = ratio_of(len, cost_of(len, HEADER_BYTES + u32::from(options)).memory);
@@ -292,7 +293,8 @@ impl Receiver {
         self.tuning.limit_space(self.clamp());
     }
 
-    /// Payload arrived in a buffer that it fills well, or would fill well: more may be advertised.
+    /// Raises the window's limit when payload fills its buffer well, or would do so in a larger
+    /// one.
     #[inline]
     pub(crate) fn grow_window(&mut self, cx: &Cx<'_>, len: u32, conn_flags: ConnFlags) {
         if self.ssthresh() >= self.clamp() {

@@ -1,4 +1,4 @@
-//! Chains of records against a naive model: one entry per segment.
+//! Chains of records, compared with a naive model: one entry per segment.
 
 use std::vec::Vec;
 
@@ -20,7 +20,7 @@ impl Random {
     }
 }
 
-/// The chain, cut into segments: sequence number, end, tags.
+/// The chain as single segments: sequence number, end, tags.
 fn segments(chain: &Chain, pool: &RecordPool) -> Vec<(u32, u32, u16)> {
     let mut all = Vec::new();
     let mut at = chain.head;
@@ -44,7 +44,7 @@ fn record(seq: u32, len: u32, sent_ns: u64) -> Record {
     Record::new(SeqNumber(seq), SeqNumber(seq) + len, MSS, sent_ns, 0)
 }
 
-/// Pushes as a connection does when a segment has left.
+/// Pushes a record as a connection does when a segment has left.
 fn push(chain: &mut Chain, pool: &mut RecordPool, record: Record, joins: bool) -> u32 {
     match chain.push(pool, record, joins) {
         Some(count) => count,
@@ -105,7 +105,7 @@ fn a_short_segment_and_a_fin_end_a_record() {
 
 #[test]
 fn an_empty_pool_makes_records_coarse_but_never_fails() {
-    // Two connections, two records: each has one for certain.
+    // Two connections, two records: each connection is sure of one.
     let mut pool = RecordPool::new(2, 2);
     let mut first = Chain::EMPTY;
     let mut second = Chain::EMPTY;
@@ -139,7 +139,7 @@ fn no_connection_has_more_than_are_left_for_all_others() {
             false,
         );
     }
-    // Five records are free. One of them is reserved for the other connection's first.
+    // Five records are free, one of them reserved for the other connection's first.
     assert_eq!((pool.available(), pool.refused()), (5, 25));
     let mut second = Chain::EMPTY;
     for i in 0..30 {
@@ -156,8 +156,8 @@ fn no_connection_has_more_than_are_left_for_all_others() {
     assert_eq!(pool.available(), 6);
 }
 
-/// Connections whose peers tear their flights to pieces leave the others something, however many
-/// records they ask for.
+/// Connections whose peers fragment their flights leave records to the others, however many they
+/// ask for.
 #[test]
 fn two_dozen_greedy_connections_do_not_empty_the_pool() {
     let mut pool = RecordPool::new(16_384, 1000);
@@ -176,8 +176,8 @@ fn two_dozen_greedy_connections_do_not_empty_the_pool() {
     assert!(spare > 500, "{spare}");
 }
 
-/// Random bursts, cuts, tags, merges and cumulative ACKs; after each step the chain says the same
-/// as a list of single segments.
+/// Random bursts, cuts, tags, merges and cumulative ACKs. After each step the chain equals a list
+/// of single segments.
 #[test]
 fn chain_agrees_with_a_list_of_segments() {
     for seed in 1..300u64 {
@@ -254,7 +254,7 @@ fn step(
     }
 }
 
-/// Cuts around one segment.
+/// Cuts a record so that one segment stands alone.
 fn isolate(chain: &mut Chain, pool: &mut RecordPool, seq: u32, end: u32) {
     let at = find(chain, pool, seq);
     if pool.get(at).is_some_and(|record| record.seq.0 != seq) {

@@ -1,4 +1,4 @@
-//! The facts of one ACK, gathered on its way through the mechanisms (Linux's flags of `tcp_ack`).
+//! The facts of one ACK, collected on its way through the mechanisms (Linux's flags of `tcp_ack`).
 
 use wire::SeqNumber;
 
@@ -6,42 +6,42 @@ use crate::timestamp::{clock_ms, elapsed_ns};
 
 use super::rate::RateSample;
 
-/// One ACK, as far as it is evaluated.
+/// One ACK, as far as it has been evaluated.
 #[derive(Clone, Debug)]
 pub(crate) struct Ack {
-    /// SEG.ACK
+    /// SEG.ACK.
     pub seq: SeqNumber,
-    /// SND.UNA before it.
+    /// SND.UNA before this ACK.
     pub prior_una: SeqNumber,
-    /// The end of the highest SACKed segment before it.
+    /// The end of the highest SACKed segment before this ACK.
     pub prior_highest: SeqNumber,
-    /// Segments out before it.
+    /// Segments from SND.UNA to SND.NXT before this ACK.
     pub prior_packets: u32,
-    /// Segments delivered before it.
+    /// Segments delivered on the connection before this ACK.
     pub prior_delivered: u32,
-    /// Segments ever lost before it.
+    /// Segments ever marked lost before this ACK.
     pub prior_lost: u32,
-    /// Segments in flight before it.
+    /// Segments presumed in the network before this ACK.
     pub prior_in_flight: u32,
-    /// Segments that it acknowledges cumulatively.
+    /// Segments that this ACK acknowledges cumulatively.
     pub acked: u32,
-    /// Segments that its SACK blocks newly report, D-SACKs included.
+    /// Segments that its SACK blocks newly report, those of D-SACKs included.
     pub sack_delivered: u32,
     /// Bytes that its SACK blocks newly report.
     pub sacked_bytes: u32,
-    /// The lowest segment that was SACKed late: reordering reaches down to here.
+    /// The lowest sequence number that was SACKed late, down to which segments were reordered.
     pub reordered: SeqNumber,
-    /// When the first and the last of the newly SACKed segments, sent once only, were sent; 0 =
-    /// none.
+    /// Transmission times of the first and the last newly SACKed segment, of those sent only once;
+    /// 0: none.
     pub first_sacked_ns: u64,
     pub last_sacked_ns: u64,
     /// The echoed timestamp, as our clock in milliseconds.
     pub echo_ms: Option<u32>,
-    /// Round trip of the latest segment that it acknowledges.
+    /// Round trip of the latest segment that this ACK acknowledges.
     pub latest_rtt_ns: Option<u64>,
-    /// Duplicate ACKs that it stands for: none or one.
+    /// Number of duplicate ACKs that this ACK counts as: 0 or 1.
     pub duplicates: u32,
-    /// The delivery rate that it samples.
+    /// The delivery rate that this ACK samples.
     pub rate: RateSample,
     /// The segment carries text or a FIN.
     pub data: bool,
@@ -57,15 +57,15 @@ pub(crate) struct Ack {
     pub original_acked: bool,
     /// The segment carries a D-SACK.
     pub dsack: bool,
-    /// The D-SACK is of the loss probe.
+    /// The D-SACK reports the loss probe.
     pub dsack_of_probe: bool,
-    /// The ACK reports marks: by ECE, or by accurate ECN.
+    /// The ACK reports marks, by ECE or by accurate ECN.
     pub ece: bool,
-    /// A retransmission turned out to be lost.
+    /// A retransmission was found lost.
     pub lost_retrans: bool,
-    /// The first segment in flight is SACKed: the receiver reneges.
+    /// The first segment in flight is SACKed, so the receiver reneges.
     pub reneging: bool,
-    /// The timer starts afresh.
+    /// The retransmission timer restarts.
     pub set_timer: bool,
     /// The ACK was probably delayed, so it gives no sample of the least round trip.
     pub maybe_delayed: bool,

@@ -1,4 +1,4 @@
-//! The records that SEG.ACK covers are removed: counts, round trips, signs of reordering and of
+//! Removal of the records that SEG.ACK covers: counts, round trips, signs of reordering and of
 //! reneging.
 
 use wire::SeqNumber;
@@ -13,14 +13,15 @@ use crate::variables::Snd;
 
 /// Results of removing acknowledged records.
 pub(crate) struct Leaving {
-    /// When the first and the last of those sent once only were sent; 0 = none.
+    /// Transmission times of the first and the last removed segment, of those sent only once; 0:
+    /// none.
     pub first_sent_ns: u64,
     pub last_sent_ns: u64,
-    /// The lowest of them.
+    /// Lowest sequence number of those segments.
     pub lowest: SeqNumber,
-    /// The last record left whole.
+    /// True if the last removed record was acknowledged as a whole.
     pub whole: bool,
-    /// SACKed segments before.
+    /// Segments that were SACKed before.
     pub prior_sacked: u32,
 }
 
@@ -44,8 +45,8 @@ impl Recovery {
         recovery.chain.unlink(records, head);
     }
 
-    /// Delivered segments, by whatever kind of acknowledgment. Classic ECN knows no better than
-    /// that all of them were marked.
+    /// Counts delivered segments, acknowledged in either way. With classic ECN and ECE, all of them
+    /// count as marked, since ECE does not tell which were.
     #[inline]
     pub(crate) fn count_delivered(&mut self, snd: &Snd, segments: u32, ece: bool) {
         let recovery = &mut *self;
@@ -55,7 +56,8 @@ impl Recovery {
         }
     }
 
-    /// A lone small segment, acknowledged in order: its ACK was probably delayed.
+    /// True if a lone small segment was acknowledged in order, so that its ACK was probably
+    /// delayed.
     pub(crate) fn is_maybe_delayed(&self, snd: &Snd, ack: &Ack, leaving: &Leaving) -> bool {
         ack.acked == 1
             && leaving.whole
@@ -69,7 +71,7 @@ impl Recovery {
 }
 
 impl Recovery {
-    /// Whole segments of the first record that SND.UNA has passed.
+    /// Number of whole segments of the first record before SND.UNA.
     #[inline]
     fn covered(snd: &Snd, record: &Record) -> u32 {
         let count = record.count();
@@ -84,7 +86,7 @@ impl Recovery {
         count - rest.count()
     }
 
-    /// `covered` segments of the first record are acknowledged.
+    /// Counts `covered` segments of the first record as acknowledged.
     #[inline]
     fn leave(
         &mut self,
@@ -127,7 +129,7 @@ impl Recovery {
         }
     }
 
-    /// SND.UNA has moved (or not): records up to it leave. The record that is first then.
+    /// Removes records up to SND.UNA, which may have moved. Returns the record that is first then.
     #[inline(always)]
     pub(crate) fn take_acked(
         &mut self,
@@ -141,7 +143,7 @@ impl Recovery {
         while let Some(record) = cx.records.get(self.chain.head).copied() {
             let covered = Self::covered(snd, &record);
             if covered == 0 {
-                // The acknowledged part of a run is cut off, even a part of a segment. A single
+                // The acknowledged part of a run is cut off, even within a segment. A single
                 // segment stays as it was sent (Linux).
                 if record.count() > 1 && record.seq.lt(snd.una()) {
                     if self.is_part_of(&record) {
@@ -164,20 +166,20 @@ impl Recovery {
     }
 }
 
-/// The echoed timestamp is older than the retransmission: it was the original that arrived (Eifel,
-/// RFC 3522).
+/// True if the echoed timestamp is older than the retransmission, so that the original had arrived
+/// (Eifel, RFC 3522).
 fn was_needless(record: &Record, ack: &Ack) -> bool {
     record.any(tag::RETRANS | tag::EVER_RETRANS)
         && ack.echoes_before((record.sent_ns / crate::MILLISECOND_NS) as u32)
 }
 
 impl Recovery {
-    /// `segments` of those delivered were marked.
+    /// Counts `segments` of the delivered ones as marked.
     pub(crate) fn count_marked(&mut self, segments: u32) {
         self.delivered_ce = self.delivered_ce.wrapping_add(segments);
     }
 
-    /// The handshake's segment is all that was delivered so far.
+    /// Sets the count of delivered segments to that of the handshake.
     pub(crate) fn begin_count(&mut self) {
         self.delivered = 1;
     }

@@ -1,10 +1,5 @@
-//! The state machine of loss recovery (Linux's, which grew around RFC 5681, 6582, 6675 and 3168).
-//!
-//! ```text
-//!   Open ──SACK, duplicate──► Disorder ──loss──► Recovery ──all acknowledged──► Open
-//!    └──ECE──► CWR ───────────────────────loss──────┘            (or undone)
-//!   any ──timeout──► Loss ──all acknowledged, or undone──► Open
-//! ```
+//! State of the machine of loss recovery. `flight::machine` draws the states and moves between
+//! them.
 
 use wire::SeqNumber;
 
@@ -12,7 +7,7 @@ use crate::recovery::ack::Ack;
 use crate::recovery::{CaState, Pending, Recovery, Reduction, flag};
 
 impl Recovery {
-    /// True if something about this ACK needs the machine.
+    /// True if this ACK needs the machine.
     pub(crate) fn is_dubious(&self, ack: &Ack) -> bool {
         let alerts = ack.sacked || ack.dsack || ack.ece;
         !ack.is_no_duplicate() || alerts || self.ca_state != CaState::Open
@@ -20,24 +15,24 @@ impl Recovery {
 }
 
 impl Recovery {
-    /// The machine enters `state`.
+    /// Sets the state of the machine.
     pub(crate) fn set_state(&mut self, state: CaState) {
         self.ca_state = state;
     }
 
-    /// The state, or one of its steps, ends when `nxt` is acknowledged.
+    /// Lets the state, or one of its steps, end when `nxt` is acknowledged.
     pub(crate) fn await_ack_of(&mut self, nxt: SeqNumber) {
         self.high_seq = nxt;
     }
 
-    /// The window is being reduced from now on, until `nxt` is acknowledged.
+    /// Begins a reduction of the window, which ends when `nxt` is acknowledged.
     pub(crate) fn begin_reduction(&mut self, nxt: SeqNumber) {
         self.high_seq = nxt;
         self.put(flag::TLP, false);
         (self.prr_delivered, self.prr_out) = (0, 0);
     }
 
-    /// `delivered` segments arrived while the window is being reduced.
+    /// Counts `delivered` segments for a reduction, and returns the input of PRR.
     pub(crate) fn take_reduction(&mut self, delivered: u32, may_catch_up: bool) -> Reduction {
         self.prr_delivered = self.prr_delivered.saturating_add(delivered);
         Reduction {
@@ -49,14 +44,14 @@ impl Recovery {
         }
     }
 
-    /// Forgets SACKs when nothing is in flight.
+    /// Forgets SACKs if nothing is in flight.
     pub(crate) fn forget_sacks_of_nothing(&mut self) {
         if self.packets_out == 0 {
             self.sacked_out = 0;
         }
     }
 
-    /// The episode is over: the next retransmission is a first one.
+    /// Ends the episode, so that the next retransmission counts as a first one.
     pub(crate) fn forget_retrans_stamp(&mut self) {
         self.retrans_stamp_ms = 0;
     }

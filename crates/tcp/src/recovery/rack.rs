@@ -1,5 +1,5 @@
-//! RACK: a segment is lost when one that was sent later has arrived, and the time that reordering
-//! may take has passed (RFC 8985 6, with Linux's choices).
+//! RACK: a segment is lost when one that was sent later has arrived, and the time allowed for
+//! reordering has passed (RFC 8985 6, with Linux's choices).
 
 use wire::SeqNumber;
 
@@ -14,26 +14,26 @@ use crate::timers::Timers;
 /// RACK's state.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Rack {
-    /// When the latest sent of the delivered segments was sent.
+    /// Transmission time of the delivered segment that was sent last.
     sent_ns: u64,
-    /// The end of the record.
+    /// The end of that segment's record.
     end: SeqNumber,
-    /// The round trip of the latest delivery.
+    /// Round trip of that segment.
     rtt_us: u32,
     /// Segments delivered when the reordering window was last widened.
     last_delivered: u32,
     /// The reordering window in quarters of the least round trip.
     steps: u8,
-    /// Recoveries for which a widened window still holds.
+    /// Number of recoveries for which a widened window stays.
     persist: u8,
-    /// Something was delivered since losses were last looked for.
+    /// A segment was delivered since the last search for losses.
     advanced: bool,
     /// A D-SACK arrived that reordering may explain.
     dsack_seen: bool,
 }
 
 impl Rack {
-    /// Nothing delivered yet.
+    /// The state before any segment was delivered.
     pub fn new(una: SeqNumber) -> Self {
         Rack {
             sent_ns: 0,
@@ -70,7 +70,7 @@ impl Rack {
     }
 
     /// True if the latest delivered segment was sent after `record`. Only segments of one burst
-    /// were sent at the same moment (`Delivery::note_out`).
+    /// have the same transmission time (`Delivery::note_out`).
     #[inline]
     pub(crate) fn is_after(&self, record: &Record) -> bool {
         if self.sent_ns != record.sent_ns {
@@ -80,8 +80,8 @@ impl Rack {
     }
 }
 
-/// Since the record was sent, by a clock of microseconds: bursts of one turn, which are a
-/// nanosecond apart, have one age.
+/// Time since the record was sent, in microseconds. Bursts of one turn, which are a nanosecond
+/// apart, get the same age.
 #[inline]
 pub(crate) fn age_us(now_ns: u64, record: &Record) -> u32 {
     let age_us = (now_ns / 1000).saturating_sub(record.sent_ns / 1000);
@@ -89,12 +89,12 @@ pub(crate) fn age_us(now_ns: u64, record: &Record) -> u32 {
 }
 
 impl Recovery {
-    /// A segment was delivered (RFC 8985 6.2 step 2).
+    /// Takes a delivered segment (RFC 8985 6.2 step 2).
     #[inline]
     pub(crate) fn rack_advance(&mut self, timers: &Timers, now_ns: u64, record: &Record) {
         let rtt_us = age_us(now_ns, record);
         if rtt_us < timers.rtt().min_us() && record.any(tag::RETRANS | tag::EVER_RETRANS) {
-            // The ACK came too soon for the retransmission: the original arrived.
+            // The ACK came too soon for the retransmission, so the original arrived.
             return;
         }
         let rack = &mut self.rack;
@@ -106,8 +106,9 @@ impl Recovery {
         }
     }
 
-    /// The reordering window (RFC 8985 6.2 step 4): none while no reordering was seen and
-    /// duplicates alone prove the loss, else some quarters of the least round trip.
+    /// The reordering window (RFC 8985 6.2 step 4). Without any reordering seen it is 0 in
+    /// recovery, or if the SACKed segments alone prove the loss. Otherwise it is some quarters of
+    /// the least round trip.
     pub(crate) fn reordering_window_us(&self, timers: &Timers) -> u32 {
         let recovery = self;
         if recovery.reord_seen == 0 {
@@ -121,14 +122,14 @@ impl Recovery {
         wide_us.min(u64::from(timers.rtt().srtt_us())) as u32
     }
 
-    /// Time until the record counts as lost; 0 or less = it does.
+    /// Time until the record counts as lost, in microseconds; 0 or less: it is lost.
     pub(crate) fn rack_remaining_us(&self, now_ns: u64, record: &Record, window_us: u32) -> i64 {
         let age_us = age_us(now_ns, record);
         i64::from(self.rack.rtt_us) + i64::from(window_us) - i64::from(age_us)
     }
 
-    /// D-SACKs widen the reordering window, at most once a round trip; recoveries without narrow it
-    /// again. `prior_delivered` is the rate sample's.
+    /// Widens the reordering window on D-SACKs, at most once a round trip, and narrows it after
+    /// enough recoveries without any. `prior_delivered` is the rate sample's.
     #[inline]
     pub(crate) fn rack_update_window(&mut self, prior_delivered: u32) {
         let recovery = &mut *self;
@@ -148,7 +149,7 @@ impl Recovery {
         }
     }
 
-    /// The record is presumed lost (again).
+    /// Marks the record as lost, perhaps again.
     pub(crate) fn mark_lost(
         &mut self,
         records: &mut RecordPool,
@@ -183,7 +184,7 @@ impl Recovery {
         recovery.lost = recovery.lost.wrapping_add(count);
     }
 
-    /// The first lost segment to send again may be this one.
+    /// Notes that this may be the first lost segment to retransmit.
     pub(crate) fn lower_hint(&mut self, records: &RecordPool, at: Index, seq: SeqNumber) {
         let recovery = &mut *self;
         let first = match records.get(recovery.hint) {
@@ -199,7 +200,8 @@ impl Recovery {
 }
 
 impl Recovery {
-    /// Marks lost records. Returns the wait for the others, in microseconds; 0 = none waits.
+    /// Marks lost records. Returns the wait until the next one may be lost, in microseconds; 0:
+    /// none.
     pub(crate) fn detect_losses(&mut self, cx: &mut Cx<'_>, timers: &Timers) -> u32 {
         let window_us = self.reordering_window_us(timers);
         let mut wait_us = 0;
@@ -215,7 +217,7 @@ impl Recovery {
                 if record.has(tag::EVER_RETRANS) {
                     continue;
                 }
-                // All later records were sent no earlier.
+                // All later records were sent at the same time or later.
                 break;
             }
             let remaining_us = self.rack_remaining_us(cx.now_ns, &record, window_us);
@@ -231,27 +233,28 @@ impl Recovery {
         wait_us
     }
 
-    /// Something was delivered since this was asked last.
+    /// True if a segment was delivered since the last call.
     pub(crate) fn take_advanced(&mut self) -> bool {
         core::mem::take(&mut self.rack.advanced)
     }
 
-    /// A recovery ended without a sign of reordering: a widened window holds for one less.
+    /// Counts a recovery that ended without a sign of reordering: a widened window stays for one
+    /// less.
     pub(crate) fn narrow_rack(&mut self) {
         self.rack.persist = self.rack.persist.saturating_sub(1);
     }
 
-    /// Reordering was taken for loss: a widened window holds for one recovery more.
+    /// Counts a loss that was reordering: a widened window stays for one more recovery.
     pub(crate) fn persist_rack(&mut self) {
         self.rack.persist = (self.rack.persist + 1).min(RACK_RECOVERIES_MAX);
     }
 
-    /// A D-SACK arrived that reordering may explain.
+    /// Notes a D-SACK that reordering may explain.
     pub(crate) fn note_rack_dsack(&mut self) {
         self.rack.dsack_seen = true;
     }
 
-    /// Losses are looked for with the next ACK, whatever it delivers.
+    /// Lets the next ACK search for losses, whatever it delivers.
     pub(crate) fn look_for_losses(&mut self) {
         self.rack.advanced = true;
     }

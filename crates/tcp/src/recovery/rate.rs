@@ -1,8 +1,8 @@
-//! The delivery rate (the sampler that BBR and `TCP_INFO` use). Each segment remembers how much was
-//! delivered when it was sent; its ACK shows how much was delivered since.
+//! The delivery rate, sampled for BBR and `TCP_INFO`. Each segment remembers how much was delivered
+//! when it was sent; its ACK shows how much was delivered since.
 //!
-//! The sampler also divides the sender's time: sending, waiting for the peer's window, waiting for
-//! the application's buffer.
+//! This file also divides the sender's time into sending, waiting for the peer's window, and
+//! waiting for the send buffer.
 
 use wire::SeqNumber;
 
@@ -10,21 +10,21 @@ use crate::pack::{Packing, Usual};
 use crate::records::{Record, tag};
 use crate::rtt::micros;
 
-/// A sample being taken, over the segments that one ACK delivers.
+/// A delivery rate sample, taken over the segments that one ACK delivers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RateSample {
     /// Segments delivered when the sampled segment was sent; 0 = no sample.
     pub prior_delivered: u32,
-    /// When that delivery was.
+    /// Time of the last delivery before the sampled segment was sent, ns.
     pub prior_ns: u64,
-    /// Segments delivered since; 0 = no sample.
+    /// Segments delivered since `prior_delivered`; 0: no sample.
     pub segments: u32,
-    /// The time that it took to send them, or to deliver them, whichever was longer; 0 = it makes
-    /// no rate.
+    /// The longer of the times that it took to send these segments and to deliver them, in
+    /// microseconds; 0: no valid rate.
     pub interval_us: u32,
-    /// The end of the latest segment.
+    /// The end of the sampled segment, the latest one sent.
     pub last_end: SeqNumber,
-    /// The segment was sent while the application was the limit.
+    /// True if the segment was sent while the application was the limit.
     pub app_limited: bool,
 }
 
@@ -36,7 +36,7 @@ impl RateSample {
     }
 }
 
-/// The activity of the sender; a larger one takes precedence.
+/// The activity of the sender. A larger value takes precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum Busy {
@@ -50,42 +50,43 @@ pub(crate) enum Busy {
     SendBuffer = 3,
 }
 
-/// Delivery rate and the sender's use of time.
+/// Delivery rate, bursts, and the sender's use of time.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Delivery {
-    /// When something was last delivered.
+    /// Time of the last delivery, ns.
     delivered_ns: u64,
-    /// When the first segment of the sampled flight was sent.
+    /// Transmission time of the first segment of the sampled flight, ns.
     first_sent_ns: u64,
-    /// The application is the limit until this many segments are delivered; 0 = it is not.
+    /// The application is the limit until `delivered` exceeds this count; 0: it is not.
     app_limited: u32,
-    /// The last good sample: segments, over microseconds.
+    /// The last valid sample: segments, and the microseconds in which they were delivered.
     rate_delivered: u32,
     rate_interval_us: u32,
     rate_app_limited: bool,
     busy: Busy,
     busy_since_ns: u64,
     busy_ns: [u64; 3],
-    /// Payload bytes sent, repetitions included.
+    /// Payload bytes sent, retransmissions included.
     bytes_sent: u64,
-    /// Payload bytes sent again.
+    /// Payload bytes retransmitted.
     bytes_retrans: u64,
-    /// When a segment last left, of whatever kind; bursts of one turn are a nanosecond apart.
+    /// Time at which a segment of any kind last left, ns; bursts of one turn are a nanosecond
+    /// apart.
     last_out_ns: u64,
-    /// Segments sent again, the SYN's included.
+    /// Segments retransmitted, the SYN included.
     segments_retrans: u32,
     /// Segments that remain of the current burst.
     burst_left: u16,
     /// The current segment is the first of its burst.
     burst_begins: bool,
-    /// Something new has left since the output last stopped.
+    /// New data has left since the output last stopped.
     sent_new: bool,
 }
 
 const _: () = assert!(size_of::<Delivery>() <= 128);
 
 impl Delivery {
-    /// Nothing sent yet.
+    /// The state before anything is sent.
     pub fn new() -> Self {
         Delivery {
             delivered_ns: 0,
@@ -93,7 +94,7 @@ impl Delivery {
             app_limited: 0,
             rate_delivered: 0,
             rate_interval_us: 0,
-            // Nobody has asked for more yet.
+            // The application has not asked for more yet.
             rate_app_limited: true,
             busy: Busy::Idle,
             busy_since_ns: 0,
@@ -108,9 +109,10 @@ impl Delivery {
         }
     }
 
-    /// A segment leaves at `now_ns`; `goes_on`: in a burst that has begun. A turn reads the clock
-    /// once, but the order of transmission must be visible. Of two segments that left in one turn,
-    /// the first is not lost because the other has arrived (RFC 8985 6.2).
+    /// Notes that a segment leaves at `now_ns`; `goes_on`: it belongs to a burst that has begun. A
+    /// turn reads the clock once, but the order of transmission must be visible: RACK would
+    /// otherwise take the first of two segments of a turn for lost because the other has arrived
+    /// (RFC 8985 6.2).
     #[inline]
     pub fn note_out(&mut self, now_ns: u64, goes_on: bool) {
         if !goes_on || self.last_out_ns < now_ns {
@@ -170,7 +172,7 @@ impl Delivery {
         p.bool(sent_new);
     }
 
-    /// A segment leaves; `idle` = nothing was in flight.
+    /// Stamps the record of a segment that leaves; `idle`: nothing was in flight.
     pub fn on_sent(&mut self, record: &mut Record, delivered: u32, idle: bool) {
         if idle {
             self.first_sent_ns = record.sent_ns;
@@ -185,7 +187,8 @@ impl Delivery {
         }
     }
 
-    /// A segment was delivered: the latest sent of an ACK's is its sample.
+    /// Takes a delivered segment. Of the segments that an ACK delivers, the one sent last is the
+    /// sample.
     pub fn on_delivered(&mut self, record: &Record, sample: &mut RateSample) {
         if record.has(tag::SAMPLED) {
             return;
@@ -205,8 +208,8 @@ impl Delivery {
         self.first_sent_ns = record.sent_ns;
     }
 
-    /// An ACK that delivered `newly` segments is understood: its sample is complete. `delivered`
-    /// segments have been delivered in all; no round trip took less than `min_rtt_us`.
+    /// Completes the sample of an ACK that delivered `newly` segments. `delivered`: segments
+    /// delivered in all; `min_rtt_us`: the least round trip.
     #[inline]
     pub fn finish_sample(
         &mut self,
@@ -217,7 +220,7 @@ impl Delivery {
         min_rtt_us: u32,
         was_reneging: bool,
     ) {
-        // Bubbles that the application left are out of the pipe.
+        // The gaps that the application left in the flight are behind us.
         if self.app_limited != 0 && delivered.wrapping_sub(self.app_limited) as i32 > 0 {
             self.app_limited = 0;
         }
@@ -230,7 +233,7 @@ impl Delivery {
         sample.segments = delivered.wrapping_sub(sample.prior_delivered);
         let acked_us = micros(now_ns.saturating_sub(sample.prior_ns));
         sample.interval_us = sample.interval_us.max(acked_us);
-        // Nothing is delivered in less than a round trip: what seems so was sent twice.
+        // A shorter interval than the least round trip comes from a segment that was sent twice.
         if sample.interval_us < min_rtt_us {
             sample.interval_us = 0;
         }
@@ -246,75 +249,75 @@ impl Delivery {
         }
     }
 
-    /// The application is the limit until `delivered` segments have been delivered.
+    /// Lets the application count as the limit until `delivered` segments have been delivered.
     #[inline]
     pub fn limit_by_application(&mut self, delivered: u32) {
         self.app_limited = delivered.max(1);
     }
 
-    /// The application is the limit.
+    /// True if the application is the limit.
     #[inline(always)]
     pub fn is_app_limited(&self) -> bool {
         self.app_limited != 0
     }
 
-    /// The last good sample was limited by the application.
+    /// True if the application limited the last valid sample.
     pub fn is_rate_app_limited(&self) -> bool {
         self.rate_app_limited
     }
 
-    /// When something was last delivered.
+    /// Time of the last delivery, ns.
     #[inline(always)]
     pub fn delivered_ns(&self) -> u64 {
         self.delivered_ns
     }
 
-    /// Payload bytes sent, repetitions included.
+    /// Payload bytes sent, retransmissions included.
     #[inline(always)]
     pub fn bytes_sent(&self) -> u64 {
         self.bytes_sent
     }
 
-    /// Payload bytes sent again.
+    /// Payload bytes retransmitted.
     pub fn bytes_retrans(&self) -> u64 {
         self.bytes_retrans
     }
 
-    /// Segments sent again, the SYN's included.
+    /// Segments retransmitted, the SYN included.
     pub fn segments_retrans(&self) -> u32 {
         self.segments_retrans
     }
 
-    /// The SYN-ACK was sent again `segments` times before the connection began.
+    /// Counts `segments` repetitions of the SYN-ACK before the connection began.
     pub fn begin_retrans(&mut self, segments: u32) {
         self.segments_retrans = segments;
     }
 
-    /// A segment leaves again.
+    /// Counts a retransmitted segment.
     pub fn count_segment_repeated(&mut self) {
         self.segments_retrans = self.segments_retrans.wrapping_add(1);
     }
 
-    /// When a segment last left, of whatever kind.
+    /// Time at which a segment of any kind last left, ns.
     #[inline(always)]
     pub fn last_out_ns(&self) -> u64 {
         self.last_out_ns
     }
 
-    /// `bytes` of payload leave for the first time.
+    /// Counts `bytes` of payload that leave for the first time.
     #[inline(always)]
     pub fn count_fresh(&mut self, bytes: u32) {
         self.bytes_sent += u64::from(bytes);
     }
 
-    /// `bytes` of payload leave again.
+    /// Counts `bytes` of payload that are retransmitted.
     #[inline]
     pub fn count_repeated(&mut self, bytes: u32) {
         self.bytes_sent += u64::from(bytes);
         self.bytes_retrans += u64::from(bytes);
     }
 
-    /// A segment with payload is about to leave. True when no burst has begun, so this segment may
+    /// Begins a segment with payload. True if no burst is in progress, so that this segment may
     /// begin one.
     #[inline(always)]
     pub fn begin_segment(&mut self) -> bool {
@@ -322,7 +325,7 @@ impl Delivery {
         self.burst_begins
     }
 
-    /// The current segment begins a burst of `segments`. False when it is alone.
+    /// Begins a burst of `segments` with the current segment. False if it is alone.
     #[inline(always)]
     pub fn begin_burst(&mut self, segments: u32) -> bool {
         let is_burst = segments > 1;
@@ -333,21 +336,21 @@ impl Delivery {
         is_burst
     }
 
-    /// A segment of the burst leaves. True when it was the last.
+    /// Takes a segment of the burst. True if it was the last.
     #[inline(always)]
     pub fn take_of_burst(&mut self) -> bool {
         self.burst_left -= 1;
         self.burst_left == 0
     }
 
-    /// `segments` that follow the first, at most as many as are left, leave together.
+    /// Takes `segments` more segments of the burst, at most as many as are left.
     #[inline(always)]
     pub fn take_tail(&mut self, segments: u32) {
         self.burst_begins = false;
         self.burst_left -= segments as u16;
     }
 
-    /// The burst ends here, whatever was planned.
+    /// Ends the burst, whatever was planned.
     #[inline(always)]
     pub fn end_burst(&mut self) {
         self.burst_left = 0;
@@ -365,26 +368,26 @@ impl Delivery {
         self.burst_begins
     }
 
-    /// A segment leaves that is no part of a burst.
+    /// Notes a segment that leaves outside a burst.
     #[inline(always)]
     pub fn note_lone_out(&mut self, now_ns: u64) {
         self.burst_begins = true;
         self.note_out(now_ns, false);
     }
 
-    /// Something new has left.
+    /// Notes that new data has left.
     #[inline(always)]
     pub fn note_new(&mut self) {
         self.sent_new = true;
     }
 
-    /// Notes how far the sent data uses the window.
+    /// Notes that the use of the window was judged for all new data.
     #[inline(always)]
     pub fn settle_new(&mut self) {
         self.sent_new = false;
     }
 
-    /// Something new has left since the use of the window was judged.
+    /// True if new data has left since the use of the window was last judged.
     #[inline(always)]
     pub fn has_sent_new(&self) -> bool {
         self.sent_new
@@ -407,13 +410,13 @@ impl Delivery {
         self.busy
     }
 
-    /// Something other than sending takes the time.
+    /// True if the sender is held up by something other than sending.
     #[inline]
     pub(crate) fn is_held_up(&self) -> bool {
         self.busy > Busy::Sending
     }
 
-    /// Something keeps the sender busy; only what matters more than the present reason changes it.
+    /// Begins a time with this reason, unless the present reason takes precedence.
     #[inline]
     pub fn start(&mut self, now_ns: u64, reason: Busy) {
         if reason > self.busy {
@@ -421,7 +424,7 @@ impl Delivery {
         }
     }
 
-    /// `reason` is over, and something is in flight or waits.
+    /// Ends a time with this reason, while something is in flight or waits.
     #[inline]
     pub fn stop(&mut self, now_ns: u64, reason: Busy) {
         if reason == self.busy {
@@ -429,7 +432,7 @@ impl Delivery {
         }
     }
 
-    /// Nothing waits and nothing is in flight.
+    /// Begins a time in which nothing waits and nothing is in flight.
     #[inline]
     pub fn rest(&mut self, now_ns: u64) {
         if self.busy != Busy::Idle {
@@ -445,8 +448,7 @@ impl Delivery {
         }
     }
 
-    /// Time spent busy in all, limited by the peer's window, and by the send buffer, in
-    /// nanoseconds.
+    /// Times in nanoseconds: busy in all, limited by the peer's window, limited by the send buffer.
     pub fn busy_times_ns(&self, now_ns: u64) -> [u64; 3] {
         let mut now = self.clone();
         now.switch(now_ns, self.busy);

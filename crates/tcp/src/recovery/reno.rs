@@ -1,5 +1,5 @@
-//! Peers without SACK: duplicate ACKs are counted as if each had SACKed a segment (RFC 6582, as
-//! Linux emulates it).
+//! Peers without SACK: each duplicate ACK counts as if it had SACKed a segment (RFC 6582, as Linux
+//! emulates it).
 
 use crate::config::Config;
 use crate::context::Cx;
@@ -11,7 +11,7 @@ use crate::recovery::ack::Ack;
 use crate::variables::Snd;
 
 impl Recovery {
-    /// SACKed and lost are no more than there is. Returns whether that had to be enforced.
+    /// Limits SACKed and lost segments to the number in flight. True if the limit applied.
     pub(crate) fn limit_reno_sacked(&mut self) -> bool {
         let recovery = &mut *self;
         let holes = recovery.lost_out.max(1).min(recovery.packets_out);
@@ -22,7 +22,7 @@ impl Recovery {
         true
     }
 
-    /// More duplicates than segments: they were reordered, not lost.
+    /// Takes more duplicates than segments as reordering, not loss.
     pub(crate) fn check_reno_reordering(
         &mut self,
         config: &Config,
@@ -39,7 +39,7 @@ impl Recovery {
         counters.reordering_seen += 1;
     }
 
-    /// Duplicate ACKs arrived.
+    /// Counts duplicate ACKs.
     pub(crate) fn add_reno_sack(
         &mut self,
         snd: &Snd,
@@ -57,7 +57,7 @@ impl Recovery {
         self.count_delivered(snd, delivered, ack.ece);
     }
 
-    /// Segments were acknowledged: one was the hole, duplicates had counted the others.
+    /// Takes acknowledged segments: one was the gap, and duplicates had counted the others.
     pub(crate) fn remove_reno_sacks(
         &mut self,
         snd: &Snd,
@@ -81,7 +81,7 @@ impl Recovery {
 }
 
 impl Recovery {
-    /// Enough duplicates, or a partial ACK in recovery: the first segment is lost.
+    /// Marks the first segment lost, after enough duplicates, or on a partial ACK in recovery.
     pub(crate) fn reno_mark_lost(&mut self, cx: &mut Cx<'_>, advanced: bool) {
         let enough = self.is_before_recovery() && self.sacked_out >= u32::from(self.reordering);
         let partial = self.ca_state == CaState::Recovery && advanced;
@@ -101,7 +101,7 @@ impl Recovery {
         }
         self.mark_lost(cx.records, cx.counters, head);
         // A run that could not be cut for want of a record is lost as a whole: no duplicate ACK
-        // stood for any of it.
+        // stands for any of its segments.
         self.limit_reno_sacked();
     }
 }

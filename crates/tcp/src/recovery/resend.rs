@@ -1,4 +1,5 @@
-//! The next retransmission, and the state changes after old or new data has left.
+//! Retransmission and transmission as the records see them: the next lost segment, and the changes
+//! after a segment has left.
 
 use wire::SeqNumber;
 
@@ -10,15 +11,14 @@ use crate::recovery::{Recovery, flag};
 use crate::variables::Snd;
 
 impl Recovery {
-    /// F-RTO wanted to send new data, and there was none to send.
+    /// True if F-RTO wanted to send new data and there was none.
     pub(crate) fn new_data_test_failed(&self, snd: &Snd) -> bool {
         let recovery = self;
         recovery.any(flag::SEND_NEW) && snd.nxt().le(recovery.high_seq)
     }
 
-    /// F-RTO's ACK has released all data that may leave now. Without new data the test is
-    /// inconclusive (RFC 5682 2.1, step 2.b). The lost data is then retransmitted, when pacing
-    /// allows it.
+    /// Ends F-RTO's test if no new data could be sent: it is inconclusive (RFC 5682 2.1, step 2.b).
+    /// The lost data is then retransmitted, when pacing allows it.
     #[cold]
     pub(crate) fn end_new_data_test(&mut self, snd: &Snd) {
         if self.new_data_test_failed(snd) {
@@ -28,7 +28,7 @@ impl Recovery {
         self.put(flag::SEND_NEW, false);
     }
 
-    /// The first record that is lost and not sent again.
+    /// The first record that is lost and not retransmitted.
     pub(crate) fn next_lost(&self, records: &RecordPool) -> Index {
         let recovery = self;
         let mut at = if recovery.hint == NONE {
@@ -46,7 +46,7 @@ impl Recovery {
         at
     }
 
-    /// Segments of the run of lost ones that begins at `seq`.
+    /// Number of segments in the lost run that begins at `seq`.
     pub(crate) fn lost_run(&self, records: &RecordPool, seq: SeqNumber) -> u32 {
         if !self.any(flag::SEND_LOST) {
             return 1;
@@ -67,8 +67,8 @@ impl Recovery {
         }
     }
 
-    /// PSH stays where the text had it first. A segment merged from several has PSH if one of them
-    /// had it (Linux).
+    /// True if a retransmission that ends at `end` carries PSH. PSH stays where the text had it
+    /// first; a segment merged from several has PSH if one of them had it (Linux).
     #[cold]
     pub(crate) fn is_repetition_pushed(&self, records: &RecordPool, end: SeqNumber) -> bool {
         let recovery = self;
@@ -91,8 +91,8 @@ impl Recovery {
         false
     }
 
-    /// One segment of a run was retransmitted, up to `end`, and there was no record to separate it
-    /// from the later ones. The run stays lost, and its retransmitted part counts as under way.
+    /// Notes that one segment of a run was retransmitted, up to `end`, without a record to separate
+    /// it from the later ones. The run stays lost, and the retransmitted part counts as in flight.
     /// Only the run as a whole has a transmission time.
     #[cold]
     pub(crate) fn mark_part_resent(
@@ -109,7 +109,7 @@ impl Recovery {
         let mut part = *record;
         part.end = end;
         let is_lost = record.tags & (tag::LOST | tag::RETRANS) == tag::LOST;
-        // Smaller segments may come to more.
+        // Smaller segments may be more than the run's own.
         let out = part.count().min(record.count() - 1).max(1);
         let recovery = &mut *self;
         if is_lost {
@@ -131,9 +131,9 @@ impl Recovery {
         prev
     }
 
-    /// There is no record for `record`, which has left. It becomes part of the last one, whose
-    /// state is reset, so that the new segment is not taken for SACKed or lost. Returns the number
-    /// of added segments.
+    /// Adds a segment that has left and got no record of its own to the last record. The state of
+    /// that record is reset, so that the new segment does not count as SACKed or lost. Returns the
+    /// number of segments added.
     #[cold]
     pub(crate) fn swallow_sent(&mut self, records: &mut RecordPool, record: Record) -> u32 {
         let tail = self.chain.tail;
@@ -159,7 +159,7 @@ impl Recovery {
 }
 
 impl Recovery {
-    /// Cuts or merges so that the record ends at `end`.
+    /// Cuts or merges records so that one ends at `end`.
     fn fit_record(&mut self, records: &mut RecordPool, view: View<'_>, at: Index, end: SeqNumber) {
         let (una, mss) = (view.snd.una(), view.snd.mss());
         let outdated = |record: &Record| record.mss > mss || record.seq.lt(una);
@@ -185,7 +185,7 @@ impl Recovery {
         }
     }
 
-    /// The segment behind the record becomes part of its segment.
+    /// Merges the segment behind the record into the record's segment.
     fn swallow_next(&mut self, records: &mut RecordPool, view: View<'_>, at: Index) -> bool {
         let next = records.next(at);
         let Some(swallowed) = records.get(next).copied() else {
@@ -209,7 +209,7 @@ impl Recovery {
         true
     }
 
-    /// Changes a record in a way that may change its number of segments.
+    /// Changes a record, and corrects the counts if its number of segments changes.
     pub(super) fn recount(
         &mut self,
         records: &mut RecordPool,
@@ -227,11 +227,12 @@ impl Recovery {
         self.adjust_counts(has_sack, tags, before, after);
     }
 
-    /// A record with `tags` has `after` segments where it had `before`.
+    /// Corrects the counts for a record with `tags` that has `after` segments where it had
+    /// `before`.
     pub(super) fn adjust_counts(&mut self, has_sack: bool, tags: u16, before: u32, after: u32) {
         let recovery = &mut *self;
         if !has_sack {
-            // Duplicate ACKs have no records: among fewer segments fewer have arrived.
+            // Duplicate ACKs have no records, so the count shrinks with the number of segments.
             recovery.sacked_out = recovery
                 .sacked_out
                 .saturating_sub(before.saturating_sub(after));
@@ -249,7 +250,8 @@ impl Recovery {
         }
     }
 
-    /// The record has left again, whole: `before` segments of it some time ago.
+    /// Marks a whole record as retransmitted; `before`: its segments that had been retransmitted
+    /// already.
     fn mark_resent(&mut self, cx: &mut Cx<'_>, delivery: &mut Delivery, at: Index, before: u32) {
         self.stamp_sent(cx, delivery, at);
         let Some(record) = cx.records.get_mut(at) else {
@@ -265,7 +267,7 @@ impl Recovery {
         recovery.count_resent(cx.now_ns, count.saturating_sub(before).max(1));
     }
 
-    /// The record was sent just now: sets its time, and the reference of its delivery rate.
+    /// Stamps a record that was just sent: its time, and the reference of its delivery rate.
     pub(super) fn stamp_sent(&mut self, cx: &mut Cx<'_>, delivery: &mut Delivery, at: Index) {
         let delivered = self.delivered;
         if let Some(record) = cx.records.get_mut(at) {
@@ -294,8 +296,8 @@ impl Recovery {
         recovery.packets_out = u32::from(!recovery.chain.is_empty());
     }
 
-    /// New segments up to `end` have left for the first time; `tags` describe the last one. SND.NXT
-    /// has not moved yet.
+    /// Notes that new segments up to `end` have left for the first time; `tags` describe the last
+    /// one. SND.NXT has not moved yet.
     #[inline(always)]
     pub(crate) fn note_sent_new(
         &mut self,
@@ -323,7 +325,8 @@ impl Recovery {
         }
     }
 
-    /// Lost data has left again from `seq` to `end`. True when it was the first segment in flight.
+    /// Notes that lost data has left again from `seq` to `end`. True if it was the first segment in
+    /// flight.
     pub(crate) fn note_repeated(
         &mut self,
         cx: &mut Cx<'_>,
@@ -341,7 +344,7 @@ impl Recovery {
         let is_first = cx.records.get(at).is_none_or(|record| seq.le(record.seq));
         let before = self.take_part(cx.records.get(at));
         self.fit_record(cx.records, view, at, end);
-        // A lone segment counts as sent again whatever had no room.
+        // A single segment counts as retransmitted even if a part of it had no room.
         let is_part = |record: &Record| record.end.gt(end) && record.count() > 1;
         let is_whole = !cx.records.get(at).is_some_and(is_part);
         match is_whole {

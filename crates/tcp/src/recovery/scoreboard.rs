@@ -1,5 +1,5 @@
-//! The scoreboard: SACK blocks become tags of records (RFC 2018, 6675), D-SACKs show needless
-//! retransmissions (RFC 2883), late SACKs show reordering.
+//! The scoreboard: SACK blocks become tags of records (RFC 2018, 6675); D-SACKs show needless
+//! retransmissions (RFC 2883); late SACKs show reordering.
 
 use wire::SeqNumber;
 use wire::tcp::{SackBlock, SackBlocks};
@@ -13,17 +13,18 @@ use crate::recovery::ack::Ack;
 use crate::recovery::{CaState, Recovery, View, flag};
 use crate::variables::Snd;
 
-/// The blocks that count, lowest first.
+/// The valid blocks of an ACK, lowest first.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sorted {
     pub blocks: [SackBlock; 4],
     pub len: usize,
-    /// Position of the D-SACK among them.
+    /// Index of the D-SACK among them.
     pub duplicate: Option<usize>,
 }
 
 impl Recovery {
-    /// Counts a D-SACK, unless it cannot be of our making. Returns whether it counts.
+    /// Counts a D-SACK, unless our retransmissions cannot have caused it. Returns whether it
+    /// counts.
     pub(crate) fn note_dsack(
         &mut self,
         view: View<'_>,
@@ -46,14 +47,14 @@ impl Recovery {
             ack.dsack_of_probe = true;
         }
         recovery.dsack_dups = recovery.dsack_dups.saturating_add(segments);
-        // More duplicates than retransmissions: the network made them, or the receiver lies (RFC
-        // 3708).
+        // There are more duplicates than retransmissions: the network made them, or the receiver
+        // lies (RFC 3708).
         if recovery.dsack_dups > delivery.segments_retrans() {
             return false;
         }
         counters.dsacks_in += 1;
-        // RACK's window grows for duplicates that reordering may explain; a probe is sent by the
-        // clock.
+        // RACK's window widens for duplicates that reordering may explain. A loss probe is sent by
+        // the clock, so its duplicate says nothing about reordering.
         if recovery.reord_seen > 0 && !ack.dsack_of_probe {
             recovery.note_rack_dsack();
         }
@@ -66,7 +67,7 @@ impl Recovery {
         true
     }
 
-    /// Drops blocks that no correct receiver would send, and sorts the others.
+    /// Drops blocks that no correct receiver sends, and sorts the others.
     pub(crate) fn sort_blocks(
         &self,
         snd: &Snd,
@@ -79,7 +80,7 @@ impl Recovery {
         for (i, &block) in blocks.iter().enumerate() {
             let is_duplicate = duplicate && i == 0;
             if !self.is_valid(snd, block, is_duplicate) {
-                // Below SND.UNA: an ACK that was overtaken by a later one.
+                // A block below SND.UNA comes from an ACK that a later one overtook.
                 if is_duplicate || block.right.gt(snd.una()) {
                     counters.sack_blocks_discarded += 1;
                 }
@@ -101,7 +102,8 @@ impl Recovery {
         sorted
     }
 
-    /// Between SND.UNA and SND.NXT; a D-SACK may also lie below, as far back as it can matter.
+    /// True for a block between SND.UNA and SND.NXT. A D-SACK may also lie below, as far back as it
+    /// can matter.
     pub(crate) fn is_valid(&self, snd: &Snd, block: SackBlock, duplicate: bool) -> bool {
         let SackBlock { left, right } = block;
         let recovery = self;
@@ -120,7 +122,7 @@ impl Recovery {
         right.gt(recovery.undo_marker) && left.ge(right - snd.max_wnd())
     }
 
-    /// A retransmission was needless.
+    /// Notes that a retransmission was needless.
     pub(crate) fn note_needless(&mut self, record: &Record, ack: &mut Ack) {
         let recovery = &mut *self;
         if recovery.any(flag::UNDO)
@@ -134,7 +136,7 @@ impl Recovery {
         }
     }
 
-    /// SACKed neighbours need no records of their own. Returns the record's index.
+    /// Merges SACKed neighbours, which need no records of their own. Returns the record's index.
     pub(crate) fn merge_sacked(&mut self, records: &mut RecordPool, at: Index) -> Index {
         let prev = records.prev(at);
         let mut at = at;
@@ -183,7 +185,7 @@ impl Sorted {
 }
 
 impl Recovery {
-    /// Takes in the blocks of an ACK. SND.UNA has been advanced.
+    /// Takes the SACK blocks of an ACK. SND.UNA has been advanced.
     pub(crate) fn take_sack(
         &mut self,
         cx: &mut Cx<'_>,
@@ -199,7 +201,7 @@ impl Recovery {
         ack.reordered = view.snd.nxt();
         let duplicate = is_dsack(first, blocks.get(1), ack.seq)
             && self.note_dsack(view, delivery, cx.counters, first, ack);
-        // An ACK from further back than any window says nothing that still counts.
+        // An ACK from further back than any window does not count.
         let too_old = ack.seq.lt(ack.prior_una - view.snd.max_wnd());
         if too_old || self.packets_out == 0 {
             return;
@@ -211,7 +213,7 @@ impl Recovery {
         }
     }
 
-    /// One walk over the records, lowest block first.
+    /// Tags records in one walk, lowest block first.
     fn tag_blocks(
         &mut self,
         cx: &mut Cx<'_>,
@@ -234,7 +236,8 @@ impl Recovery {
                 });
                 if twice || self.cut_to_block(cx.records, at, block) {
                     self.tag_sacked(cx, view, delivery, at, duplicate || twice, ack);
-                    // A range that is reported twice keeps its own record until it was examined.
+                    // A range that is reported twice keeps its own record until the second report
+                    // was examined.
                     let end = cx.records.get(at).map_or(record.end, |record| record.end);
                     if !inner.is_some_and(|inner| inner.left.ge(end)) {
                         at = self.merge_sacked(cx.records, at);
@@ -245,11 +248,11 @@ impl Recovery {
         }
     }
 
-    /// The first record that may hold `left`, at or behind `at`.
+    /// The first record at or behind `at` that may hold `left`.
     fn first_in(&self, records: &RecordPool, view: View<'_>, at: Index, left: SeqNumber) -> Index {
         let recovery = self;
         let mut at = if at != NONE { at } else { recovery.chain.head };
-        // New blocks mostly lie beyond all others.
+        // New blocks mostly lie beyond all others, so the search starts at the highest.
         if left.ge(self.highest_sacked(view))
             && recovery.sacked_out > 0
             && let Some(highest) = records.get(recovery.highest)
@@ -268,9 +271,8 @@ impl Recovery {
         at
     }
 
-    /// Cuts the record so that the block covers it whole or not at all; blocks count in whole
-    /// segments. True when `at` is covered now; false when it lies before the block, or cannot be
-    /// cut.
+    /// Cuts the record so that the block covers it as a whole or not at all; blocks count in whole
+    /// segments. True if `at` is covered now. False if it lies before the block, or cannot be cut.
     fn cut_to_block(&mut self, records: &mut RecordPool, at: Index, block: SackBlock) -> bool {
         let Some(record) = records.get(at).copied() else {
             return false;
@@ -317,7 +319,7 @@ impl Recovery {
         true
     }
 
-    /// The record is covered by a block. `duplicate` = by a D-SACK.
+    /// Tags a record that a block covers; `duplicate`: the block is a D-SACK.
     fn tag_sacked(
         &mut self,
         cx: &mut Cx<'_>,
@@ -363,12 +365,12 @@ impl Recovery {
         }
     }
 
-    /// A segment that was presumed lost, or in flight, has arrived.
+    /// Takes the arrival of a segment that was presumed lost or in flight.
     fn leave_loss(&mut self, view: View<'_>, record: &mut Record, count: u32, ack: &mut Ack) {
         let highest = self.highest_sacked(view);
         let recovery = &mut *self;
         if record.has(tag::RETRANS) {
-            // The segment is not lost: its retransmission is believed to be under way.
+            // The segment is not lost. Its retransmission may still be in the network.
             if record.has(tag::LOST) {
                 record.tags &= !(tag::LOST | tag::RETRANS);
                 recovery.lost_out = recovery.lost_out.saturating_sub(count);
@@ -377,7 +379,7 @@ impl Recovery {
             return;
         }
         if !record.has(tag::EVER_RETRANS) {
-            // The segment was sent once, and SACKed after later ones: reordering.
+            // The segment was sent once, and SACKed after later ones, so it was reordered.
             if record.seq.lt(highest) && record.seq.lt(ack.reordered) {
                 ack.reordered = record.seq;
             }
@@ -395,7 +397,7 @@ impl Recovery {
         }
     }
 
-    /// Reordering: something beyond `low`, which was sent once only, arrived before it.
+    /// Notes reordering: data beyond `low`, which was sent only once, arrived before it.
     pub(crate) fn check_reordering(&mut self, cx: &mut Cx<'_>, view: View<'_>, low: SeqNumber) {
         let highest = self.highest_sacked(view);
         if low.ge(highest) {
@@ -412,7 +414,7 @@ impl Recovery {
         cx.counters.reordering_seen += 1;
     }
 
-    /// The end of the highest SACKed segment, SND.UNA if there is none (FACK).
+    /// The end of the highest SACKed segment; SND.UNA if there is none (FACK).
     #[inline]
     pub(crate) fn highest_sacked(&self, view: View<'_>) -> SeqNumber {
         if self.sacked_out == 0 || !view.has_sack {
@@ -423,7 +425,8 @@ impl Recovery {
     }
 }
 
-/// RFC 2883 4: a first block below SEG.ACK, or inside the second, reports a duplicate.
+/// True if the first block is a D-SACK: it lies below SEG.ACK, or inside the second block (RFC 2883
+/// 4).
 fn is_dsack(first: SackBlock, second: Option<&SackBlock>, ack: SeqNumber) -> bool {
     if first.left.lt(ack) {
         return true;

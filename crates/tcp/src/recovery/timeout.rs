@@ -1,5 +1,5 @@
-//! A retransmission timeout (RFC 6298 5), or segments that the path no longer carries: the records
-//! that count as lost.
+//! Records that count as lost after a retransmission timeout (RFC 6298 5), or because the path no
+//! longer carries them.
 
 use wire::SeqNumber;
 
@@ -8,8 +8,8 @@ use crate::records::{NONE, Record, tag};
 use crate::recovery::{CaState, Recovery, flag};
 
 impl Recovery {
-    /// Everything is lost except segments sent less than a round trip ago. A receiver whose first
-    /// hole is SACKed has reneged (RFC 2018 8): its SACKs are forgotten.
+    /// Marks everything lost except segments sent less than a round trip ago. If the first segment
+    /// in flight is SACKed, the receiver has reneged (RFC 2018 8), and its SACKs are forgotten.
     pub(crate) fn timeout_mark_lost(&mut self, cx: &mut Cx<'_>, has_sack: bool) {
         let head = self.chain.head;
         let reneged = cx
@@ -41,8 +41,8 @@ impl Recovery {
         self.hint = NONE;
     }
 
-    /// Segments of more than `mss` bytes, which the path does not carry, count as lost. False when
-    /// there is none.
+    /// Marks segments of more than `mss` bytes as lost, because the path does not carry them. False
+    /// if there is none.
     pub(crate) fn mark_too_long(&mut self, cx: &mut Cx<'_>, mss: u16) -> bool {
         let mut at = self.chain.head;
         while let Some(record) = cx.records.get(at).copied() {
@@ -54,20 +54,20 @@ impl Recovery {
         self.lost_out > 0
     }
 
-    /// The first segment in flight counts as lost.
+    /// Marks the first segment in flight as lost.
     pub(crate) fn mark_head_lost(&mut self, cx: &mut Cx<'_>) {
         self.mark_lost(cx.records, cx.counters, self.chain.head);
     }
 
-    /// `record`, which is in flight and was in no record, counts as lost.
+    /// Adds `record`, which is in flight without a record, as lost.
     pub(crate) fn push_lost(&mut self, cx: &mut Cx<'_>, record: Record) {
         let pushed = self.chain.push(cx.records, record, false);
         self.packets_out += pushed.unwrap_or_default();
         self.mark_head_lost(cx);
     }
 
-    /// Many duplicates and still a timeout: reordering was overestimated, and is `default` segments
-    /// at most.
+    /// Limits the reordering to `default` segments after many duplicates and a timeout: it was
+    /// overestimated.
     pub(crate) fn limit_reordering(&mut self, default: u16) {
         if matches!(self.ca_state, CaState::Open | CaState::Disorder)
             && self.sacked_out >= u32::from(default)
@@ -76,8 +76,8 @@ impl Recovery {
         }
     }
 
-    /// The Loss state was entered; it ends when `nxt` is acknowledged. `frto`: it may have been
-    /// without cause.
+    /// Notes that the Loss state was entered; it ends when `nxt` is acknowledged. `frto`: F-RTO
+    /// tests whether the timeout was spurious.
     pub(crate) fn begin_loss(&mut self, nxt: SeqNumber, frto: bool) {
         self.high_seq = nxt;
         self.put(flag::TLP | flag::SEND | flag::NOT_CONGESTED, false);

@@ -1,5 +1,4 @@
-//! The tail loss probe (RFC 8985 7): when ACKs stop, one segment leaves ahead of the timeout, and
-//! its ACK shows the missing data.
+//! The tail loss probe (RFC 8985 7) as the records see it. `flight::tlp` decides when it leaves.
 
 use wire::SeqNumber;
 
@@ -10,8 +9,8 @@ use crate::recovery::{Pending, Recovery, View, flag};
 use crate::timers::Timers;
 
 impl Recovery {
-    /// Time until the timeout, counted from the last transmission of the first segment; none = it
-    /// has passed.
+    /// Time until the timeout, counted from the last transmission of the first segment in flight;
+    /// `None`: it has passed.
     pub(crate) fn timeout_from_head_ns(
         &self,
         timers: &Timers,
@@ -30,8 +29,8 @@ impl Recovery {
 }
 
 impl Recovery {
-    /// The probe retransmitted the last segment, which gets a record of its own and counts as sent
-    /// twice (Karn).
+    /// Gives the last segment, which the probe retransmitted, a record of its own, and marks it as
+    /// sent twice (Karn).
     pub(crate) fn note_probe_repeated(
         &mut self,
         cx: &mut Cx<'_>,
@@ -44,8 +43,7 @@ impl Recovery {
             && seq.gt(tail.seq)
         {
             if seq == view.snd.una() {
-                // The front of the only remaining segment is acknowledged. The front is gone and
-                // counts as no segment.
+                // The front of the only remaining segment is acknowledged. It counts as no segment.
                 self.recount(cx.records, view.has_sack, at, |record| record.seq = seq);
             } else if self.split(cx.records, view.has_sack, at, seq) {
                 at = self.chain.tail;
@@ -58,7 +56,8 @@ impl Recovery {
         debug_assert!(at != NONE);
     }
 
-    /// A probe has left, SND.NXT being `nxt`; `repeated`: it was the last segment again.
+    /// Notes that a probe has left with SND.NXT at `nxt`; `repeated`: it was the last segment
+    /// again.
     pub(crate) fn note_probe(&mut self, nxt: SeqNumber, repeated: bool) {
         self.put(flag::PROBE_NEW | flag::PROBE_LAST, false);
         self.put(flag::TLP_RETRANS, repeated);

@@ -1,5 +1,4 @@
-//! Undoing a reduction that was not called for: nothing was lost, only late. Shown by timestamps
-//! (Eifel, RFC 3522 and 4015) or by D-SACKs of all that was sent again (RFC 3708).
+//! State for undoing a needless reduction. `flight::undo` decides about it.
 
 use crate::records::{NONE, RecordPool, tag};
 use crate::recovery::{Recovery, flag};
@@ -16,7 +15,7 @@ impl Recovery {
             recovery.undo_retrans += 1;
         }
         if recovery.undo_retrans == 0 {
-            // Nothing sent again yet; 0 would mean that all of it was needless.
+            // Nothing was retransmitted yet; 0 would mean that every retransmission was needless.
             recovery.undo_retrans = -1;
         }
     }
@@ -32,7 +31,7 @@ impl Recovery {
         self.hint = NONE;
     }
 
-    /// Something sent again may still be in the network.
+    /// True if any retransmission may still be in the network.
     pub(crate) fn any_retransmitted(&self, records: &RecordPool) -> bool {
         self.retrans_out > 0
             || records
@@ -48,13 +47,13 @@ impl Recovery {
 }
 
 impl Recovery {
-    /// The reduction was undone: there is no other to undo, and losses are looked for anew.
+    /// Ends an undo: there is nothing else to undo, and losses are searched anew.
     pub(crate) fn end_undo(&mut self) {
         self.put(flag::UNDO, false);
         self.look_for_losses();
     }
 
-    /// D-SACKs have called every retransmission needless.
+    /// True if D-SACKs have reported every retransmission as needless.
     pub(crate) fn are_all_needless(&self) -> bool {
         self.any(flag::UNDO) && self.undo_retrans == 0
     }

@@ -1,6 +1,6 @@
 //! The ACK of a whole flight that is one run of segments sent once: the usual ACK of a short
-//! exchange. The code is the sum of the mechanisms of [`recovery`](super) for this case, in their
-//! order, without those that have no effect.
+//! exchange. The code does the work of all mechanisms of [`recovery`](super) for this case, in
+//! their order, without those that have no effect.
 //!
 //! The state is Open and no probe is out. Nothing is SACKed, lost or retransmitted, so there is no
 //! hole, no reordering, no duplicate and nothing to undo. Nothing stays in flight, so the timer is
@@ -10,7 +10,7 @@ use crate::records::{Index, Record, RecordPool};
 use crate::recovery::{Recovery, flag};
 
 impl Recovery {
-    /// True if at most one record is in flight, and nothing of it is SACKed, lost or retransmitted.
+    /// True if at most one record is in flight, none of which is SACKed, lost or retransmitted.
     #[inline(always)]
     pub(crate) fn is_one_plain_run(&self) -> bool {
         self.chain.head == self.chain.tail
@@ -28,7 +28,7 @@ impl Recovery {
         records.get(self.chain.head)
     }
 
-    /// All that is in flight was delivered, and its only record goes back.
+    /// Counts everything in flight as delivered, and gives the only record back.
     #[inline(always)]
     pub(crate) fn take_whole_flight(&mut self, records: &mut RecordPool) {
         debug_assert!(!self.any(flag::RENEGING), "the state was not Open");

@@ -1,4 +1,4 @@
-//! The estimator against Linux's form of RFC 6298's formulas, and the least round trip.
+//! The estimator, compared with Linux's form of RFC 6298's formulas, and the least round trip.
 
 use wire::SeqNumber;
 
@@ -49,7 +49,8 @@ fn later_samples() {
     let mut rtt = fresh();
     sample(&mut rtt, 0, 100 * MS);
     sample(&mut rtt, 1, 180 * MS);
-    // SRTT = 7/8 * 100 + 1/8 * 180; deviation 3/4 * 50 + 1/4 * 80, taken at once since it grew.
+    // SRTT = 7/8 * 100 + 1/8 * 180; deviation = 3/4 * 50 + 1/4 * 80, which counts at once because
+    // it grew.
     assert_eq!((rtt.srtt_us, rtt.rttvar_ns()), (110_000, 57_500_000));
     assert_eq!(rtt.rto_ns(), 340 * MS);
     // A shorter round trip moves the deviation by an eighth of the usual amount.
@@ -112,7 +113,7 @@ fn least_round_trip_is_forgotten_after_its_window() {
     assert_eq!(rtt.min_us(), 5000);
 }
 
-/// The best one has left the window, and the next one is exactly as old as the window.
+/// The best candidate has left the window, and the next one is exactly as old as the window.
 #[test]
 fn least_round_trip_as_old_as_its_window_still_counts() {
     let config = Config::default();
@@ -140,13 +141,13 @@ fn least_round_trip_hands_over_to_what_was_best_since() {
     // The time in milliseconds, the sample, and the resulting minimum.
     for (at_ms, sample_ms, least_ms) in [
         (0, 10, 10),
-        // A quarter of the window is not over, and then it is.
+        // A quarter of the window has not passed yet, then it has.
         (75_000, 20, 10),
         (75_001, 30, 10),
-        // The same for half of it.
+        // Half of the window has not passed yet, then it has.
         (150_000, 40, 10),
         (150_001, 50, 10),
-        // The best of all leaves, then that of the later quarters.
+        // The best candidate leaves, and later that of the later quarters.
         (300_000, 60, 10),
         (300_001, 60, 30),
         (375_001, 60, 30),
@@ -157,10 +158,10 @@ fn least_round_trip_hands_over_to_what_was_best_since() {
         (600_001, 65, 60),
         (600_002, 80, 60),
         (675_003, 80, 65),
-        // The remaining candidate is as old as the window, and then older.
+        // The remaining candidate is as old as the window, then older.
         (975_003, 90, 80),
         (975_004, 90, 90),
-        // Nothing but this is known after a pause.
+        // After a pause only this sample is known.
         (1_275_005, 95, 95),
         // A better second candidate.
         (1_350_006, 99, 95),

@@ -1,5 +1,5 @@
-//! The send buffer: how much the application may write. Its size follows the congestion window, as
-//! in Linux, unless the user chose a size or memory is low.
+//! The send buffer: the number of bytes that the application may write. Its size follows the
+//! congestion window, as in Linux, unless the user chose a size or memory is low.
 
 use crate::buffers::Buffers;
 use crate::config::Config;
@@ -11,16 +11,16 @@ use crate::variables::Snd;
 pub(crate) struct SendBuffer {
     /// The size in bytes of memory.
     memory: u32,
-    /// The size, expressed in payload.
+    /// The size in payload bytes.
     runs: Runs,
     /// TCP_NOTSENT_LOWAT in bytes; 0 = the configured default.
     notsent_lowat: u32,
-    /// SO_SNDBUF was set: the buffer does not grow.
+    /// SO_SNDBUF was set, so the buffer does not grow by itself.
     is_locked: bool,
 }
 
 impl SendBuffer {
-    /// `mss`: the size of a segment at first.
+    /// A buffer of these sizes; `mss`: the first segment size.
     pub fn new(buffers: &Buffers, mss: u16) -> Self {
         SendBuffer {
             memory: buffers.send_bytes,
@@ -33,7 +33,7 @@ impl SendBuffer {
     pub fn pack(&mut self, p: &mut impl Packing, snd: &Snd) {
         let SendBuffer {
             memory,
-            // Follows from others.
+            // Derived from other variables.
             runs: _,
             notsent_lowat,
             is_locked,
@@ -54,7 +54,7 @@ impl SendBuffer {
         }
     }
 
-    /// The size, expressed in payload.
+    /// The size in payload bytes.
     #[inline(always)]
     pub(crate) fn runs(&self) -> Runs {
         self.runs
@@ -65,7 +65,7 @@ impl SendBuffer {
         Runs::new(snd.mss(), snd.max_wnd(), self.memory)
     }
 
-    /// Segment size, largest window or send buffer changed.
+    /// Computes the runs anew after segment size, largest window or send buffer changed.
     pub(crate) fn refresh_runs(&mut self, snd: &Snd) {
         self.runs = self.compute_runs(snd);
     }
@@ -76,18 +76,18 @@ impl SendBuffer {
         self.memory
     }
 
-    /// SO_SNDBUF was set: the buffer does not grow.
+    /// True if SO_SNDBUF was set, so that the buffer does not grow by itself.
     #[inline(always)]
     pub(crate) fn is_locked(&self) -> bool {
         self.is_locked
     }
 
-    /// The buffer grows to `bytes` of memory.
+    /// Grows the buffer to `bytes` of memory.
     pub(crate) fn grow(&mut self, bytes: u32) {
         self.memory = self.memory.max(bytes);
     }
 
-    /// The application chose the size.
+    /// Sets the size that the application chose.
     pub(crate) fn fix(&mut self, bytes: u32, snd: &Snd) {
         self.memory = bytes;
         self.is_locked = true;
@@ -100,18 +100,19 @@ impl SendBuffer {
     }
 }
 
-/// The send buffer's size in payload. Stored because every write and every ACK asks for it and
-/// computing it takes divisions.
+/// The send buffer's size in payload bytes, stored because every write and every ACK needs it and
+/// its computation takes divisions. Linux queues segments in runs; a run is what it puts into one
+/// packet buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Runs {
-    /// The size to which queued segments are filled up: a large run, no more than half the largest
-    /// window.
+    /// Bytes to which a run is filled up: a large run, but at most half of the largest window.
     bytes: u16,
     /// Number of such runs in the buffer, including a partial one; 0: more than this field counts.
     count: u8,
-    /// Correction for rounding: two thirds of the size, minus two thirds of the free space.
+    /// Payload that two thirds of the memory hold, minus two thirds of `size`. The difference, -2
+    /// to 2, comes from rounding.
     wake_more: i8,
-    /// Payload that the buffer holds in such runs, in bytes.
+    /// Payload bytes that the buffer holds in such runs.
     size: u32,
 }
 
@@ -131,25 +132,25 @@ impl Runs {
         Runs {
             bytes,
             count: u8::try_from(size.div_ceil(u32::from(bytes))).unwrap_or(0),
-            // Both sides divide and round down, so the difference is at most 2 either way.
+            // Both values are divided and rounded down, so they differ by at most 2.
             wake_more: wake.wrapping_sub(size - size / 3) as i8,
             size,
         }
     }
 
-    /// The size to which queued segments are filled up.
+    /// Bytes to which a run is filled up.
     #[inline(always)]
     pub(crate) fn bytes(self) -> u16 {
         self.bytes
     }
 
-    /// Payload that the buffer holds in such runs, in bytes.
+    /// Payload bytes that the buffer holds in such runs.
     #[inline(always)]
     pub(crate) fn size(self) -> u32 {
         self.size
     }
 
-    /// Two thirds of the buffer's payload.
+    /// Payload that two thirds of the buffer's memory hold.
     #[inline]
     pub(crate) fn wake(self) -> u32 {
         (self.size - self.size / 3).wrapping_add_signed(i32::from(self.wake_more))
@@ -160,8 +161,8 @@ impl Runs {
     pub(crate) fn free_behind(self, sent: u32) -> u32 {
         let bytes = u32::from(self.bytes);
         let all = u32::from(self.count) * bytes;
-        // The free runs are those of the whole buffer while the sent bytes and the last run fit
-        // together.
+        // All runs of the buffer are free as long as the sent bytes still fit into the unfilled
+        // part of the last run.
         match self.count > 0 && sent + (all - self.size) < bytes {
             true => all,
             false => (self.size - sent).next_multiple_of(bytes.max(1)),
@@ -172,23 +173,24 @@ impl Runs {
 /// Room for the application in the send buffer, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SendRoom {
-    /// Upper limit of buffered bytes, counted from SND.UNA.
+    /// Largest number of buffered bytes, from SND.UNA on.
     pub limit: u32,
-    /// A waiting writer is woken when there are so many at most,
+    /// A waiting writer is woken when at most this many bytes are buffered,
     pub wake: u32,
-    /// and so many unsent ones at most: below half of TCP_NOTSENT_LOWAT; `u32::MAX`: any number.
+    /// and at most this many of them unsent: below half of TCP_NOTSENT_LOWAT; `u32::MAX`: any
+    /// number.
     pub unsent_wake: u32,
 }
 
-/// The largest run of segments that is queued as one.
+/// Largest run of segments, bytes.
 pub(crate) const RUN_BYTES_MAX: u32 = 65_215;
 
-/// Bytes of memory that a queued run of segments takes beside its payload.
+/// Bytes of memory of a queued run beside its payload.
 pub(crate) const RUN_OVERHEAD: u32 = 1280;
-/// Up to this window a peer is taken as small by nature.
+/// Largest window of a peer that is small by nature.
 const SMALL_WINDOW_MAX: u32 = 536;
 
-/// Payload in runs of `run` bytes that `memory` bytes hold.
+/// Payload that `memory` bytes hold in runs of `run` bytes.
 #[inline]
 pub(crate) fn payload_of(memory: u32, run: u16) -> u32 {
     let run = u64::from(run);

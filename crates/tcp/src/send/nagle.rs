@@ -1,4 +1,4 @@
-//! The partial segments that wait: Nagle's algorithm in Minshall's variant, the cork, records and
+//! Partial segments that wait: Nagle's algorithm in Minshall's variant, the cork, records and
 //! urgent data.
 
 use wire::SeqNumber;
@@ -8,7 +8,7 @@ use crate::send::Sender;
 use crate::variables::Snd;
 
 impl Sender {
-    /// Bytes from SND.NXT to the end of the record that it is in.
+    /// Bytes from SND.NXT to the end of its record.
     #[inline]
     pub(crate) fn record_room(&self, conn_flags: ConnFlags, snd: &Snd) -> u32 {
         if !conn_flags.has(ConnFlags::RECORDS) {
@@ -18,12 +18,14 @@ impl Sender {
         end.map_or(u32::MAX, |end| end.since(snd.nxt()))
     }
 
-    /// The application ended a record before `seq` (MSG_EOR): no segment goes on there.
+    /// True if the application ended a record before `seq` (MSG_EOR), so that no segment crosses
+    /// it.
     pub(crate) fn ends_record(&self, seq: SeqNumber, conn_flags: ConnFlags) -> bool {
         conn_flags.has(ConnFlags::RECORDS) && self.record_ends.contains(seq)
     }
 
-    /// A partial segment waits: a small one is in flight already (Minshall), or the cork is in.
+    /// True if a partial segment waits: a small one is in flight already (Minshall), or the cork is
+    /// set.
     pub(crate) fn held_by_nagle(&self, conn_flags: ConnFlags, snd: &Snd) -> bool {
         self.is_small_held(conn_flags, snd) && !self.is_urgent(conn_flags)
     }
@@ -38,8 +40,7 @@ impl Sender {
         self.small_end.gt(snd.una()) && self.small_end.le(snd.nxt())
     }
 
-    /// Something urgent is not acknowledged yet: nothing waits for the end of a segment meanwhile
-    /// (Linux).
+    /// True while urgent data is unacknowledged; nothing then waits to fill a segment (Linux).
     pub(crate) fn is_urgent(&self, conn_flags: ConnFlags) -> bool {
         conn_flags.has(ConnFlags::RECORDS) && self.urgent_out.is_some()
     }

@@ -1,6 +1,6 @@
-//! Places in the send stream that the application marked: the ends of records (MSG_EOR), which no
-//! segment crosses, and the end of urgent data (MSG_OOB). `ConnFlags::RECORDS` says that there are
-//! any.
+//! Marks that the application set in the send stream: the ends of records (MSG_EOR), which no
+//! segment crosses, and the end of urgent data (MSG_OOB). `ConnFlags::RECORDS` says whether there
+//! are any.
 
 use wire::SeqNumber;
 use wire::tcp::Flags;
@@ -12,8 +12,8 @@ use crate::send::Sender;
 use crate::variables::Snd;
 
 impl Sender {
-    /// Forgets marks in the acknowledged part of the send stream: 2^31 bytes later they would lie
-    /// ahead of SND.UNA again.
+    /// Forgets marks in the acknowledged part of the stream. 2^31 bytes later they would seem to
+    /// lie ahead of SND.UNA.
     #[cold]
     pub(crate) fn forget_places(&mut self, conn_flags: &mut ConnFlags, snd: &Snd) {
         let una = snd.una();
@@ -22,7 +22,7 @@ impl Sender {
         self.mark_places(conn_flags);
     }
 
-    /// Ends a record `offset` bytes behind SND.UNA. False: there was no room, and the end is
+    /// Ends a record `offset` bytes behind SND.UNA. False: there was no room, and this end is
     /// forgotten.
     pub(crate) fn end_record(
         &mut self,
@@ -32,7 +32,7 @@ impl Sender {
     ) -> bool {
         let mut fits = true;
         if offset > 0 && offset <= snd.buffered() {
-            // Linux pushes no data that was announced to continue.
+            // Linux sets no PSH on data that was announced to continue.
             let is_last = offset == snd.buffered();
             let is_pushed = !is_last || conn_flags.any(ConnFlags::PUSH_AT_END);
             fits = self.record_ends.push(snd.una() + offset, is_pushed);
@@ -41,7 +41,7 @@ impl Sender {
         fits
     }
 
-    /// Urgent data ends before `end`.
+    /// Marks the urgent data that ends before `end`.
     pub(crate) fn mark_urgent(&mut self, end: SeqNumber, conn_flags: &mut ConnFlags) {
         self.urgent_out = Some(end);
         conn_flags.set(ConnFlags::RECORDS);
@@ -52,7 +52,7 @@ impl Sender {
         conn_flags.put(ConnFlags::RECORDS, is_marked);
     }
 
-    /// True if PSH belongs behind the next `len` bytes, whichever burst they end.
+    /// True if the next `len` bytes end with PSH for a reason other than their burst.
     #[inline]
     pub(crate) fn is_fresh_pushed(&self, len: u32, conn_flags: ConnFlags, snd: &Snd) -> bool {
         let ends_buffer = snd.flight() + len == snd.buffered();
@@ -78,14 +78,16 @@ impl Sender {
         }
         let ahead = end.since(out.seq);
         let reach = u32::from(u16::MAX);
-        // Farther than the field says: there is something urgent somewhere.
+        // An end out of the field's reach is announced as the largest value, unless sent data lies
+        // there.
         if ahead <= reach || (out.seq + reach).gt(snd.nxt()) {
             out.urgent = ahead.min(reach) as u16;
             out.flags |= Flags::URG;
         }
     }
 
-    /// Small segments behind the record that fit the same segment, and the FIN.
+    /// Payload length and FIN of the retransmission of a small segment, together with small
+    /// segments behind it that fit.
     pub(crate) fn with_neighbours(
         &self,
         records: &RecordPool,

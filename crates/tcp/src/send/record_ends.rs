@@ -9,7 +9,7 @@ use crate::limits::RECORD_ENDS_MAX;
 pub(crate) struct RecordEnds {
     ends: [SeqNumber; RECORD_ENDS_MAX],
     len: u8,
-    /// A bit for each: more was announced behind it (MSG_MORE), so that it is not pushed.
+    /// A bit for each end: more data was announced behind it (MSG_MORE), so that it gets no PSH.
     silent: u16,
 }
 
@@ -30,8 +30,8 @@ impl RecordEnds {
         self.len == 0
     }
 
-    /// Adds an end behind all others. `is_pushed`: PSH goes with it. False: there was no room, it
-    /// is forgotten and two records become one.
+    /// Adds an end behind all others; `is_pushed`: it gets PSH. False: there was no room, so the
+    /// end is forgotten and two records become one.
     #[must_use]
     pub fn push(&mut self, end: SeqNumber, is_pushed: bool) -> bool {
         if self.known().last().is_some_and(|last| end.le(*last)) {
@@ -63,12 +63,12 @@ impl RecordEnds {
         self.known().iter().copied().find(|end| end.gt(seq))
     }
 
-    /// A record ends at `seq`.
+    /// True if a record ends at `seq`.
     pub fn contains(&self, seq: SeqNumber) -> bool {
         self.known().contains(&seq)
     }
 
-    /// A record ends at `seq`, and PSH goes with its last segment.
+    /// True if a record ends at `seq` and gets PSH.
     pub fn is_pushed_at(&self, seq: SeqNumber) -> bool {
         let at = self.known().iter().position(|end| *end == seq);
         at.is_some_and(|at| self.silent >> at & 1 == 0)

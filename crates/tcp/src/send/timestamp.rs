@@ -9,7 +9,8 @@ use crate::timestamp::{clock_ms, elapsed_ns};
 use crate::variables::Rcv;
 
 impl Sender {
-    /// The timestamp, the only option of segments whose ACK reports nothing new.
+    /// The timestamp, the only option of segments whose ACK reports nothing new. `None` if
+    /// timestamps are not in use.
     #[inline]
     pub(crate) fn data_stamp(
         &self,
@@ -23,12 +24,13 @@ impl Sender {
         })
     }
 
-    /// TSval of a segment that leaves now: milliseconds plus the address pair's offset.
+    /// TSval of a segment that leaves now: our clock in milliseconds plus the offset of the address
+    /// pair.
     pub(crate) fn ts_value(&self, now_ns: u64) -> u32 {
         clock_ms(now_ns).wrapping_add(self.ts_offset)
     }
 
-    /// The echoed timestamp as a time of our clock.
+    /// The echoed timestamp as a time of our clock, in milliseconds.
     pub(crate) fn echo_ms(&self, seg: &Segment, conn_flags: ConnFlags) -> Option<u32> {
         if !conn_flags.has(ConnFlags::TIMESTAMPS) {
             return None;
@@ -37,8 +39,8 @@ impl Sender {
         (echo != 0).then(|| echo.wrapping_sub(self.ts_offset))
     }
 
-    /// The round trip by the echoed timestamp (RFC 7323 4.1), for when the clock cannot tell which
-    /// transmission was acknowledged.
+    /// The round trip by the echoed timestamp (RFC 7323 4.1). It is used when the clock cannot tell
+    /// which transmission was acknowledged.
     pub(crate) fn rtt_by_timestamp(
         &self,
         now_ns: u64,

@@ -1,10 +1,10 @@
-//! SYN cookies, there and back.
+//! SYN cookies, sent and returned.
 
 use super::*;
 use crate::test_stack::{IRS, TS_OFFSET, World, flow, full_syn, open, seg, with_ts};
 use wire::tcp::Options;
 
-/// Sends a cookie for `syn`; returns it with the maker.
+/// Sends a cookie for `syn`; returns the maker and the SYN-ACK.
 fn sent(world: &mut World, syn: &Segment) -> (SynCookies, SegmentOut) {
     let mut cookies = SynCookies::new([11, 22]);
     let out = cookies.syn_ack(&mut world.cx(), &flow(), &SynRequest::of(syn), &open());
@@ -150,7 +150,7 @@ fn cookie_dies_of_age() {
     assert!(taken(&mut world));
     world.pass_ms(60_000);
     assert!(!taken(&mut world));
-    // The three bits of the minute come round; the hash does not.
+    // The three bits of the minute come round, but the hash differs.
     world.pass_ms(6 * 60_000);
     assert!(!taken(&mut world));
 }
@@ -243,7 +243,7 @@ fn cookie_outlives_its_hour_by_its_age_at_any_maker_with_the_secrets() {
     let mut maker = SynCookies::by_the_hour(secret_of, world.now_ns);
     let syn = seg("S", 0, 0, 0);
     let out = maker.syn_ack(&mut world.cx(), &flow(), &SynRequest::of(&syn), &open());
-    // Another one, which was made hours ago, has sent none.
+    // A maker that was made hours ago and has sent no cookie.
     let mut other = SynCookies::by_the_hour(secret_of, 7);
     let takes = |cookies: &SynCookies, world: &mut World| {
         let ack = answer(&out, 0);

@@ -1,5 +1,5 @@
-//! FIN_WAIT_2 as a compact entry: the application is gone and our FIN is acknowledged, the peer's
-//! is still to come. Arriving segments are judged as in Linux (`tcp_timewait_state_process`): the
+//! FIN_WAIT_2 as a compact entry: the application is gone, our FIN is acknowledged, and the peer's
+//! FIN has not come. Arriving segments are judged as in Linux (`tcp_timewait_state_process`): the
 //! window first, then the segments that may end the wait.
 
 use wire::Ecn;
@@ -24,7 +24,7 @@ impl TimeWait {
             return self.acknowledge(cx, seg);
         }
         if seg.has(Flags::RST) {
-            // A RST anywhere in the window counts: a forged one harms no application.
+            // A RST anywhere in the window counts, because a forged one harms no application.
             cx.counters.resets_in += 1;
             return TimeWaitOutcome::Gone;
         }
@@ -37,7 +37,7 @@ impl TimeWait {
             return TimeWaitOutcome::Drop;
         }
         if seg.seq_len() == 0 || seg.end().le(self.rcv_nxt) {
-            // The peer reads on: its window is of no interest any more.
+            // The segment only acknowledges. The peer's window does not matter any more.
             return TimeWaitOutcome::Drop;
         }
         if !seg.has(Flags::FIN) || seg.end() != self.rcv_nxt + 1 {
@@ -47,7 +47,7 @@ impl TimeWait {
         self.enter_time_wait(cx, seg)
     }
 
-    /// The peer's FIN, with nothing new before it.
+    /// Takes the peer's FIN, which has no new data before it, and enters TIME_WAIT.
     fn enter_time_wait(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> TimeWaitOutcome {
         cx.counters.time_waits += 1;
         self.fin_wait_2 = false;
@@ -69,7 +69,8 @@ impl TimeWait {
         })
     }
 
-    /// The RST with which a stack that ends takes leave of a peer that has not closed.
+    /// The RST with which a stack that shuts down ends the connection of a peer that has not
+    /// closed.
     #[must_use]
     pub fn farewell(&self) -> SegmentOut {
         SegmentOut {
@@ -80,14 +81,14 @@ impl TimeWait {
         }
     }
 
-    /// PAWS; a RST is put to it only while TS.Recent is young (Linux), since RFC 7323 5.2 wants no
-    /// timestamp of it.
+    /// True if PAWS rejects the segment. PAWS applies to a RST only while TS.Recent is young
+    /// (Linux), since RFC 7323 5.2 requires no timestamp on a RST.
     fn is_too_old(&self, now_ns: u64, seg: &Segment) -> bool {
         let is_young = coarse(now_ns).wrapping_sub(self.ts_recent_at) < TS_RECENT_AGE_MAX_OF_RESET;
         self.is_old(now_ns, seg) && (is_young || !seg.has(Flags::RST))
     }
 
-    /// RFC 9293 table 6.
+    /// True if the segment is acceptable by RFC 9293 table 6.
     fn is_acceptable(&self, seg: &Segment) -> bool {
         let edge = self.rcv_nxt + self.rcv_wnd;
         let is_within = seg.end().gt(self.rcv_nxt) && seg.seq.lt(edge);

@@ -13,7 +13,7 @@ use crate::timers::{NOT_AWAITED, Timers};
 use crate::variables::Rcv;
 
 impl Timers {
-    /// The peer sent its FIN again: it has not seen our ACK, TIME_WAIT starts over (RFC 9293
+    /// Restarts TIME_WAIT when the peer repeats its FIN, because it lacks our ACK (RFC 9293
     /// 3.10.7.4, eighth step).
     pub(crate) fn restart_time_wait(
         &mut self,
@@ -27,7 +27,7 @@ impl Timers {
         }
     }
 
-    /// The configured time, and at least three and a half timeouts (Linux).
+    /// Wait in FIN_WAIT_2: the configured time, but at least three and a half timeouts (Linux).
     pub(crate) fn fin_wait_2_ns(&self, config: &Config) -> u64 {
         let asked_ns = match self.fin_wait_2_ms {
             0 | NOT_AWAITED => config.fin_wait_2_ns,

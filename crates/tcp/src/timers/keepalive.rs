@@ -1,4 +1,4 @@
-//! Keep-alive (RFC 9293 3.8.4): the time of the next look.
+//! Keep-alive (RFC 9293 3.8.4): the time of the next check.
 
 use crate::MILLISECOND_NS;
 use crate::conn_flags::ConnFlags;
@@ -7,7 +7,7 @@ use crate::state::State;
 use crate::timers::Timers;
 
 impl Timers {
-    /// Arms the timer for the next look, if keep-alive is on and the state has a use for it.
+    /// Arms the timer for the next check, if keep-alive is on and the state needs it.
     pub(crate) fn arm_keepalive(&mut self, cx: &Cx<'_>, state: State, conn_flags: ConnFlags) {
         if conn_flags.keeps_alive(state) {
             let idle_ns = u64::from(self.keepalive_idle_ms) * MILLISECOND_NS;

@@ -7,8 +7,8 @@ use crate::timers::Timers;
 use crate::timestamp::clock_ms;
 
 impl Timers {
-    /// The sum of the timeouts so far, of which the first took `first_ns`. Each is twice the one
-    /// before it, except the first `linear`.
+    /// The sum of the timeouts so far. The first took `first_ns`; each later one is twice the one
+    /// before it, except for the first `linear`.
     pub(crate) fn waits_ns(&self, cx: &Cx<'_>, first_ns: u64, linear: u8) -> u64 {
         let longest_ns = self.own.rto_ns_max(cx.config);
         let (mut wait_ns, mut sum_ns) = (first_ns, 0);
@@ -21,9 +21,9 @@ impl Timers {
         sum_ns
     }
 
-    /// Retransmissions of a SYN or SYN-ACK with doubled waits, and those before without doubling.
-    /// TCP_SYNCNT sets the former. A Fast Open's SYN-ACK, whose connection is in use already, is
-    /// sent once more than others.
+    /// Limits of a SYN's or SYN-ACK's retransmissions: those with doubled waits (TCP_SYNCNT), and
+    /// those before them without doubling. A Fast Open's SYN-ACK gets one retransmission more,
+    /// because its connection is in use already.
     pub(crate) fn syn_retries(&self, cx: &Cx<'_>, state: State, conn_flags: ConnFlags) -> (u8, u8) {
         let config = cx.config;
         let retries = match self.syn_retries_max {

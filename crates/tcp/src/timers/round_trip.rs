@@ -1,4 +1,4 @@
-//! Round trips that were measured, for the estimate and the timeout.
+//! Measured round trips, which enter the estimate and the timeout.
 
 use crate::conn_flags::ConnFlags;
 use crate::context::Cx;
@@ -8,15 +8,15 @@ use crate::timers::Timers;
 use crate::variables::Snd;
 
 impl Timers {
-    /// A round trip that the handshake measured.
+    /// Takes a round trip that the handshake measured.
     pub(crate) fn note_round_trip(&mut self, cx: &Cx<'_>, rtt_ns: u64, snd: &Snd) {
         self.rtt.note_least(rtt_ns, false, cx.now_ns, cx.config);
         let bounds = self.own.rto_bounds(cx.config);
         self.rtt.sample(rtt_ns, snd.una(), snd.nxt(), &bounds);
     }
 
-    /// A round trip for the estimate, and one for the least, which was `maybe_delayed` by the
-    /// receiver.
+    /// Takes a round trip for the estimate, and one for the least round trip, which the receiver's
+    /// ACK delay may have lengthened (`maybe_delayed`).
     #[inline]
     pub(crate) fn take_round_trip(
         &mut self,
@@ -34,8 +34,8 @@ impl Timers {
         self.backoff = 0;
     }
 
-    /// Our SYN is acknowledged: the round trip by the clock if the SYN was sent once (Karn), else
-    /// by the timestamp.
+    /// Takes the round trip of our SYN when it is acknowledged: by the clock if the SYN was sent
+    /// once (Karn), otherwise by the timestamp.
     pub(crate) fn note_handshake_rtt(
         &mut self,
         cx: &Cx<'_>,
@@ -51,7 +51,7 @@ impl Timers {
         } else if let Some(rtt_ns) = tx.rtt_by_timestamp(cx.now_ns, seg, *conn_flags) {
             self.note_round_trip(cx, rtt_ns, snd);
         } else if self.retransmits > 0 {
-            // RFC 6298 5.7: the SYN was lost and nothing was measured.
+            // The SYN was lost, and nothing was measured (RFC 6298 5.7).
             self.forget_round_trip(cx.config.rto_after_syn_loss_ns);
         }
     }

@@ -3,16 +3,16 @@
 
 use crate::pack::Packing;
 
-/// Timeouts of a connection; owned by `Timers`, told by the timers and by loss recovery.
+/// Timeouts of a connection. Owned by `Timers`; the timers and loss recovery report to it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Tally {
     /// Timeouts in all.
     timeouts: u16,
-    /// Times that one happened after progress: recoveries begun.
+    /// Timeouts that came after progress, each of which began a recovery.
     recoveries: u16,
-    /// Milliseconds that ended recoveries took.
+    /// Milliseconds that completed recoveries took.
     spent_ms: u32,
-    /// Start of the current recovery; 0 = there is none.
+    /// Start of the current recovery in milliseconds that wrap; 0: there is none.
     began_ms: u32,
 }
 
@@ -38,7 +38,7 @@ impl Tally {
         p.u32(began_ms, 0);
     }
 
-    /// A timeout; `first` = something was acknowledged since the last one.
+    /// Notes a timeout; `first`: new data was acknowledged since the previous one.
     pub fn note(&mut self, first: bool, now_ms: u32) {
         if first {
             self.recoveries = self.recoveries.saturating_add(1);
@@ -47,13 +47,13 @@ impl Tally {
         self.timeouts = self.timeouts.saturating_add(1);
     }
 
-    /// The losses have been repaired.
+    /// Notes that the losses have been repaired.
     pub fn end(&mut self, now_ms: u32) {
         self.spent_ms = self.spent_ms(now_ms);
         self.began_ms = 0;
     }
 
-    /// Timeouts of a handshake that a half-open entry went through, over `spent_ms`.
+    /// The tally of a half-open entry's timeouts, over `spent_ms`.
     pub fn of_handshake(timeouts: u8, spent_ms: u32) -> Tally {
         match timeouts {
             0 => Tally::NONE,
@@ -71,7 +71,7 @@ impl Tally {
         self.timeouts
     }
 
-    /// Times that one happened after progress: recoveries begun.
+    /// Timeouts that came after progress, each of which began a recovery.
     pub fn recoveries(&self) -> u16 {
         self.recoveries
     }

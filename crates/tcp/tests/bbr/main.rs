@@ -1,11 +1,12 @@
-//! BBR over a virtual bottleneck: does the model find the truth, and does the sender keep to it?
+//! BBR over a virtual bottleneck: the model's estimates are compared with the true values, and so
+//! is what the sender does with them.
 
 mod path;
 
 use path::{FRAME, MS, PAYLOAD, Path, PathSettings, SECOND};
 use tcp::CongestionAlgorithm::{Bbr, Cubic};
 
-/// Gains in 1/256, by which the states are known from outside.
+/// Gains in 1/256, by which a test recognizes the states.
 const STARTUP: u32 = 739;
 const DRAIN: u32 = 88;
 const ONE: u32 = 256;
@@ -17,7 +18,7 @@ fn bulk(settings: PathSettings) -> Path {
     path
 }
 
-/// Within `percent` of the truth.
+/// Asserts that a value is within `percent` of the truth.
 #[track_caller]
 fn assert_near(value: f64, truth: f64, percent: f64, what: &str) {
     let off = (value - truth).abs() / truth * 100.0;
@@ -61,9 +62,9 @@ fn startup_leaves_when_the_pipe_is_full() {
     let mut path = bulk(settings);
     let (mut left_ns, mut drained_ns) = (0, 0);
     let start_ns = path.now_ns;
-    // Not one more: the ACK that ends the handshake delivers no data. With 11 the windows of
-    // STARTUP are a tenth larger, and the third round without growth comes a round of the full
-    // queue earlier (687 ms for 819).
+    // Ten, because the ACK that ends the handshake delivers no data. With 11, the windows of
+    // STARTUP are a tenth larger, and the third round without growth comes one round of the full
+    // queue earlier (687 ms instead of 819 ms).
     assert_eq!(path.info().snd_cwnd, 10);
     path.run_looking(3 * SECOND, |path| {
         let (gain, elapsed_ns) = (path.bbr().pacing_gain, path.now_ns - start_ns);
@@ -73,12 +74,12 @@ fn startup_leaves_when_the_pipe_is_full() {
         }
         if path.bbr().cwnd_gain == PROBE_BW_WINDOW && drained_ns == 0 {
             drained_ns = elapsed_ns;
-            // The queue of STARTUP is gone but for the bursts that the window has room for.
+            // The queue of STARTUP is gone, except for the bursts that the window has room for.
             assert!(path.queued() < 60_000, "{} queued", path.queued());
         }
     });
-    // From ten segments to the pipe by doubling. Then come rounds without growth, with a queue of
-    // two pipes by and by, and the one in which the third of them ends.
+    // The window doubles from ten segments to the pipe. Then come rounds without growth, whose
+    // queue grows to two pipes, and the round in which the third of them ends.
     let most_ns = ((bdp / 10.0).log2().ceil() + 1.0) * 40e6 + 5.0 * 120e6;
     assert!(
         left_ns > 0 && (left_ns as f64) < most_ns,
@@ -126,7 +127,7 @@ fn probe_rtt_comes_every_ten_seconds_and_lasts_for_200_ms() {
     }
     for (since_ns, until_ns) in probes {
         let took_ms = (until_ns - since_ns) / MS;
-        // The queue leaves first, and the last round has to end.
+        // The queue leaves first, and the last round must end.
         assert!((200..330).contains(&took_ms), "{took_ms} ms");
     }
 }
@@ -223,7 +224,7 @@ fn probe_bw_restart_after_a_pause_is_paced_at_the_estimate() {
     let bandwidth = path.bbr().bandwidth;
     path.bulk = false;
     path.run(3 * SECOND);
-    // A write that finds the pipe empty tells BBR that the application is the limit.
+    // With a write that finds the pipe empty, the application counts as the limit.
     path.write(100);
     path.run(SECOND);
     let cwnd = path.info().snd_cwnd;
@@ -237,8 +238,8 @@ fn probe_bw_restart_after_a_pause_is_paced_at_the_estimate() {
     assert!(path.info().snd_cwnd >= cwnd, "no window is given up");
     let mut queued = 0;
     path.run_looking(60 * MS, |path| queued = queued.max(path.queued()));
-    // A burst would be the window, twice the pipe of 125,000 bytes; a round that probes for more
-    // adds a quarter of it.
+    // A burst would be the whole window, twice the pipe of 125,000 bytes. A probing round adds a
+    // quarter of the pipe.
     assert!(queued < 50_000, "{queued} queued: no burst");
 }
 
@@ -298,7 +299,7 @@ fn loss_a_timeout_is_survived() {
     let mut path = bulk(PathSettings::new(20, 20));
     path.run(3 * SECOND);
     let rate = path.settings.rate;
-    // Nothing passes for two seconds.
+    // For two seconds no segment passes.
     path.settings.queue_bytes = 0;
     path.run(2 * SECOND);
     path.settings.queue_bytes = rate / 20;

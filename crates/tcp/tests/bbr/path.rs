@@ -1,6 +1,6 @@
-//! Two connections over a path with a bottleneck, in virtual time: a rate, a queue, a propagation
-//! delay, and on request random loss, a policer, ACKs that come in bunches. One side sends, the
-//! other reads at once.
+//! Two connections over a path with a bottleneck, in virtual time. The path has a rate, a queue and
+//! a propagation delay, and on request random loss, a policer, or ACKs in bunches. One side sends,
+//! the other reads at once.
 
 use std::collections::BTreeMap;
 
@@ -13,32 +13,32 @@ use wire::SeqNumber;
 
 pub const MS: u64 = tcp::MILLISECOND_NS;
 pub const SECOND: u64 = tcp::SECOND_NS;
-/// Payload of a full segment, and what it has on the wire.
+/// Payload bytes of a full segment, and its bytes on the wire.
 pub const PAYLOAD: u32 = 1448;
 pub const FRAME: u32 = 1514;
 
-/// Treatment of the sender's segments by the path.
+/// The path's treatment of the sender's segments.
 #[derive(Clone, Debug)]
 pub struct PathSettings {
-    /// Bytes per second of the bottleneck, headers included.
+    /// Rate of the bottleneck in bytes per second, headers included.
     pub rate: u64,
-    /// Bytes that may wait for it.
+    /// Bytes that may wait at the bottleneck.
     pub queue_bytes: u64,
-    /// Propagation, there and back.
+    /// Propagation delay of a round trip.
     pub rtt_ns: u64,
     /// Segments lost, in hundredths of a percent.
     pub loss: u64,
     /// A policer before the bottleneck: bytes per second and bytes of the bucket.
     pub policer: Option<(u64, u64)>,
-    /// The sender's timers are served so late.
+    /// Time by which the sender's timers are late.
     pub late_ns: u64,
-    /// ACKs leave the receiver at multiples of this only; 0 = at once.
+    /// ACKs leave the receiver at multiples of this time only; 0: at once.
     pub ack_grid_ns: u64,
 }
 
 impl PathSettings {
-    /// `mbit` per second, a queue of twice the bandwidth-delay product, and of a large burst at
-    /// least.
+    /// `mbit` per second, and a queue of twice the bandwidth-delay product, but at least of a large
+    /// burst.
     pub fn new(mbit: u64, rtt_ms: u64) -> Self {
         let rate = mbit * 125_000;
         PathSettings {
@@ -52,13 +52,13 @@ impl PathSettings {
         }
     }
 
-    /// Payload bytes per second that the bottleneck takes.
+    /// Payload rate of the bottleneck in bytes per second.
     pub fn payload_rate(&self) -> f64 {
         self.rate as f64 * f64::from(PAYLOAD) / f64::from(FRAME)
     }
 }
 
-/// Payload is counted, not kept.
+/// A receive buffer that counts payload and does not store it.
 #[derive(Default)]
 struct Counted {
     ahead: BTreeMap<u32, u32>,
@@ -108,9 +108,9 @@ macro_rules! cx {
 pub struct Path {
     pub settings: PathSettings,
     pub now_ns: u64,
-    /// The application writes as much as it can; off = only what `write` says.
+    /// The application writes as much as it can; if false, only what `write` says.
     pub bulk: bool,
-    /// Segments that the queue or the policer dropped, and that got lost at random.
+    /// Segments that the queue or the policer dropped, and that were lost at random.
     pub dropped: u64,
     pub lost: u64,
     config: Config,
@@ -127,13 +127,13 @@ const SENDER: usize = 0;
 const RECEIVER: usize = 1;
 
 impl Path {
-    /// Both ends are connected, the sender with this algorithm.
+    /// Connects both ends; the sender uses this algorithm.
     pub fn new(settings: PathSettings, choice: CongestionAlgorithm) -> Self {
         let mut config = Config {
             congestion: choice,
             ..Config::default()
         };
-        // Neither buffer is to be the limit.
+        // Buffers so large that neither is the limit.
         config.send_buffer.bytes_default = 16 << 20;
         config.send_buffer.bytes_max = 16 << 20;
         config.recv_buffer.bytes_max = 32 << 20;
@@ -188,7 +188,7 @@ impl Path {
         (u128::from(wait_ns) * u128::from(self.settings.rate) / u128::from(SECOND)) as u64
     }
 
-    /// The application writes so many bytes.
+    /// Lets the application write `bytes` bytes.
     pub fn write(&mut self, bytes: u32) {
         let end = &mut self.ends[SENDER];
         end.buffered += bytes;
@@ -197,7 +197,7 @@ impl Path {
         self.transmit(SENDER);
     }
 
-    /// So much time passes; `look` sees the path after every event.
+    /// Lets time pass; `look` sees the path after every event.
     pub fn run_looking(&mut self, ns: u64, mut look: impl FnMut(&Path)) {
         let until_ns = self.now_ns + ns;
         while self.now_ns < until_ns {
@@ -210,7 +210,7 @@ impl Path {
         self.run_looking(ns, |_| {});
     }
 
-    /// Payload bytes per second that arrive while so much time passes.
+    /// Lets time pass; returns the payload bytes per second that arrive meanwhile.
     pub fn goodput(&mut self, ns: u64) -> f64 {
         let before = self.received();
         self.run(ns);
@@ -242,7 +242,7 @@ impl Path {
         }
     }
 
-    /// When the end's timer is served.
+    /// Time at which the end's timer is served.
     fn timer_ns(&self, number: usize) -> u64 {
         let late_ns = if number == SENDER {
             self.settings.late_ns
@@ -310,7 +310,7 @@ impl Path {
         }
     }
 
-    /// When the segment arrives, if it does.
+    /// Time at which the segment arrives; `None` if it is lost.
     fn through_bottleneck(&mut self, payload: u32) -> Option<u64> {
         let bytes = u64::from(payload + FRAME - PAYLOAD);
         if payload > 0 && self.next_random() % 10_000 < self.settings.loss {

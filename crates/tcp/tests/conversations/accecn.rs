@@ -1,5 +1,5 @@
-//! Accurate ECN (RFC 9768): what is counted, told and believed. The handshakes are in the packet
-//! scripts.
+//! Accurate ECN (RFC 9768): marks that are counted, reported and believed. The handshakes are
+//! tested by packet scripts.
 
 use tcp::{EcnGrant, EcnMode, EcnUse};
 
@@ -16,7 +16,7 @@ fn setup() -> Setup {
     setup
 }
 
-/// Both sides agreed, and the peer sends options.
+/// Accurate ECN is agreed on, and the peer sends options.
 fn agreed(variant: Variant) -> Peer {
     let mut p = Peer::accepted(&setup(), variant);
     p.inject(FIRST);
@@ -24,7 +24,7 @@ fn agreed(variant: Variant) -> Peer {
     p
 }
 
-/// The same, and ACKs are delayed from the start.
+/// Accurate ECN is agreed on, and ACKs are delayed from the start.
 fn patient(variant: Variant) -> Peer {
     let mut setup = setup();
     setup.config.quick_acks_max = 0;
@@ -54,7 +54,7 @@ fn established_marks_are_counted() {
 fn established_change_is_acknowledged_at_once() {
     conversation(patient, |p| {
         p.inject("[ect0] .5 1:1001(1000) ack 1");
-        // The third ACK changed from the SYN's codepoint to this one.
+        // The codepoint changed from the SYN's to that of the third ACK.
         p.expect("[ect0] .5 1:1(0) ack 1001 <ECN e1b 1 ceb 0 e0b 1001>");
         p.inject("[ect0] .5 1001:2001(1000) ack 1");
         p.expect_nothing();
@@ -81,14 +81,14 @@ fn established_six_untold_marks_are_acknowledged_at_once() {
     });
 }
 
-/// A third of a round trip of 100 ms is over when the next option is due.
+/// The next option is due after a third of the round trip of 100 ms.
 #[test]
 fn established_option_without_news_comes_three_times_a_round_trip() {
     conversation(patient, |p| {
-        // With news, and not with every segment.
+        // Options are sent on news, not with every segment.
         p.config.accecn_option = 1;
         p.call(|conn, cx, _| conn.set_nodelay(cx, true));
-        // The first ones carry what the handshake has changed.
+        // The first options report what the handshake has changed.
         for at in [1, 501, 1001] {
             p.write(500);
             p.expect(&format!("[ect0] P.5 {at}:{}(500) ack 1", at + 500));
@@ -120,7 +120,7 @@ fn established_zeroed_option_is_not_believed() {
     );
 }
 
-/// Only the first option that says something shows whether its path zeroes options.
+/// Only the first option with counters shows whether its path zeroes options.
 #[test]
 fn established_option_zeroed_after_a_good_one_is_no_sign_of_the_path() {
     conversation(agreed, |p| {
@@ -163,20 +163,21 @@ fn established_ece_alone_is_part_of_a_number() {
     conversation(agreed, |p| {
         p.write(500);
         p.expect("[ect0] P.5 1:501(500) ack 1");
-        // 5: ECE is set, and nothing was marked.
+        // ACE is 5: ECE is set, although nothing was marked.
         p.inject("[ect0] .5 1:1(0) ack 501 <ECN e1b 1 ceb 0 e0b 501>");
         let info = p.conn.info();
         assert_eq!((info.delivered_ce, info.ca_state), (0, 0));
     });
 }
 
-/// The third ACK says that our SYN-ACK arrived marked (RFC 9768 3.2.2.1, table 4).
+/// The third ACK reports that our SYN-ACK arrived marked (RFC 9768 3.2.2.1, table 4).
 #[test]
 fn established_syn_ack_that_arrived_marked_counts_as_one() {
     conversation(
         |variant| {
             let mut setup = setup();
-            // A report of an impossible change to our SYN-ACK is believed too.
+            // Without the fallback, a report of an impossible change to our SYN-ACK is believed
+            // too.
             setup.config.ecn_fallback = false;
             Peer::accepted(&setup, variant)
         },
@@ -187,7 +188,7 @@ fn established_syn_ack_that_arrived_marked_counts_as_one() {
     );
 }
 
-/// Text is no third ACK, so its field is a number like every later one.
+/// Text is no third ACK, so its ACE field counts marks like any later one.
 #[test]
 fn established_text_in_place_of_the_third_ack_tells_nothing_of_the_syn_ack() {
     conversation(
@@ -203,7 +204,8 @@ fn established_text_in_place_of_the_third_ack_tells_nothing_of_the_syn_ack() {
     );
 }
 
-/// The answer 0b101 is reserved: who asked for accurate ECN takes it for a yes (RFC 9768 table 2).
+/// The answer 0b101 is reserved. A client that requested accurate ECN takes it as a grant (RFC 9768
+/// table 2).
 #[test]
 fn syn_sent_reserved_answer_grants_accurate_ecn() {
     conversation(

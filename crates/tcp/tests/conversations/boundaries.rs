@@ -1,5 +1,5 @@
-//! Small questions that a stack or an application asks of a connection, on both sides of their
-//! boundaries. Is it quiet, is a plain ACK due, is more announced, and which of two limits holds?
+//! Answers of a connection on both sides of their boundaries: whether it is quiet, whether a plain
+//! ACK is due, whether more data is announced, and which of two limits holds.
 
 use tcp::{Effects, Keepalive, SegmentOut};
 
@@ -29,12 +29,12 @@ fn established_more_is_announced_until_the_next_write() {
 fn established_is_quiet_unless_something_is_owed_held_or_in_flight() {
     conversation(established, |p| {
         assert!(is_quiet(p));
-        // In flight, then acknowledged.
+        // Data in flight, then acknowledged.
         p.write(100);
         assert!(!is_quiet(p));
         p.inject(". 1:1(0) ack 101");
         assert!(is_quiet(p));
-        // Arrived, then acknowledged, then read.
+        // Data arrived, then acknowledged, then read.
         p.inject("P. 1:101(100) ack 101");
         assert!(!is_quiet(p));
         p.wait_ms(1000);
@@ -96,7 +96,7 @@ fn plain_ack(p: &mut Peer) -> Option<SegmentOut> {
     p.conn.poll_plain_ack(&mut cx).map(SegmentOut::from)
 }
 
-/// TCP_KEEPIDLE that is set in an idle time: the silence so far counts.
+/// TCP_KEEPIDLE is set in an idle time, whose silence counts.
 #[test]
 fn established_shorter_idle_time_counts_from_the_last_segment() {
     let every = |idle_ms: u64| Keepalive {
@@ -115,7 +115,7 @@ fn established_shorter_idle_time_counts_from_the_last_segment() {
     });
 }
 
-/// A peer's window that leaves room for a part of what is due.
+/// A peer's window with room for a part of the due data.
 fn nearly_shut(p: &mut Peer, bytes: u32) {
     p.inject(". 1:1(0) ack 1 win 0");
     p.inject(". 1:1(0) ack 1 win 1000");
@@ -123,7 +123,8 @@ fn nearly_shut(p: &mut Peer, bytes: u32) {
     p.skip_sent();
 }
 
-/// What Nagle's algorithm would not hold leaves with the cork, cut by the window too.
+/// Data that Nagle's algorithm would not hold leaves when the cork is removed, even cut by the
+/// window.
 #[test]
 fn established_uncorked_without_delay_is_cut_by_the_window() {
     conversation(established, |p| {
@@ -149,7 +150,8 @@ fn established_uncorked_is_not_cut_by_the_window() {
     });
 }
 
-/// A peer that scales though nobody asked it to (RFC 7323 section 2.2) is not believed.
+/// A peer that scales its window without a window scale option of ours (RFC 7323 section 2.2) is
+/// not believed.
 #[test]
 fn syn_sent_window_scale_that_was_not_asked_for_is_ignored() {
     conversation(syn_sent, |p| {
@@ -157,7 +159,7 @@ fn syn_sent_window_scale_that_was_not_asked_for_is_ignored() {
         assert_eq!(p.conn.info().snd_wscale, 0);
         p.inject(". 1:1(0) ack 1 win 1000");
         p.skip_sent();
-        // Half the window at once, as of a peer that has so little room.
+        // Half of the window leaves at once, as for a peer with so little room.
         p.write(2000);
         p.expect(". 1:501(500) ack 1");
     });
@@ -173,7 +175,7 @@ fn established_nobody_answers_for_ever_is_counted_once() {
     });
 }
 
-/// Two segments that a round trip of 100 ms acknowledges, the shortest seen: a sample, no
+/// A round trip of 100 ms, the shortest seen, acknowledges two segments: a valid sample, no
 /// repetition.
 #[test]
 fn established_delivery_in_the_least_round_trip_is_a_sample() {

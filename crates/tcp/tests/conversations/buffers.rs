@@ -1,17 +1,17 @@
-//! Buffers that follow the connection: the round trip as a receiver sees it, and what it makes of
-//! the receive buffer.
+//! Buffers that follow the connection: the round trip as a receiver sees it, and the receive buffer
+//! that results.
 
 use tcp::Effects;
 
 use crate::peer::{Peer, Setup, Variant, conversation};
 use crate::states::established_timestamps;
 
-/// Microseconds of the round trip as the receiver sees it.
+/// The round trip as the receiver sees it, in microseconds.
 fn round_trip_us(p: &Peer) -> u64 {
     p.conn.info().rcv_rtt_ns / 1000
 }
 
-/// A segment of `len` bytes that echoes what we said `age_ms` ago.
+/// A segment of `len` bytes that echoes our timestamp of `age_ms` ago.
 fn echo(p: &mut Peer, at: u32, len: u32, age_ms: u32) {
     let now_ms = (p.now_ns / 1_000_000) as u32;
     let (stamp, echoed) = (now_ms, now_ms - age_ms);
@@ -80,7 +80,7 @@ fn established_receiver_measures_by_windows_without_stamps() {
             p.read_all();
             steps.push(round_trip_us(p));
         }
-        // A window is full after eight segments, and later ones are smaller or come faster.
+        // Eight segments fill a window; later segments are smaller or come faster.
         let runs: Vec<(u64, usize)> = steps
             .chunk_by(|a, b| a == b)
             .map(|run| (run[0], run.len()))
@@ -92,7 +92,8 @@ fn established_receiver_measures_by_windows_without_stamps() {
     });
 }
 
-/// A send buffer of 10,000 bytes, as large as the first congestion window, in runs of 30,000.
+/// A connection whose send buffer of 10,000 bytes equals the first congestion window, in runs of
+/// 30,000 bytes.
 fn sends_a_window(v: Variant) -> Peer {
     let mut setup = Setup::default();
     let buffer = &mut setup.config.send_buffer;
@@ -100,7 +101,8 @@ fn sends_a_window(v: Variant) -> Peer {
     Peer::accepted(&setup, v)
 }
 
-/// A buffer that leaves whole with the next segments is not full: the last run may be filled up.
+/// A buffer that leaves completely with the next segments is not full, so its last run may be
+/// filled up.
 #[test]
 fn established_send_buffer_as_large_as_the_congestion_window_fills_its_last_run() {
     let expect_limit = |p: &mut Peer, bytes: u32| {
@@ -111,14 +113,14 @@ fn established_send_buffer_as_large_as_the_congestion_window_fills_its_last_run(
     };
     conversation(sends_a_window, |p| {
         expect_limit(p, 40_000);
-        // The first half is in flight, and the second one may leave.
+        // The first half is in flight, and the second half may leave.
         p.write(5_000);
         p.expect_data(1, 5_001, 1000, 1, true);
         expect_limit(p, 40_000);
     });
 }
 
-/// The receive buffer grows by itself, from 32 KB.
+/// A connection whose receive buffer grows by itself, from 32 KB.
 fn growing(v: Variant) -> Peer {
     let mut setup = Setup {
         timestamps: true,
@@ -148,7 +150,7 @@ fn established_receive_buffer_follows_what_a_round_trip_brings() {
             p.read_all();
             steps.push((p.conn.recv_buffer(), p.conn.info().rcv_space));
         }
-        // The reader is slow now.
+        // The reader is slow from here on.
         p.wait_ms(50);
         for _ in 0..150 {
             echo(p, at, 1000, 50);
@@ -171,7 +173,7 @@ fn established_receive_buffer_follows_what_a_round_trip_brings() {
     });
 }
 
-/// Microseconds from a segment to the ACK of it.
+/// Microseconds from a segment to its ACK.
 fn delay_us(p: &mut Peer) -> u64 {
     let begin_ns = p.now_ns;
     while p.skip_sent() == 0 {
@@ -201,8 +203,8 @@ fn established_delay_of_acks_follows_the_pace_of_arrival() {
             steps.push((gap_ms, us, p.conn.info().ato_ns / 1000));
             p.wait_until((begin_ns + gap_ms * 1_000_000).max(p.now_ns));
         }
-        // Doubled whenever nothing was written in time, up to the timeout; a round trip is the most
-        // that an ACK waits.
+        // The delay doubles whenever nothing was written in time, up to the timeout. An ACK waits
+        // for at most a round trip.
         let expected = [
             (0, 0, 40_000),
             (5, 40_000, 80_000),

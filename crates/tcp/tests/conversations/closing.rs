@@ -23,7 +23,7 @@ fn established_fin_with_data() {
         p.inject("FP. 1:101(100) ack 1");
         p.expect_effects(Effects::READABLE | Effects::EOF);
         p.expect_received(100);
-        // Our answer may follow, and the ACK rides on it (Linux).
+        // Our answer may follow, so the ACK waits to ride on it (Linux).
         p.expect_after_ms(40, ". 1:1(0) ack 102");
     });
 }
@@ -88,7 +88,7 @@ fn fin_wait_1_fin_acked() {
         p.inject(". 1:1(0) ack 2");
         p.expect_state(State::FinWait2);
         p.expect_nothing();
-        // The application is still there: it may wait for as long as it likes.
+        // The application is still there and may wait for as long as it likes.
         p.expect_silence_ms(1_000_000);
         p.expect_state(State::FinWait2);
     });
@@ -141,7 +141,7 @@ fn fin_wait_1_orphan_data() {
         p.close();
         p.inject("P. 1:101(100) ack 1");
         p.expect_effects(Effects::CLOSED);
-        // The answer to that segment, as Linux gives it.
+        // A RST answers that segment, as in Linux.
         p.expect("R 1:1(0)");
         assert_eq!(p.counters.bytes_drop_orphan, 100);
     });
@@ -212,7 +212,8 @@ fn fin_wait_2_close_with_a_long_wait_waits_itself_first() {
         p.conn.set_fin_wait_2(Some(90_000 * MS));
         p.close();
         p.expect_effects(Effects::NONE);
-        // As Linux: the time beyond a minute twice, first the connection, then the entry.
+        // As in Linux, the time beyond one minute counts twice: for the connection, then for the
+        // entry.
         p.wait_ms(29_999);
         p.expect_effects(Effects::NONE);
         p.wait_ms(1);
@@ -380,8 +381,8 @@ fn last_ack_abort() {
 #[test]
 fn fin_wait_2_close_after_long_timeouts() {
     conversation(fin_wait_1, |p| {
-        // The FIN is repeated until a timeout is two minutes, so three and a half of them are far
-        // more than an entry waits.
+        // The FIN is repeated until a timeout takes two minutes, so three and a half timeouts are
+        // much longer than an entry waits.
         p.wait_ms(500_000);
         assert!(p.skip_sent() > 5);
         p.inject(". 1:1(0) ack 2");
@@ -425,7 +426,7 @@ fn time_wait_fin_again() {
         p.wait_ms(50_000);
         p.inject("F. 1:1(0) ack 2");
         p.expect(". 2:2(0) ack 2");
-        // The timer starts over.
+        // The wait starts over.
         p.wait_ms(50_000);
         p.expect_state(State::TimeWait);
         p.wait_ms(10_000);

@@ -30,7 +30,7 @@ fn established_slow_start_doubles() {
 
 #[test]
 fn established_slow_start_application_limited() {
-    // With nine segments out of ten, growth stops at eighteen.
+    // With nine segments out of ten in use, growth stops at eighteen.
     conversation(established, |p| {
         p.write(9000);
         p.skip_sent();
@@ -104,7 +104,7 @@ fn established_closed_window_is_no_pause_until_it_opens() {
         p.inject(". 1:1(0) ack 30001 win 0");
         assert_eq!(p.cwnd(), 40);
         p.write(40_000);
-        // Probes are no pause either.
+        // Probing a shut window does not count as a pause either.
         p.wait_ms(2000);
         assert_eq!(p.cwnd(), 40);
         p.skip_sent();

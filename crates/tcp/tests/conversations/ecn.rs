@@ -1,5 +1,5 @@
-//! ECN (RFC 3168): who asks, who grants, what is marked, echoed and answered; DCTCP's receiver (RFC
-//! 8257).
+//! ECN (RFC 3168): requests, grants, marked segments, echoes and their answers; DCTCP's receiver
+//! (RFC 8257).
 
 use tcp::{Config, CongestionAlgorithm, EcnGrant, EcnUse, State};
 
@@ -14,14 +14,14 @@ fn setup(ecn: EcnUse) -> Setup {
     setup
 }
 
-/// The SYN has asked.
+/// Our SYN has requested ECN.
 fn asking(variant: Variant) -> Peer {
     let mut p = Peer::connecting(&setup(EcnUse::Always), variant);
     p.expect("[noecn] SEW 0:0(0) <mss 1460>");
     p
 }
 
-/// Both sides agreed.
+/// Both sides agreed on ECN.
 fn agreed(variant: Variant) -> Peer {
     let mut p = Peer::accepted(&setup(EcnUse::WhenAsked), variant);
     p.inject(". 1:1(0) ack 1");
@@ -29,7 +29,7 @@ fn agreed(variant: Variant) -> Peer {
     p
 }
 
-/// The same, and ACKs are delayed from the start.
+/// Both sides agreed on ECN, and ACKs are delayed from the start.
 fn patient(variant: Variant) -> Peer {
     let mut setup = setup(EcnUse::WhenAsked);
     setup.config.quick_acks_max = 0;
@@ -78,7 +78,7 @@ fn syn_sent_no_grant() {
 fn syn_sent_timeout_asks_no_more() {
     conversation(asking, |p| {
         p.expect_after_ms(1000, "[noecn] S 0:0(0) <mss 1460>");
-        // A grant of the first SYN may still arrive.
+        // A grant for the first SYN may still arrive.
         p.inject("SE. 0:0(0) ack 1 <mss 1000>");
         p.expect(". 1:1(0) ack 1");
         assert!(p.conn.info().ecn);
@@ -143,7 +143,7 @@ fn established_mark_is_echoed_until_cwr() {
         p.inject("[ect0] . 1:1001(1000) ack 1");
         p.expect_nothing();
         p.inject("[ce] . 1001:2001(1000) ack 1");
-        // Two ACKs leave at once (Linux).
+        // Two ACKs leave at once after a mark (Linux).
         p.expect("E. 1:1(0) ack 2001");
         p.inject("[ect0] . 2001:3001(1000) ack 1");
         p.expect("E. 1:1(0) ack 3001");
@@ -151,7 +151,7 @@ fn established_mark_is_echoed_until_cwr() {
         p.expect_nothing();
         p.write(500);
         p.expect("[ect0] PE. 1:501(500) ack 4001");
-        // CWR ends it, and is answered at once.
+        // CWR ends the echo, and is acknowledged at once.
         p.inject("[ect0] W. 4001:5001(1000) ack 501");
         p.expect(". 501:501(0) ack 5001");
         assert!(p.conn.info().ecn_seen);
@@ -241,7 +241,7 @@ fn established_dctcp_more_changes_within_one_turn_than_can_be_told_are_counted()
     });
 }
 
-/// A window of ten in flight, and more to send.
+/// A connection with a window of ten segments in flight, and more to send.
 fn sending(variant: Variant) -> Peer {
     let mut p = agreed(variant);
     p.write(30_000);
@@ -255,8 +255,8 @@ fn established_echo_reduces_the_window_once_a_round_trip() {
         p.inject("E. 1:1(0) ack 1001");
         let info = p.conn.info();
         assert_eq!((info.ca_state, info.snd_ssthresh), (2, 5));
-        // Proportional rate reduction: the window falls with what is delivered. The first new data
-        // says CWR.
+        // Proportional rate reduction: the window falls with the amount delivered. The first new
+        // data carries CWR.
         p.inject("E. 1:1(0) ack 2001");
         let sent = p.take_sent();
         assert_eq!(sent, ["[ect0] .W 10001:11001(1000) ack 1"]);
@@ -266,7 +266,7 @@ fn established_echo_reduces_the_window_once_a_round_trip() {
         assert_eq!(p.conn.info().snd_ssthresh, 5);
         assert_eq!(p.conn.info().ca_state, 2);
         assert!(p.take_sent().iter().all(|line| !line.contains('W')));
-        // Beyond what was in flight at the reduction: the next mark counts again.
+        // The ACK covers data sent after the reduction, so the next mark counts again.
         p.inject(". 1:1(0) ack 11001");
         assert_eq!(p.conn.info().ca_state, 0);
         assert_eq!(p.cwnd(), 5);
@@ -316,7 +316,7 @@ fn established_timeout_says_cwr() {
 #[test]
 fn established_dctcp_cuts_by_the_share_of_marks() {
     conversation(dctcp, |p| {
-        // Alpha begins at one; rounds without marks bring it down.
+        // Alpha begins at one, and rounds without marks lower it.
         let mut end = 1;
         for _ in 0..200 {
             p.write(2000);
@@ -330,13 +330,13 @@ fn established_dctcp_cuts_by_the_share_of_marks() {
         p.skip_sent();
         p.inject(&format!("E. 1:1(0) ack {}", end + 2000));
         let info = p.conn.info();
-        // One marked round: alpha = 1/16, a cut by a thirty-second.
+        // One marked round: alpha = 1/16, so the window is cut by a thirty-second.
         assert_eq!(info.snd_ssthresh, (cwnd - cwnd / 32).min(cwnd));
     });
 }
 
-/// A hundred bytes from `seq` on whose ACK comes after the timeout. The peer says when it got the
-/// last copy, or else the first.
+/// Sends a hundred bytes from `seq` on, whose ACK comes after the timeout. The peer's timestamp
+/// says whether it received the first copy or the last one.
 fn late(p: &mut Peer, seq: u32, is_first_copy: bool) {
     let sent_ms = p.now_ns / MS;
     p.write(100);
@@ -373,7 +373,7 @@ fn established_undone_timeout_that_lowered_no_threshold_is_still_told() {
         for n in 0..3 {
             late(p, 1 + 100 * n, false);
         }
-        // The window is as small as can be, so that this timeout lowers nothing.
+        // The window is as small as possible, so this timeout lowers nothing.
         assert_eq!(p.conn.info().snd_ssthresh, 2);
         late(p, 301, true);
         assert_eq!(p.counters.undone_loss, 1);

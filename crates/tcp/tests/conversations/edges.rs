@@ -1,13 +1,12 @@
-//! The edges of the receive window and of the send window: the last number within and the first one
-//! beyond.
+//! The edges of the receive window and of the send window: the last sequence number within, and the
+//! first one beyond.
 
 use tcp::{Effects, State};
 
 use crate::peer::{MS, Peer, Setup, Variant, conversation};
 use crate::states::{close_wait, established, established_sack};
 
-/// The first number beyond the window that we advertised last; `nxt` is the next one that we
-/// expect.
+/// The first sequence number beyond the window that we advertised last; `nxt`: our RCV.NXT.
 fn edge(p: &Peer, nxt: u32) -> u32 {
     nxt + p.conn.info().rcv_wnd
 }
@@ -30,7 +29,7 @@ fn established_reset_at_the_right_edge_is_outside_the_window() {
     });
 }
 
-/// Ten bytes wait for an ACK.
+/// Ten bytes are sent and wait for an ACK.
 fn with_text_out(p: &mut Peer) {
     p.write(10);
     p.skip_sent();
@@ -43,7 +42,7 @@ fn established_text_up_to_the_edge_is_believed_while_text_waits_to_be_read() {
         p.inject(". 1:1001(1000) ack 1");
         p.skip_sent();
         let edge = edge(p, 1001);
-        // One byte too many, and nothing of the segment counts.
+        // With one byte beyond the edge, nothing of the segment counts.
         p.inject(&format!(". 1001:{}({}) ack 11", edge + 1, edge - 1000));
         p.expect_effects(Effects::NONE);
         assert_eq!(p.counters.drop_outside_window, 1);
@@ -105,7 +104,7 @@ fn established_text_up_to_a_held_fin_is_kept() {
         p.skip_sent();
         assert_eq!(p.counters.bytes_out_of_order, 1000);
         assert_eq!(p.counters.bytes_drop_no_memory, 0);
-        // Beyond the FIN there is nothing.
+        // Nothing is accepted beyond the FIN.
         p.inject(". 2501:3002(501) ack 1");
         p.skip_sent();
         assert_eq!(p.counters.bytes_drop_beyond_fin, 501);
@@ -127,8 +126,7 @@ fn established_window_shuts_step_by_step_while_nobody_reads() {
             p.skip_sent();
             windows.push(p.conn.info().rcv_wnd);
         }
-        // The edge stays where it was until the window is shut, and a window that has shut stays
-        // so.
+        // The edge stays in place until the window is shut, and the window then stays shut.
         let shut = windows.iter().position(|window| *window == 0);
         assert_eq!(shut, Some(77));
         assert!(windows[54..77].is_sorted_by(|a, b| *a == b + 1000));
@@ -144,8 +142,8 @@ fn small_buffer(v: Variant) -> Peer {
     Peer::accepted(&setup, v)
 }
 
-/// The application has read, and the ACK that says so has not left: the peer's probe of the shut
-/// window is refused, and a FIN, which takes no room, is not.
+/// The application has read, and the ACK that opens the window has not left: text of the peer's
+/// probe is refused, but not a FIN, which takes no room.
 #[test]
 fn established_shut_window_refuses_text_until_its_update_leaves() {
     conversation(small_buffer, |p| {
@@ -166,8 +164,8 @@ fn established_shut_window_refuses_text_until_its_update_leaves() {
     });
 }
 
-/// The windows that 60 segments of `len` bytes leave, which nobody reads, on a connection that
-/// scales windows by four.
+/// The windows after each of 60 segments of `len` bytes that nobody reads, on a connection that
+/// scales windows by a shift of four.
 fn windows_of(p: &mut Peer, len: u32) -> Vec<u32> {
     let mut at = 1;
     let windows = (0..60).map(|_| {
@@ -196,7 +194,7 @@ fn established_scaled_window_shuts_before_it_is_silly() {
     conversation(setup(32_000), |p| {
         let windows = windows_of(p, 1000);
         assert_eq!(windows[26..29], [3660, 2660, 12_736]);
-        // The window keeps its promise, and promises no more.
+        // The window is what was promised, and no more.
         assert_eq!(windows[38..41], [2748, 1748, 748]);
         assert!(windows[41..].iter().all(|window| *window == 748));
     });
@@ -219,13 +217,13 @@ fn established_window_update_leaves_when_the_window_doubles() {
         p.expect_nothing();
         p.read_until_left(1_600);
         p.expect(". 1:1(0) ack 2001 win 2000");
-        // Half of the buffer is promised: the peer waits for nothing.
+        // Half of the buffer is promised, so the peer does not wait for an update.
         p.read_all();
         p.expect_nothing();
     });
 }
 
-/// The peer takes 2300 bytes, which is no whole number of segments.
+/// A connection whose peer has a window of 2300 bytes, no whole number of segments.
 fn odd_window(v: Variant) -> Peer {
     let setup = Setup {
         window: 2300,
@@ -269,13 +267,13 @@ fn established_rest_that_the_window_cuts_leaves_in_the_burst_of_full_segments() 
         p.expect_data(1, 2301, 1000, 1, true);
         p.expect_nothing();
     });
-    // The burst ends before the rest.
+    // The burst ends before the remaining small segment.
     conversation(setup(2), |p| {
         p.write(3500);
         p.expect_data(1, 2001, 1000, 1, true);
         p.expect_nothing();
     });
-    // A small segment is out, so Nagle's algorithm holds the rest back.
+    // A small segment is in flight, so Nagle's algorithm holds the next one back.
     conversation(setup(4), |p| {
         p.write(10);
         p.expect("P. 1:11(10) ack 1");
@@ -285,8 +283,8 @@ fn established_rest_that_the_window_cuts_leaves_in_the_burst_of_full_segments() 
     });
 }
 
-/// Ten segments are out, three duplicates have come, and then an ACK of all: without SACK the state
-/// stays until more is acknowledged.
+/// Sends ten segments, then takes three duplicate ACKs and an ACK of everything. Without SACK the
+/// state stays until later data is acknowledged.
 fn recovered(p: &mut Peer) {
     p.config.tail_loss_probe = false;
     p.write(10_000);
@@ -338,7 +336,7 @@ fn established_timeout_leaves_what_is_younger_than_a_round_trip() {
         p.wait_until(begin_ns + 299 * MS);
         assert_eq!(p.conn.info().lost, 0);
         p.wait_until(begin_ns + 300 * MS);
-        // The round trip takes 100 ms: what left 201 ms after the first one may still arrive.
+        // The round trip takes 100 ms, so segments sent 201 ms after the first may still arrive.
         assert_eq!(p.conn.info().lost, 5);
         p.expect(". 1001:2001(1000) ack 1");
     });

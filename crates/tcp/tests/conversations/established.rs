@@ -65,7 +65,7 @@ fn established_data_overlapping_both_sides() {
         p.inject(". 1:501(500) ack 1");
         p.inject(". 1001:1501(500) ack 1");
         p.skip_sent();
-        // Old at its front, new in the middle, held already at its end.
+        // The segment is old at its front, new in the middle, and held already at its end.
         p.inject(". 301:1301(1000) ack 1");
         p.expect_received(1500);
         p.expect(". 1:1(0) ack 1501");
@@ -100,11 +100,12 @@ fn established_data_partly_beyond_window() {
     conversation(established, |p| {
         p.inject(". 1:1001(1000) ack 1");
         p.skip_sent();
-        // Something waits to be read: refused whole, FIN and all.
+        // Unread data waits, so the segment is refused as a whole, with its FIN.
         p.inject("F. 59501:69501(10000) ack 1");
         p.expect(". 1:1(0) ack 1001");
         assert_eq!(p.counters.drop_outside_window, 1);
-        // Nothing waits: taken whole, since there is room, though less was promised.
+        // No data waits, so the segment is taken as a whole: there is room, although less was
+        // promised.
         p.read_all();
         p.inject("F. 59501:69501(10000) ack 1");
         p.expect(". 1:1(0) ack 1001");
@@ -139,9 +140,9 @@ fn established_ranges_full_the_furthest_goes() {
             let at = 1001 + 200 * i;
             p.inject(&format!(". {at}:{}(100) ack 1", at + 100));
         }
-        // The last one is the furthest: refused, as is one further still.
+        // The last range is the furthest, so it is refused, and so is one still further away.
         assert_eq!(p.counters.bytes_drop_ranges_full, 100);
-        // Nearer than all: the furthest gives way to it.
+        // A range nearer than all others replaces the furthest.
         p.inject(". 501:601(100) ack 1");
         assert_eq!(p.counters.bytes_drop_ranges_full, 200);
         let end = 901 + 200 * limits::RANGE_BLOCK_RANGES as u32;
@@ -164,7 +165,7 @@ fn established_receive_memory_short() {
         p.expect_effects(Effects::NONE);
         assert_eq!(p.counters.drop_in_order_no_memory, 1);
         p.skip_sent();
-        // The window was shut, but what had been promised is taken (RFC 7323 2.4).
+        // The window is shut, but data within the window promised before is taken (RFC 7323 2.4).
         p.rx.memory = usize::MAX;
         p.inject("F. 301:1301(1000) ack 1");
         p.expect_effects(Effects::READABLE | Effects::EOF);
@@ -193,7 +194,7 @@ fn established_quick_acks_then_every_second_segment() {
             p.read_all();
             acks += p.skip_sent();
         }
-        // 16 quick ones, then one for two.
+        // Sixteen quick ACKs, then one for every two segments.
         assert_eq!(acks, 16 + 12);
     });
 }
@@ -227,12 +228,12 @@ fn established_dialogue_delays_acks() {
         p.expect(". 1:1(0) ack 11");
         p.write(10);
         p.expect("P. 1:11(10) ack 11");
-        // The answer came at once: the next question's ACK waits for its answer.
+        // The answer came at once, so the ACK of the next question waits for its answer.
         p.inject("P. 11:21(10) ack 11");
         p.expect_nothing();
         p.write(10);
         p.expect("P. 11:21(10) ack 21");
-        // An answer that does not come costs the delay once.
+        // A missing answer costs the delay once.
         p.inject("P. 21:31(10) ack 21");
         p.expect_after_ms(40, ". 21:21(0) ack 31");
     });
@@ -259,7 +260,7 @@ fn established_initial_window_limits() {
         p.expect_data(1, 10_001, 1000, 1, false);
         p.expect_nothing();
         p.inject(". 1:1(0) ack 2001");
-        // A path without delay: what leaves at once ends with PSH.
+        // Without a round-trip delay, data that leaves at once ends with PSH.
         p.expect_data(10_001, 14_001, 1000, 1, true);
         p.expect_nothing();
         assert_eq!(p.cwnd(), 12);
@@ -282,7 +283,7 @@ fn established_nagle_holds_second_small_segment() {
 #[test]
 fn established_nagle_lets_a_tail_follow_full_segments() {
     conversation(established, |p| {
-        // Minshall: only a small segment in flight holds another.
+        // Minshall's variant: only a small segment in flight holds another small one back.
         p.write(1000);
         p.expect("P. 1:1001(1000) ack 1");
         p.write(10);
@@ -331,7 +332,7 @@ fn established_cork_times_out() {
     conversation(established, |p| {
         p.call(|conn, cx, _| conn.set_cork(cx, true));
         p.write(40);
-        // The probe timer's first interval: the timeout, which the handshake of 100 ms gave.
+        // The probe timer's first interval is the timeout that follows from a handshake of 100 ms.
         p.expect_after_ms(300, "P. 1:41(40) ack 1");
         p.inject(". 1:1(0) ack 41");
         p.write(30);
@@ -409,7 +410,7 @@ fn established_syn() {
         p.inject("S 1:1(0)");
         p.expect(". 1:1(0) ack 1");
         p.expect_state(State::Established);
-        // Limited per connection.
+        // The limit is per connection.
         p.inject("S 900000:900000(0)");
         p.expect_nothing();
         p.wait_ms(500);
@@ -432,7 +433,7 @@ fn established_ack_beyond_sent() {
 #[test]
 fn established_ack_too_old() {
     conversation(established, |p| {
-        // So much has been sent that only the window limits what may be late.
+        // So much data was sent that only the window limits how late an ACK may be.
         p.write(61_000);
         for ack in (1001..=61_001).step_by(10_000) {
             p.inject(&format!(". 1:1(0) ack {ack}"));
@@ -569,14 +570,14 @@ fn established_retransmission_timeout() {
     conversation(established, |p| {
         p.write(2000);
         p.expect_data(1, 2001, 1000, 1, true);
-        // SRTT 100 ms, variance 50 ms: 100 + max(200, 200).
+        // SRTT is 100 ms and the variance term 200 ms, so the timeout is 300 ms.
         p.expect_after_ms(300, ". 1:1001(1000) ack 1");
         p.expect_after_ms(600, ". 1:1001(1000) ack 1");
         p.expect_after_ms(1200, ". 1:1001(1000) ack 1");
         assert_eq!(p.cwnd(), 1);
         p.inject(". 1:1(0) ack 1001");
         p.expect("P. 1001:2001(1000) ack 1");
-        // Karn: the doubled timeout stays until something is measured.
+        // Karn: the doubled timeout stays until a round trip is measured.
         assert_eq!(p.conn.info().rto_ns, 2400 * MS);
     });
 }
@@ -601,7 +602,7 @@ fn established_user_timeout() {
         p.conn.set_user_timeout(3000 * MS);
         p.write(10);
         p.skip_sent();
-        // From the first timeout on, which a tail loss probe may put off.
+        // The user timeout counts from the first timeout, which a tail loss probe may postpone.
         p.wait_ms(3299);
         p.expect_state(State::Established);
         p.wait_ms(401);

@@ -1,12 +1,13 @@
-//! FIN and text in every order: where the stream ends when text beyond its end is held, and what is
-//! reported of a FIN that came twice.
+//! FIN and text in every order: the end of the stream when text beyond the FIN is held, and the
+//! report of a FIN that came twice.
 
 use tcp::{Effects, State};
 
 use crate::peer::{Peer, conversation};
 use crate::states::{established, established_sack, fin_wait_1, fin_wait_2};
 
-/// The stream has ended after `bytes`: nothing is held any more, and no ACK reports anything.
+/// Asserts that the stream ended after `bytes`, that nothing is held, and that no ACK reports a
+/// range.
 fn ended(p: &mut Peer, bytes: usize) {
     p.expect_received(bytes);
     assert_eq!(p.ranges.in_use(), 0);
@@ -67,7 +68,7 @@ fn established_bare_fin_with_text_beyond_it_held() {
 
 #[test]
 fn established_fin_out_of_order_with_text_beyond_it_held() {
-    // Beside it, across it, and beyond another gap.
+    // Text directly behind the FIN, across it, and beyond another gap.
     for held in [". 1001:2001(1000)", ". 701:2001(1300)", ". 1501:2001(500)"] {
         conversation(established_sack, |p| {
             p.inject(&format!("{held} ack 1"));
@@ -89,7 +90,7 @@ fn established_bare_fin_out_of_order_inside_text_that_is_held() {
         p.inject(". 501:2001(1500) ack 1");
         p.expect(". 1:1(0) ack 1 <sack 501:2001>");
         p.inject("F. 1001:1001(0) ack 1");
-        // Its number was taken by text: a duplicate.
+        // Text has taken the FIN's number, so the FIN is a duplicate.
         p.expect(". 1:1(0) ack 1 <sack 1001:1002 501:2001>");
         p.inject(". 1:501(500) ack 1");
         p.expect(". 1:1(0) ack 1002 <>");
@@ -120,7 +121,7 @@ fn established_text_in_order_past_a_fin_that_is_held() {
         p.inject("F. 501:1001(500) ack 1");
         p.skip_sent();
         p.inject(". 1:1201(1200) ack 1");
-        // That FIN was none.
+        // The held FIN does not count, since text goes beyond it.
         p.expect(". 1:1(0) ack 1201 <sack 501:1002>");
         p.expect_state(State::Established);
         p.expect_received(1200);
@@ -180,12 +181,12 @@ fn established_fin_out_of_order_again() {
     conversation(established_sack, |p| {
         p.inject("F. 501:1001(500) ack 1");
         p.expect(". 1:1(0) ack 1 <sack 501:1002>");
-        // The FIN counts, as all of it or the end of it comes again.
+        // The FIN is part of the duplicate, whether all of the segment or only its end comes again.
         p.inject("F. 501:1001(500) ack 1");
         p.expect(". 1:1(0) ack 1 <sack 501:1002 501:1002>");
         p.inject("F. 801:1001(200) ack 1");
         p.expect(". 1:1(0) ack 1 <sack 801:1002 501:1002>");
-        // From the fourth on, SACKs wait for others.
+        // From the fourth SACK on, SACKs may be held back for others.
         p.inject("F. 1001:1001(0) ack 1");
         p.wait_ms(1);
         p.expect(". 1:1(0) ack 1 <sack 1001:1002 501:1002>");
@@ -205,7 +206,7 @@ fn established_bare_fin_out_of_order_again() {
         p.expect(". 1:1(0) ack 1 <sack 501:502>");
         p.inject("F. 501:501(0) ack 1");
         p.expect(". 1:1(0) ack 1 <sack 501:502 501:502>");
-        // Text before it is new, the FIN is not.
+        // The text before the FIN is new, the FIN is a duplicate.
         p.inject("F. 301:501(200) ack 1");
         p.expect(". 1:1(0) ack 1 <sack 501:502 301:502>");
     });

@@ -1,5 +1,5 @@
-//! Two connections over a link that loses, duplicates and reorders, in virtual time. What was
-//! written on one side is read on the other, byte for byte (by hash), in both directions, and both
+//! Two connections over a link that loses, duplicates and reorders, in virtual time. The bytes
+//! written on one side are read on the other, unchanged (by hash), in both directions, and both
 //! ends close.
 
 use std::collections::BTreeMap;
@@ -37,12 +37,12 @@ impl Random {
     }
 }
 
-/// How the applications write.
+/// Pattern in which the applications write.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Manner {
-    /// As much as fits.
+    /// As many bytes as fit.
     Bulk,
-    /// Small messages, most of them when what was written before has arrived.
+    /// Small messages, most of them sent when earlier ones have arrived.
     Brief,
 }
 
@@ -59,7 +59,8 @@ struct Packet {
     payload: Vec<u8>,
 }
 
-/// A receive buffer with gaps, as the stack's: bytes by offset, published in order.
+/// A receive buffer that stores bytes beyond gaps by their offset and publishes in order, like the
+/// stack's.
 #[derive(Clone)]
 struct Inbox {
     payload: Vec<u8>,
@@ -95,17 +96,17 @@ struct End {
     records: RecordPool,
     ranges: RangePool,
     inbox: Inbox,
-    /// From SND.UNA on.
+    /// Bytes from SND.UNA on.
     outbox: Vec<u8>,
     to_write: usize,
     written: DefaultHasher,
     random: Random,
-    /// Bytes that the application leaves unread for long, so that the window shuts.
+    /// The application leaves bytes unread for long, so that the window shuts.
     lazy: bool,
     eof: bool,
     shut: bool,
     over: bool,
-    /// Straight lines may be taken.
+    /// Shortcuts may be taken.
     may_predict: bool,
 }
 
@@ -211,7 +212,8 @@ impl End {
         );
     }
 
-    /// The application: reads what there is, writes in pieces of its own liking, then shuts down.
+    /// Runs the application: reads the readable bytes, writes pieces of random sizes, then shuts
+    /// down.
     fn application(&mut self, now_ns: u64, config: &Config, manner: Manner) {
         let appetite = match manner {
             Manner::Bulk if self.lazy => 1,
@@ -358,11 +360,11 @@ impl World {
 }
 
 fn run(seed: u64, faults: Faults, manner: Manner, bytes: [usize; 2], prediction: bool) -> World {
-    // With a third of all segments lost, patience is a matter of luck.
+    // With a third of all segments lost, giving up would depend on chance.
     let config = Config {
         retries_max: 60,
         orphan_retries_max: 60,
-        // Nor may an end be patient for longer than the other one stays in TIME_WAIT.
+        // No end may be patient for longer than the other one stays in TIME_WAIT.
         rto_ns_max: 5000 * MS,
         ..Config::default()
     };
@@ -439,7 +441,7 @@ fn check_in(manner: Manner, seed: u64, faults: Faults, bytes: [usize; 2]) -> u64
         }));
     }
     assert_eq!(counted[0], counted[1], "seed {seed}");
-    // Header prediction changes nothing, so the two runs are the same to the nanosecond.
+    // Header prediction changes nothing, so the two runs end at the same nanosecond.
     assert_eq!(ends_at[0], ends_at[1], "seed {seed}");
     ends_at[0]
 }
@@ -483,7 +485,7 @@ fn link_with_everything() {
     }
 }
 
-/// Records of an end: few from this seed on.
+/// From this seed on, the ends have only a few records.
 const FEW_RECORDS_FROM: u64 = 1000;
 
 fn records_for(seed: u64) -> usize {
@@ -521,7 +523,8 @@ fn link_with_brief_messages() {
 
 #[test]
 fn link_one_way_is_not_slow() {
-    // 20 ms round trip, clean: slow start to the 64 KiB buffer, which then limits.
+    // A clean link with a round trip of 20 ms: slow start reaches the 64 KiB buffer, which then
+    // limits.
     let faults = Faults {
         loss: 0,
         duplication: 0,

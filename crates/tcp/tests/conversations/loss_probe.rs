@@ -1,4 +1,4 @@
-//! The tail loss probe (RFC 8985 7): when it goes out, what it carries, what its ACK means.
+//! The tail loss probe (RFC 8985 7): when it leaves, its contents, and the meaning of its ACK.
 
 use crate::peer::{Peer, Variant, conversation};
 use crate::states::{established, established_sack};
@@ -13,14 +13,14 @@ fn three_in_flight(v: Variant) -> Peer {
 #[test]
 fn established_tail_is_probed_with_the_last_segment() {
     conversation(three_in_flight, |p| {
-        // Two round trips and two milliseconds.
+        // The probe leaves after two round trips and two milliseconds.
         p.expect_silence_ms(201);
         p.wait_ms(1);
         p.expect("P. 2001:3001(1000) ack 1");
         assert_eq!(p.counters.loss_probes_out, 1);
         assert_eq!(p.conn.info().ca_state, 0);
         assert_eq!(p.conn.info().retrans, 0);
-        // One probe a flight: then the timeout, from the probe on.
+        // One probe leaves per flight; the timeout then counts from the probe.
         p.expect_silence_ms(299);
         p.wait_ms(1);
         p.expect(". 1:1001(1000) ack 1");
@@ -62,7 +62,7 @@ fn established_probe_shows_the_loss() {
         p.wait_ms(202);
         p.expect("P. 2001:3001(1000) ack 1");
         p.wait_ms(100);
-        // Only the probe arrived: all before it is lost.
+        // Only the probe arrived, so all data before it is lost.
         p.inject(". 1:1(0) ack 1 <sack 2001:3001>");
         p.wait_ms(30);
         assert!(p.skip_sent() > 0);
@@ -83,8 +83,8 @@ fn established_probe_repaired_the_loss() {
         p.write(1000);
         p.expect("P. 3001:4001(1000) ack 1");
         p.inject(". 1:1(0) ack 4001");
-        // No duplicate was reported: the last one had been lost, and congestion control hears of
-        // it.
+        // No duplicate was reported, so the last segment had been lost, and congestion control is
+        // told.
         assert_eq!(p.counters.loss_probes_repaired, 1);
         assert_eq!((p.cwnd(), p.conn.info().snd_ssthresh), (5, 5));
         assert_eq!(p.conn.info().ca_state, 0);

@@ -1,5 +1,5 @@
-//! Conversations with a connection: every state, every kind of segment, timers and loss. Each one
-//! runs with header prediction on and off and at sequence numbers that wrap; see
+//! Conversations with a connection: every state, every kind of segment, timers and loss. Each
+//! conversation runs with header prediction on and off, and at sequence numbers that wrap; see
 //! `peer::conversation`.
 
 mod accecn;

@@ -8,7 +8,7 @@ use crate::states;
 
 type Way = fn(Variant) -> Peer;
 
-/// How each state is reached, and the relative sequence numbers that hold in it: RCV.NXT, SND.UNA,
+/// The way into each state, and the relative sequence numbers that hold there: RCV.NXT, SND.UNA,
 /// SND.NXT.
 const STATES: [(&str, Way, [u32; 3]); 9] = [
     ("SYN_SENT", states::syn_sent, [1, 0, 1]),
@@ -79,7 +79,7 @@ fn spell(segment: &str, names: [u32; 3]) -> String {
 
 /// The outcome of one segment: state, effects, error, answer.
 fn outcome(p: &mut Peer, segment: &str) -> String {
-    // Apart from what set the state up.
+    // The segment arrives later than those that led to the state.
     p.now_ns += 10 * MS;
     p.inject(segment);
     let effects = p
@@ -106,7 +106,7 @@ fn every_state_every_segment() {
             conversation(way, |p| {
                 let now = outcome(p, &line);
                 let mut seen = seen.borrow_mut();
-                // The same in every variant.
+                // All variants give the same result.
                 assert_eq!(
                     *seen.get_or_insert_with(|| now.clone()),
                     now,

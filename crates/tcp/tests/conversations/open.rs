@@ -31,7 +31,7 @@ fn syn_sent_syn_ack_with_data_waiting() {
 #[test]
 fn syn_sent_syn_ack_with_data_and_fin() {
     conversation(syn_sent, |p| {
-        // As Linux: text and FIN are to be sent again.
+        // As with Linux, the peer must send text and FIN again.
         p.inject("FS. 0:5(5) ack 1 <mss 1000>");
         p.expect_state(State::Established);
         p.expect(". 1:1(0) ack 1");
@@ -124,7 +124,8 @@ fn syn_sent_fin() {
 #[test]
 fn syn_sent_timeouts() {
     conversation(syn_sent, |p| {
-        // Four times after 1 s (Linux 6.5), then doubling: 1 2 4 8 16 32, then the end after 64.
+        // Five timeouts of 1 s without doubling (Linux 6.5), then 2, 4, 8, 16 and 32 s. The open
+        // fails 64 s after the last SYN.
         for seconds in [1, 1, 1, 1, 1, 2, 4, 8, 16, 32] {
             p.expect_after_ms(seconds * 1000, "S 0:0(0) <mss 1460>");
         }
@@ -143,7 +144,7 @@ fn syn_sent_lost_once_keeps_initial_window() {
         p.inject("S. 0:0(0) ack 1 <mss 1000>");
         p.skip_sent();
         assert_eq!(p.cwnd(), 10);
-        // Nothing could be measured: RFC 6298 5.7.
+        // No round trip could be measured (RFC 6298 5.7).
         assert_eq!(p.conn.info().rto_ns, 3000 * MS);
     });
 }
@@ -266,7 +267,7 @@ fn syn_received_ack() {
     });
 }
 
-/// No SYN was lost, but the SYN-ACK was our second one, so its ACK measured nothing: the timeout is
+/// No SYN was lost, but the SYN-ACK was our second one, so its ACK measured nothing. The timeout is
 /// still the initial one (RFC 6298 2.1), not the longer one after a loss (5.7).
 #[test]
 fn syn_received_ack_of_crossed_syns_keeps_the_initial_timeout() {
@@ -315,7 +316,7 @@ fn syn_received_ack_unacceptable() {
 fn syn_received_syn_again() {
     conversation(syn_received, |p| {
         p.inject("S 0:0(0) <mss 1000>");
-        // RFC 5961 4: a challenge ACK.
+        // The answer is a challenge ACK (RFC 5961 4).
         p.expect(". 1:1(0) ack 1");
         p.expect_state(State::SynReceived);
     });
@@ -342,7 +343,7 @@ fn syn_received_rst_outside_window() {
 #[test]
 fn syn_received_timeouts() {
     conversation(syn_received, |p| {
-        // As of our own SYN: it was we who opened.
+        // The limit is that of our own SYN, because we opened.
         for seconds in [1, 2, 4, 8, 16, 32] {
             p.expect_after_ms(seconds * 1000, "S. 0:0(0) ack 1 <mss 1460>");
         }
@@ -358,7 +359,7 @@ fn syn_received_close() {
         p.close();
         p.expect("F. 1:1(0) ack 1");
         p.expect_state(State::FinWait1);
-        // The SYN-ACK's timer goes on.
+        // The SYN-ACK's timer keeps running.
         p.expect_after_ms(1000, "S. 0:0(0) ack 1 <mss 1460>");
         p.inject(". 1:1(0) ack 1");
         p.expect_nothing();
@@ -405,7 +406,7 @@ fn syn_negotiates_window_scale() {
             p.inject(". 1:1(0) ack 1 win 1000");
             assert_eq!(p.conn.info().snd_wnd, 128_000);
             p.inject("P. 1:2(1) ack 1 win 1000");
-            // Ours: 59860 less one in whole units of 256.
+            // Our window: 59860 less one, in whole units of 256.
             p.expect(". 1:1(0) ack 2 win 234");
         },
     );

@@ -1,8 +1,8 @@
-//! Pacing: when data waits, what does not wait, and what time it is told by.
+//! Pacing: the data that waits, the segments that do not, and the time at which data departs.
 
 use crate::peer::{MS, Peer, Setup, Variant, conversation};
 
-/// Paced, with a round trip of 100 ms.
+/// A paced connection with a round trip of 100 ms.
 fn paced(variant: Variant) -> Peer {
     let mut setup = Setup::default();
     setup.config.pacing = true;
@@ -12,7 +12,7 @@ fn paced(variant: Variant) -> Peer {
     p
 }
 
-/// A full window was acknowledged in one go: 20 segments may follow.
+/// A paced connection whose first window was acknowledged at once, so that 20 segments may follow.
 fn underway(variant: Variant) -> Peer {
     let mut p = paced(variant);
     p.write(60_000);
@@ -33,10 +33,12 @@ fn established_first_window_leaves_at_once() {
 #[test]
 fn established_later_windows_leave_in_bursts_of_a_millisecond() {
     conversation(underway, |p| {
-        // Twice a window of 20 in a round trip: 400 kB/s, two segments every 5 ms.
+        // The rate is twice a window of 20 segments per round trip: 400 kB/s, two segments every 5
+        // ms.
         assert_eq!(p.conn.info().pacing_rate, 400_000);
         assert_eq!(p.skip_sent(), 2);
-        // The first burst comes long after the one before, which makes up for half of its time.
+        // The first burst leaves long after the one before, so it takes off half of its own
+        // spacing.
         let next_ns = p.now_ns + 5 * MS / 2;
         assert_eq!(p.conn.deadline_ns(), next_ns);
         assert!(p.conn.is_deadline_fine());
@@ -52,7 +54,7 @@ fn established_later_windows_leave_in_bursts_of_a_millisecond() {
             p.wait_ms(5);
             assert_eq!(p.skip_sent(), 2);
         }
-        // The window is full: nothing waits for a departure.
+        // The window is full, so no data waits for its departure.
         assert!(!p.conn.is_deadline_fine());
     });
 }
@@ -95,7 +97,7 @@ fn established_timeout_does_not_wait() {
     conversation(underway, |p| {
         p.wait_ms(60);
         p.skip_sent();
-        // A rate of a segment in ten seconds.
+        // The limit is a rate of one segment in ten seconds.
         p.limit_pacing(100);
         p.wait_ms(3000);
         let sent = p.take_sent();
@@ -141,7 +143,7 @@ fn established_without_pacing_nothing_waits() {
     });
 }
 
-/// As in Linux. A rate of nothing would stop the connection for good.
+/// As in Linux, a rate of 0 sets no limit, since it would stop the connection for good.
 #[test]
 fn established_rate_limit_of_nothing_is_none() {
     conversation(crate::states::established, |p| {
@@ -154,7 +156,7 @@ fn established_rate_limit_of_nothing_is_none() {
     });
 }
 
-/// An ACK that waits for the application's answer or for more text waits for the input, too.
+/// An ACK that waits for the application's answer or for more text also waits for the input.
 #[test]
 fn established_departure_while_input_waits_leaves_the_delayed_ack_alone() {
     let mut setup = Setup::default();
@@ -176,7 +178,8 @@ fn established_departure_while_input_waits_leaves_the_delayed_ack_alone() {
 fn established_departure_while_input_waits_leaves_the_timeout_alone() {
     conversation(underway, |p| {
         assert_eq!(p.skip_sent(), 2);
-        // The caller did not run for a second: departure and timeout are due, and ACKs may wait.
+        // The caller did not run for a second. Departure and timeout are due, and ACKs may wait in
+        // the input.
         p.now_ns += 1_000 * MS;
         p.call(|conn, cx, _| conn.on_departure(cx));
         p.expect(". 12001:13001(1000) ack 1");

@@ -1,11 +1,11 @@
-//! The path's MTU: a router's word and its age (RFC 1191), the search where routers are silent (RFC
-//! 4821).
+//! The path's MTU: routers' reports and their age (RFC 1191), and the search where routers are
+//! silent (RFC 4821).
 
 use tcp::path_mtu::MtuProbing;
 
 use crate::peer::{Peer, Setup, Variant, conversation};
 
-/// A peer that takes 1460 bytes, over a path that is searched as `probing` says.
+/// A peer with an MSS of 1460 bytes, over a path that is probed as `probing` says.
 fn searched(probing: MtuProbing) -> impl Fn(Variant) -> Peer {
     move |variant| {
         let mut setup = Setup {
@@ -20,7 +20,7 @@ fn searched(probing: MtuProbing) -> impl Fn(Variant) -> Peer {
     }
 }
 
-/// Acknowledges all that was sent, up to `end`.
+/// Acknowledges everything sent, up to `end`.
 fn acknowledge(p: &mut Peer, end: u32) {
     p.skip_sent();
     p.inject(&format!(". 1:1(0) ack {end}"));
@@ -76,7 +76,7 @@ fn established_segments_too_long_for_the_path_are_counted_as_sent_again_by_the_p
         assert!(p.counters.resent_by_path > 0);
         let again = p.counters.resent_by_path;
         assert_eq!(p.counters.segments_retransmitted, again);
-        // A timeout afterwards is one.
+        // A later timeout is counted as a timeout.
         p.wait_ms(2000);
         assert!(p.counters.resent_by_timeout > 0);
         assert_eq!(p.counters.resent_by_path, again);
@@ -89,7 +89,7 @@ fn established_search_begins_no_higher_than_a_router_said() {
         p.call(|conn, cx, _| conn.on_mtu(cx, 800, true));
         assert_eq!(p.conn.send_mss(), 800);
         p.wait_ms(620_000);
-        // The word is old. What passes is known of 800 bytes only, and probes find out about more.
+        // The report is outdated. Only 800 bytes are known to pass, and probes search beyond that.
         p.write(10);
         assert_eq!(p.conn.send_mss(), 800);
     });
@@ -115,7 +115,8 @@ fn established_search_begins_low_and_goes_up_by_probes_that_arrive() {
 fn established_probe_leaves_while_the_window_takes_two_more() {
     for (in_flight, probes) in [(17, 1), (18, 1), (19, 0)] {
         conversation(searched(MtuProbing::Always), |p| {
-            // A segment at a time is too little for a probe and what has to follow it.
+            // Data written a segment at a time is too little for a probe and the segments that must
+            // follow it.
             for _ in 0..in_flight {
                 p.write(1460);
             }
@@ -156,8 +157,8 @@ fn established_timeouts_in_a_row_begin_the_search() {
     });
 }
 
-/// A peer whose SYN-ACK says that it takes segments of one byte, over a path that is always
-/// searched and that a router has narrowed.
+/// A peer whose SYN-ACK announces an MSS of one byte, over a path that is probed and that a router
+/// has narrowed.
 fn connecting_to_a_peer_of_one_byte(probing: MtuProbing) -> impl Fn(Variant) -> Peer {
     move |variant| {
         let mut setup = Setup::default();

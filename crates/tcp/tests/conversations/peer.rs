@@ -1,5 +1,5 @@
-//! The other end of a conversation: injects segments, expects answers, owns the virtual clock and
-//! the buffers, and checks at every call that the effects tell the truth.
+//! The other end of a conversation. It injects segments, expects answers, owns the virtual clock
+//! and the buffers, and checks after every call that the effects are true.
 
 use std::collections::VecDeque;
 
@@ -19,14 +19,14 @@ use crate::twin::alike;
 
 pub const MS: u64 = 1_000_000;
 
-/// A variant that every conversation must survive: where sequence numbers start, header prediction,
-/// and where congestion control comes from.
+/// A variant in which every conversation must pass: the first sequence numbers, header prediction,
+/// and the origin of the congestion control.
 #[derive(Clone, Copy, Debug)]
 pub struct Variant {
     pub iss: u32,
     pub irs: u32,
     pub prediction: bool,
-    /// Reno and DCTCP come from outside the crate.
+    /// Reno and DCTCP are the twins from outside the crate.
     pub outside: bool,
 }
 
@@ -79,21 +79,21 @@ pub fn conversation(setup: impl Fn(Variant) -> Peer, script: impl Fn(&mut Peer))
     }
 }
 
-/// The receive buffer: what is published must be the peer's stream.
+/// The receive buffer, whose published bytes must be the peer's stream.
 #[derive(Default)]
 pub struct Received {
-    /// Relative sequence number of the segment at hand's first byte.
+    /// Relative sequence number of the first byte of the segment being processed.
     at: u32,
-    /// Bytes beyond the published ones; `None` = not written.
+    /// Bytes beyond the published ones; `None`: not written.
     tail: Vec<Option<u8>>,
     published: Vec<u8>,
-    /// Bytes that memory has room for beyond the published ones.
+    /// Number of bytes beyond the published ones for which there is memory.
     pub memory: usize,
-    /// Bytes are compared with the peer's stream; off = only counted.
+    /// True if bytes are compared with the peer's stream, false if they are only counted.
     pub compare: bool,
 }
 
-/// A copy takes what is to come; what was published it does not know.
+/// A copy receives later bytes only; it does not hold those published before.
 impl Clone for Received {
     fn clone(&self) -> Self {
         Received {
@@ -135,7 +135,7 @@ impl RecvBuffer for Received {
     }
 }
 
-/// The next segment, and whether there is one.
+/// Polls the next segment; returns whether there is one, and the segment.
 pub fn poll(conn: &mut Connection, cx: &mut Cx<'_>, out: &mut SegmentOut) -> (bool, SegmentOut) {
     let sends = conn.poll_transmit(cx, out);
     (sends, out.clone())
@@ -159,11 +159,11 @@ pub struct Peer {
     pub window: u16,
     /// Effects of the last call.
     pub effects: Effects,
-    /// Segments are polled after every call; off = several calls in one turn.
+    /// True if segments are polled after every call; false for several calls in one turn.
     pub polls: bool,
-    /// Memory that the stack reports.
+    /// Level of memory that the stack reports.
     pub memory: tcp::Memory,
-    /// Straight lines may be taken.
+    /// Shortcuts may be taken.
     may_predict: bool,
     context: String,
     iss: SeqNumber,
@@ -175,7 +175,7 @@ pub struct Peer {
     handed_over: bool,
 }
 
-/// How a connection is set up.
+/// Parameters with which a connection is set up.
 #[derive(Clone)]
 pub struct Setup {
     pub config: Config,
@@ -190,15 +190,15 @@ pub struct Setup {
 }
 
 impl Default for Setup {
-    /// No options but an MSS of 1000, as most scripts have it; Reno, whose halves are easy to
-    /// follow.
+    /// An MSS of 1000 as the only option, which suits most scripts, and Reno, whose halving is easy
+    /// to follow.
     fn default() -> Self {
         let config = Config {
             timestamps: false,
             window_scaling: false,
             sack: false,
             congestion: CongestionAlgorithm::NewReno,
-            // No PSH but at the end of what was written.
+            // PSH stands only at the end of written data.
             burst_segments_min: 1,
             ..Config::default()
         };
@@ -217,7 +217,7 @@ impl Default for Setup {
 }
 
 impl Setup {
-    /// The settings, with a largest buffer that calls for our window shift.
+    /// The settings, with a largest buffer that leads to our window shift.
     fn config(&self, variant: Variant) -> Config {
         let mut config = self.config.clone();
         if variant.outside {
@@ -231,7 +231,8 @@ impl Setup {
         config
     }
 
-    /// A receive buffer that is worth `recv_space` bytes at first, and does not grow by itself.
+    /// A receive buffer whose first window is `recv_space` bytes, and which does not grow by
+    /// itself.
     fn buffers(&self) -> Buffers {
         Buffers {
             recv_bytes: self.recv_space * 2,
@@ -242,7 +243,7 @@ impl Setup {
 }
 
 impl Peer {
-    /// SYN_SENT; our SYN is in the queue.
+    /// A connection in SYN_SENT; our SYN is among the sent segments.
     pub fn connecting(setup: &Setup, variant: Variant) -> Peer {
         let mut config = setup.config(variant);
         config.timestamps = setup.timestamps;
@@ -273,12 +274,12 @@ impl Peer {
         Peer::around(conn, setup, config, counters, variant)
     }
 
-    /// ESTABLISHED by a passive handshake; the completing ACK is `. 1:1(0) ack 1`.
+    /// A connection from a passive handshake; the completing ACK is `. 1:1(0) ack 1`.
     pub fn accepted(setup: &Setup, variant: Variant) -> Peer {
         Peer::accepted_after(setup, variant, Some(100 * MS))
     }
 
-    /// The same, with the round trip that the handshake measured.
+    /// Like [`accepted`](Self::accepted), with the round trip that the handshake measured.
     pub fn accepted_after(setup: &Setup, variant: Variant, rtt_ns: Option<u64>) -> Peer {
         let config = setup.config(variant);
         let mut challenge = ChallengeLimiter::new(7);
@@ -357,7 +358,7 @@ impl Peer {
         peer
     }
 
-    /// One call into the connection, with the checks that hold for all.
+    /// Makes one call into the connection, with the checks that hold for all calls.
     pub fn call(&mut self, call: impl Fn(&mut Connection, &mut Cx<'_>, &mut Received) -> Effects) {
         assert!(!self.removed, "{}: removed already", self.context);
         let before_ns = self.conn.deadline_ns();
@@ -438,7 +439,7 @@ impl Peer {
         self.conn.transmit_class(&cx)
     }
 
-    /// Polls until there is nothing more to send.
+    /// Polls until nothing is left to send.
     pub fn poll(&mut self) {
         let mut out = SegmentOut::empty();
         let (mut shadow, mut was_last) = (None, false);
@@ -482,7 +483,7 @@ impl Peer {
         panic!("{}: it never stops sending", self.context);
     }
 
-    /// A timer covers bytes that are not sent or not acknowledged.
+    /// Checks that a timer is armed while bytes are not sent or not acknowledged.
     fn check_liveness(&self) {
         let info = self.conn.info();
         let waits = info.notsent_bytes > 0 || self.conn.unacked() > 0;
@@ -498,7 +499,7 @@ impl Peer {
 
     // The peer's side.
 
-    /// A segment from the peer.
+    /// Injects a segment from the peer.
     pub fn inject(&mut self, text: &str) {
         let line = Line::parse(text);
         let segment = line.to_segment(self.iss, self.irs, self.window);
@@ -509,8 +510,8 @@ impl Peer {
     pub fn inject_segment(&mut self, at: u32, segment: &Segment) {
         self.rx.at = at;
         if self.conn.expects(segment) {
-            // The caller may then copy before it verifies: nothing may stand in the unpublished
-            // tail.
+            // The caller may then copy payload before it verifies the checksum, so the unpublished
+            // tail must be empty.
             assert!(
                 self.rx.tail.iter().all(Option::is_none),
                 "{}: expects",
@@ -520,7 +521,7 @@ impl Peer {
         self.call(|conn, cx, rx| conn.on_segment(cx, segment, rx));
     }
 
-    /// The next segment that we sent must be this.
+    /// Expects this segment as the next one that we sent.
     #[track_caller]
     pub fn expect(&mut self, text: &str) {
         let Some(sent) = self.sent.pop_front() else {
@@ -534,7 +535,7 @@ impl Peer {
         );
     }
 
-    /// Full segments of `mss` bytes from `seq` to `end`, PSH on the last if `push`.
+    /// Expects full segments of `mss` bytes from `seq` to `end`, with PSH on the last if `push`.
     #[track_caller]
     pub fn expect_data(&mut self, seq: u32, end: u32, mss: u32, ack: u32, push: bool) {
         let mut at = seq;
@@ -556,12 +557,12 @@ impl Peer {
         );
     }
 
-    /// Takes what was sent, as text.
+    /// Takes the sent segments as text.
     pub fn take_sent(&mut self) -> Vec<String> {
         self.sent.drain(..).map(|line| line.to_string()).collect()
     }
 
-    /// Takes what was sent, unseen.
+    /// Drops the sent segments; returns their number.
     pub fn skip_sent(&mut self) -> usize {
         let n = self.sent.len();
         self.sent.clear();
@@ -576,12 +577,12 @@ impl Peer {
         self.call(|conn, cx, _| conn.on_write(cx, buffered));
     }
 
-    /// The application read everything: the buffer's whole space is free again.
+    /// The application reads everything, so the buffer's whole space is free again.
     pub fn read_all(&mut self) {
         self.read_until_left(0);
     }
 
-    /// The application read until `unread` bytes are left.
+    /// The application reads until `unread` bytes are left.
     pub fn read_until_left(&mut self, unread: u32) {
         self.call(|conn, cx, _| conn.on_read(cx, unread));
     }
@@ -621,7 +622,7 @@ impl Peer {
         self.now_ns = end_ns;
     }
 
-    /// After exactly `ms`, and not before, this is sent.
+    /// Expects this segment after exactly `ms`, and none before.
     #[track_caller]
     pub fn expect_after_ms(&mut self, ms: u64, text: &str) {
         self.expect_nothing();
@@ -631,7 +632,7 @@ impl Peer {
         self.expect(text);
     }
 
-    /// Nothing happens for `ms`.
+    /// Expects that nothing is sent for `ms`.
     #[track_caller]
     pub fn expect_silence_ms(&mut self, ms: u64) {
         self.wait_ms(ms);
@@ -645,20 +646,20 @@ impl Peer {
         assert_eq!(self.conn.state(), state, "{}", self.context);
     }
 
-    /// The last call's effects, without TRANSMIT and TIMER, which are checked everywhere.
+    /// Expects these effects of the last call, without TRANSMIT and TIMER, which every call checks.
     #[track_caller]
     pub fn expect_effects(&self, effects: Effects) {
         let seen = self.effects.without(Effects::TRANSMIT | Effects::TIMER);
         assert_eq!(seen, effects, "{}", self.context);
     }
 
-    /// Bytes published to the application so far.
+    /// Expects this number of published bytes so far.
     #[track_caller]
     pub fn expect_received(&self, n: usize) {
         assert_eq!(self.rx.published.len(), n, "{}", self.context);
     }
 
-    /// The receive buffer holds no bytes beyond the published ones.
+    /// Expects that the receive buffer holds no bytes beyond the published ones.
     #[track_caller]
     pub fn expect_nothing_held(&self) {
         assert!(self.rx.tail.is_empty(), "{}: bytes are held", self.context);
@@ -668,7 +669,7 @@ impl Peer {
         self.removed
     }
 
-    /// A stack would have an entry in its place.
+    /// True if a stack would have replaced the connection by an entry.
     pub fn is_handed_over(&self) -> bool {
         self.handed_over
     }
@@ -678,7 +679,7 @@ impl Peer {
         self.conn.info().snd_cwnd
     }
 
-    /// The published bytes are the peer's stream.
+    /// Checks that the published bytes are the peer's stream.
     fn check_stream(&self) {
         let published = self.rx.compare.then_some(&self.rx.published);
         for (i, byte) in published.into_iter().flatten().enumerate() {

@@ -24,7 +24,7 @@ fn established_is_silent_by_default() {
     });
 }
 
-/// The timer of FIN_WAIT_2 is not keep-alive's.
+/// The timer that ends FIN_WAIT_2 does not belong to keep-alive.
 #[test]
 fn fin_wait_2_keepalive_turned_off_leaves_the_end_of_the_wait() {
     conversation(fin_wait_2, |p| {
@@ -85,7 +85,7 @@ fn established_keepalive_of_the_peer_is_answered() {
         p.inject(". 0:0(0) ack 1");
         p.expect(". 1:1(0) ack 1");
         p.wait_ms(1000);
-        // With an octet of garbage (RFC 9293 MAY-6).
+        // A keep-alive probe may carry one octet of garbage (RFC 9293 MAY-6).
         p.inject(". 0:1(1) ack 1");
         p.expect(". 1:1(0) ack 1");
     });
@@ -120,7 +120,7 @@ fn established_port_blocked_for_all() {
     });
 }
 
-/// Others' segments leave: it waits for its turn, and that is no reason to give up.
+/// Segments of other connections leave, so this one waits for its turn and does not give up.
 #[test]
 fn established_port_blocked_while_others_leave() {
     conversation(established, |p| {

@@ -15,8 +15,8 @@ fn established_sack_newest_first() {
         p.expect(". 1:1(0) ack 1 <sack 1001:3001>");
         p.inject("P. 5001:6001(1000) ack 1");
         p.expect(". 1:1(0) ack 1 <sack 5001:6001 1001:3001>");
-        // Between the two: one block, and it is the newest. From the fourth on, SACKs wait for
-        // others.
+        // The segment joins the two ranges: one block, the newest. From the fourth SACK on, SACKs
+        // may be held back for others.
         p.inject("P. 3001:5001(2000) ack 1");
         p.expect_nothing();
         p.wait_ms(1);
@@ -36,7 +36,7 @@ fn established_sack_oldest_of_five_is_not_reported() {
         }
         p.wait_ms(5);
         p.take_sent();
-        // The segment touches a range that was forgotten, and is reported for itself, as in Linux.
+        // The segment touches a range that was forgotten, so it is reported alone, as in Linux.
         p.inject(&format!(". 3001:3101(100) ack 1{stamp}"));
         p.wait_ms(5);
     };
@@ -58,15 +58,15 @@ fn established_duplicate_is_reported_first() {
             p.inject(&format!("P. {at}:{}(1000) ack 1", at + 1000));
         }
         p.skip_sent();
-        // The segment fills the first gap and repeats two ranges. The first of them is reported,
-        // since they do not touch.
+        // The segment fills the first gap and repeats two ranges. They do not touch, so only the
+        // first one is reported.
         p.inject("P. 1:6001(6000) ack 1");
         p.expect(". 1:1(0) ack 6001 <sack 1001:2001 7001:8001>");
         p.inject("P. 6001:8001(2000) ack 1");
         p.expect(". 1:1(0) ack 8001 <sack 7001:8001>");
         p.inject("P. 1:1001(1000) ack 1");
         p.expect(". 1:1(0) ack 8001 <sack 1:1001>");
-        // Said once.
+        // A duplicate is reported once.
         p.inject("P. 8001:9001(1000) ack 1");
         p.expect(". 1:1(0) ack 9001 <>");
     });
@@ -120,14 +120,14 @@ fn established_fin_beyond_a_gap_is_in_its_block() {
 #[test]
 fn established_sacks_wait_for_each_other_after_three() {
     conversation(established_sack, |p| {
-        // A round trip as the receiver sees it: the window takes 100 ms to fill.
+        // The receiver sees a round trip of 100 ms, the time in which a window arrives.
         for (at, len) in [(1, 10_000), (10_001, 60_000)] {
             p.inject(&format!(". {at}:{}({len}) ack 1", at + len));
             p.read_all();
             p.wait_ms(100);
         }
         p.take_sent();
-        // While quick ACKs last, and three times after, each is answered.
+        // Each segment is answered while quick ACKs last, and three more times.
         for n in 0..20 {
             let at = 80_001 + n * 1000;
             p.inject(&format!(". {at}:{}(1000) ack 1", at + 1000));
@@ -140,7 +140,7 @@ fn established_sacks_wait_for_each_other_after_three() {
             p.inject(&format!(". {at}:{}(1000) ack 1", at + 1000));
             p.expect_nothing();
         }
-        // A millisecond at most, and the slack.
+        // The SACK leaves after at most a millisecond and the slack.
         let due_ns = begin_ns + MS + MS / 10;
         assert!(p.conn.is_deadline_fine());
         p.wait_until(due_ns - 1);
@@ -186,7 +186,7 @@ fn established_quick_ack_off_delays_and_on_answers() {
         p.expect_nothing();
         p.read_all();
         p.expect_nothing();
-        // Bytes that were read no longer wait for their ACK.
+        // The bytes have been read, so their ACK is due.
         p.call(|conn, cx, _| conn.set_quick_ack(cx, true));
         p.expect(". 1:1(0) ack 101");
     });
@@ -203,7 +203,7 @@ fn established_memory_short_the_furthest_goes_first() {
         p.inject(". 1:1001(1000) ack 1");
         assert!(p.counters.bytes_out_of_order_shed >= 1000);
         p.expect_received(1000);
-        // Bytes in order are never given up; ranges that were given up may come again.
+        // Bytes in order are never dropped; dropped ranges may come again.
         p.memory = Memory::Ample;
         p.inject(". 1001:7001(6000) ack 1");
         p.expect_received(7000);
@@ -251,7 +251,7 @@ fn established_buffer_grows_with_what_is_read() {
         let before = p.conn.recv_buffer();
         let mut at = 1;
         for _ in 0..8 {
-            // A window in each round trip of 50 ms, read at once.
+            // A window arrives in each round trip of 50 ms and is read at once.
             let end = at + p.conn.info().rcv_wnd;
             while at + 1000 <= end {
                 p.inject(&format!(". {at}:{}(1000) ack 1", at + 1000));

@@ -5,7 +5,7 @@ use tcp::RecordPool;
 use crate::peer::{MS, Peer, Variant, conversation};
 use crate::states::{established, established_sack, established_timestamps};
 
-/// Ten segments in flight, nothing more to send.
+/// A connection with ten segments in flight and nothing more to send.
 fn ten_in_flight(v: crate::peer::Variant) -> Peer {
     let mut p = established(v);
     p.write(10_000);
@@ -27,7 +27,7 @@ fn established_three_duplicates() {
         assert_eq!(p.conn.info().ca_state, 3);
         assert_eq!(p.cwnd(), 7);
         assert_eq!(p.conn.info().snd_ssthresh, 5);
-        // Without SACK the state is held until something beyond is acknowledged (RFC 6582 4.1).
+        // Without SACK the state stays until later data is acknowledged (RFC 6582 4.1).
         p.inject(". 1:1(0) ack 10001");
         assert_eq!(p.conn.info().ca_state, 3);
         p.write(1000);
@@ -64,7 +64,7 @@ fn established_limited_transmit() {
         p.inject(". 1:1(0) ack 1");
         p.expect(". 1:1001(1000) ack 1");
         p.expect_nothing();
-        // PRR: one segment leaves for two that are delivered, the retransmission among them.
+        // PRR: one segment leaves for every two delivered, the retransmission included.
         assert_eq!(p.conn.info().snd_ssthresh, 5);
         p.inject(". 1:1(0) ack 1");
         p.expect_nothing();
@@ -111,7 +111,8 @@ fn established_duplicates_at_the_recovery_point() {
         p.inject(". 1:1(0) ack 10001");
         p.write(7000);
         p.expect_data(10_001, 15_001, 1000, 1, false);
-        // Needless retransmissions would cause these: they show no loss (RFC 6582 4.1).
+        // Needless retransmissions would cause such duplicates, so they show no loss (RFC 6582
+        // 4.1).
         for _ in 0..5 {
             p.inject(". 1:1(0) ack 10001");
         }
@@ -122,7 +123,7 @@ fn established_duplicates_at_the_recovery_point() {
         for _ in 0..3 {
             p.inject(". 1:1(0) ack 11001");
         }
-        // Limited transmit, then the first hole.
+        // Limited transmit comes first, then the first gap.
         p.expect("P. 16001:17001(1000) ack 1");
         p.expect(". 11001:12001(1000) ack 1");
         assert_eq!(p.counters.fast_retransmits, 2);
@@ -154,9 +155,9 @@ fn established_timeout_goes_back() {
         p.expect(". 1001:2001(1000) ack 1");
         p.expect(". 2001:3001(1000) ack 1");
         p.expect_nothing();
-        // One segment by the timer, two by the ACK that followed.
+        // The timer retransmitted one segment, the following ACK two.
         assert_eq!(p.counters.resent_by_timeout, 3);
-        // The peer had the rest.
+        // The peer already had the other segments.
         p.inject(". 1:1(0) ack 10001");
         p.write(1000);
         p.expect("P. 10001:11001(1000) ack 1");
@@ -183,7 +184,7 @@ fn established_duplicates_after_timeout_do_not_start_fast_retransmit() {
         for _ in 0..3 {
             p.inject(". 1:1(0) ack 10001");
         }
-        // RFC 6582 3.2: nothing beyond `recover` is acknowledged yet.
+        // Nothing beyond `recover` is acknowledged yet (RFC 6582 3.2).
         assert_eq!(p.counters.fast_retransmits, 0);
     });
 }
@@ -238,7 +239,7 @@ fn established_acks_restart_the_timer() {
     conversation(ten_in_flight, |p| {
         p.wait_ms(200);
         p.inject(". 1:1(0) ack 1001");
-        // A sample of 200 ms: SRTT 112.5, variance 62.5 -> 112.5 + 250.
+        // A sample of 200 ms gives SRTT 112.5 and a variance term of 250: 362.5 ms.
         p.expect_silence_ms(362);
         p.wait_ms(1);
         p.expect(". 1001:2001(1000) ack 1");
@@ -276,8 +277,8 @@ fn established_timestamps_do_not_disturb_duplicates() {
     });
 }
 
-/// A machine that slept is no peer that is silent: what counts towards giving up is what the
-/// timeouts took.
+/// A machine that slept does not make the peer silent: only the duration of the timeouts counts
+/// towards giving up.
 #[test]
 fn established_clock_jump_between_timeouts_ends_nothing() {
     conversation(ten_in_flight, |p| {
@@ -291,7 +292,7 @@ fn established_clock_jump_between_timeouts_ends_nothing() {
     });
 }
 
-/// Ten segments in flight, of a connection that finds no record but its first: they are one run.
+/// A connection with ten segments in flight that gets only one record, so they are one run.
 fn ten_in_one_record(v: Variant) -> Peer {
     in_one_record(established_sack(v))
 }
@@ -310,7 +311,7 @@ fn established_timeout_without_a_record_to_spare_goes_on_as_its_acks_let_it() {
         p.wait_ms(350);
         p.skip_sent();
         p.wait_ms(1_000);
-        // The probe had not repaired this loss.
+        // The probe did not repair this loss.
         let timeouts = p.counters.retransmit_timeouts;
         p.skip_sent();
         p.inject(". 1:1(0) ack 1001");
@@ -336,7 +337,7 @@ fn established_timeout_without_a_record_to_spare_begins_anew_with_the_next_one()
         p.wait_ms(1_350);
         p.inject(". 1:1(0) ack 1001");
         p.skip_sent();
-        // Both are lost again.
+        // Both retransmissions are lost again.
         p.wait_ms(10_000);
         p.expect(". 1001:2001(1000) ack 1");
         p.skip_sent();
@@ -347,8 +348,8 @@ fn established_timeout_without_a_record_to_spare_begins_anew_with_the_next_one()
     });
 }
 
-/// Without SACK the segment behind a duplicate cannot be told from a lost one: the run is lost
-/// whole.
+/// Without SACK the segment behind a duplicate cannot be told from a lost one, so the whole run is
+/// lost.
 #[test]
 fn established_duplicates_without_sack_and_a_record_to_spare() {
     conversation(
@@ -367,8 +368,8 @@ fn established_duplicates_without_sack_and_a_record_to_spare() {
     );
 }
 
-/// SACK blocks that are owed make a retransmission shorter than the segment that had left, in a run
-/// that cannot be split. That much is acknowledged, and then all, which had only been late.
+/// Owed SACK blocks make a retransmission shorter than the original segment, in a run that cannot
+/// be split. The shorter part is acknowledged, then everything, which was only late.
 #[test]
 fn established_part_of_a_segment_of_an_unsplit_run_acknowledged() {
     conversation(ten_in_one_record, |p| {

@@ -1,4 +1,4 @@
-//! Loss with SACK: what is repeated and what not, RACK's waiting time, PRR's pace, D-SACK,
+//! Loss with SACK: the segments that are retransmitted, RACK's waiting time, PRR's pace, D-SACK,
 //! reneging.
 
 use tcp::{CongestionAlgorithm, Effects};
@@ -6,7 +6,7 @@ use tcp::{CongestionAlgorithm, Effects};
 use crate::peer::{Peer, Variant, conversation};
 use crate::states::established_sack;
 
-/// Ten segments in flight, nothing more to send; their ACKs come 100 ms later.
+/// A connection with ten segments in flight and nothing more to send; ACKs come 100 ms later.
 fn ten_in_flight(v: Variant) -> Peer {
     let mut p = established_sack(v);
     p.write(10_000);
@@ -15,7 +15,7 @@ fn ten_in_flight(v: Variant) -> Peer {
     p
 }
 
-/// Ten in flight, ten more waiting.
+/// A connection with ten segments in flight and ten more waiting.
 fn twenty_written(v: Variant) -> Peer {
     let mut p = established_sack(v);
     p.write(20_000);
@@ -42,17 +42,17 @@ fn established_sack_of_three_segments() {
         p.inject(". 1:1(0) ack 10001");
         let info = p.conn.info();
         assert_eq!((info.ca_state, info.sacked, info.lost), (0, 0, 0));
-        // The threshold, and what the rest of the ACK adds in Open.
+        // The window is the threshold, plus the growth in Open by the rest of the ACK.
         assert_eq!((info.retrans, info.snd_cwnd, info.delivered), (0, 6, 11));
     });
 }
 
 #[test]
 fn established_sack_of_three_segments_at_once() {
-    // One block may prove what three ACKs would: they were compressed or lost (RFC 6675 5).
+    // One block proves as much as three ACKs, which were compressed or lost (RFC 6675 5).
     conversation(ten_in_flight, |p| {
         p.inject(". 1:1(0) ack 1 <sack 4001:7001>");
-        // Three are left in flight: PRR fills up to the threshold of five.
+        // Three segments are left in flight, so PRR fills up to the threshold of five.
         p.expect_data(1, 2001, 1000, 1, false);
         p.expect_nothing();
         let info = p.conn.info();
@@ -66,14 +66,15 @@ fn established_sack_of_one_segment_waits_for_reordering() {
         p.inject(". 1:1(0) ack 1 <sack 8001:9001>");
         p.expect_nothing();
         assert_eq!(p.conn.info().ca_state, 1);
-        // A quarter of the least round trip, and two milliseconds of slack (RFC 8985 6.2).
+        // RACK waits for a quarter of the least round trip and two milliseconds of slack (RFC 8985
+        // 6.2).
         p.expect_silence_ms(26);
         p.wait_ms(1);
         p.expect(". 1:1001(1000) ack 1");
         p.expect_nothing();
         let info = p.conn.info();
         assert_eq!((info.ca_state, info.lost), (3, 8));
-        // Segments sent after the SACKed one are not lost by it.
+        // The SACKed segment proves no loss of segments sent after it.
         p.inject(". 1:1(0) ack 8001 <sack 8001:9001>");
         p.expect_nothing();
     });
@@ -84,13 +85,13 @@ fn established_sack_of_a_segment_sent_a_reordering_window_later() {
     conversation(established_sack, |p| {
         p.write(1_000);
         p.expect("P. 1:1001(1000) ack 1");
-        // A quarter of the round trip that the SACK will show.
+        // The wait is a quarter of the round trip that the SACK will show.
         p.wait_ms(25);
         p.write(1_000);
         p.expect("P. 1001:2001(1000) ack 1");
         p.wait_ms(100);
         p.inject(". 1:1(0) ack 1 <sack 1001:2001>");
-        // Nothing of the patience is left: the loss is not waited for.
+        // The reordering window has passed already, so the loss is marked at once.
         p.expect("P. 1:1001(1000) ack 1");
         assert_eq!(p.conn.info().lost, 1);
     });
@@ -137,11 +138,11 @@ fn established_sack_reordering_ends_in_time() {
 #[test]
 fn established_sack_reordering_seen_widens_the_patience() {
     conversation(ten_in_flight, |p| {
-        // Segment 1 comes after 2 to 6: distance 6, and nobody was lost.
+        // Segment 1 comes after 2 to 6: a reordering of 6 segments, without loss.
         p.inject(". 1:1(0) ack 1 <sack 1001:3001>");
         p.inject(". 1:1(0) ack 3001");
         assert_eq!(p.conn.info().reord_seen, 1);
-        // Now three duplicates prove nothing: time does.
+        // Three duplicates prove nothing now; only time does.
         p.inject(". 1:1(0) ack 3001 <sack 4001:7001>");
         p.expect_nothing();
         p.wait_ms(26);
@@ -151,8 +152,8 @@ fn established_sack_reordering_seen_widens_the_patience() {
     });
 }
 
-/// Two neighbours are sent again and held, and then one of them comes twice: its repetition was
-/// needless, so the original was only late.
+/// Two neighbours are retransmitted and SACKed, then one of them comes twice. Its retransmission
+/// was needless, so the original was only late.
 #[test]
 fn established_dsack_of_one_of_two_repetitions_shows_reordering() {
     conversation(ten_in_flight, |p| {
@@ -174,7 +175,7 @@ fn established_dsack_of_one_of_two_repetitions_shows_reordering() {
 fn established_sack_reordering_degree() {
     conversation(ten_in_flight, |p| {
         p.inject(". 1:1(0) ack 1 <sack 7001:9001>");
-        // An old one arrives: 9001 - 1001 bytes apart.
+        // An old segment arrives: 9001 - 1001 bytes of reordering.
         p.inject(". 1:1(0) ack 1 <sack 1001:2001 7001:9001>");
         assert_eq!(p.conn.info().reordering, 8);
         assert_eq!(p.conn.info().reord_seen, 1);
@@ -184,7 +185,7 @@ fn established_sack_reordering_degree() {
 #[test]
 fn established_sack_holes_are_repeated_and_nothing_else() {
     conversation(ten_in_flight, |p| {
-        // 1, 4 and 8 are missing.
+        // Segments 1, 4 and 8 are missing.
         p.inject(". 1:1(0) ack 1 <sack 1001:3001>");
         p.inject(". 1:1(0) ack 1 <sack 4001:7001 1001:3001>");
         p.expect(". 1:1001(1000) ack 1");
@@ -220,13 +221,13 @@ fn established_sack_proportional_reduction() {
     conversation(twenty_written, |p| {
         p.inject(". 1:1(0) ack 1 <sack 1001:4001>");
         p.expect(". 1:1001(1000) ack 1");
-        // From ten to five: one segment for each two delivered.
+        // From ten to five: one segment leaves for every two delivered.
         let mut sent = 1;
         for end in [5001, 6001, 7001, 8001, 9001, 10_001] {
             p.inject(&format!(". 1:1(0) ack 1 <sack 1001:{end}>"));
             sent += p.skip_sent();
         }
-        // Nine were delivered: five may have left.
+        // Nine segments were delivered, so five may have left.
         assert_eq!(sent, 5);
         assert_eq!(p.conn.info().snd_ssthresh, 5);
         p.inject(". 1:1(0) ack 10001");
@@ -237,8 +238,8 @@ fn established_sack_proportional_reduction() {
 
 #[test]
 fn established_sack_losses_beyond_half_slow_start_to_the_threshold() {
-    // Eight of ten are lost. Below the threshold PRR conserves packets, and adds one per ACK when
-    // SND.UNA moves without new loss.
+    // Eight of ten segments are lost. Below the threshold PRR conserves packets, and adds one per
+    // ACK that moves SND.UNA without new loss.
     conversation(ten_in_flight, |p| {
         p.inject(". 1:1(0) ack 1 <sack 8001:10001>");
         p.wait_ms(27);
@@ -272,8 +273,8 @@ fn established_sack_repetition_lost_is_found_without_timeout() {
         p.inject(". 1:1(0) ack 1 <sack 1001:10001>");
         assert!(p.skip_sent() > 0);
         p.wait_ms(100);
-        // Segments that left after the repetition have arrived: the repetition was lost (RFC 8985
-        // 1).
+        // Segments that left after the retransmission have arrived, so the retransmission was lost
+        // (RFC 8985 1).
         p.inject(". 1:1(0) ack 1 <sack 1001:12001>");
         let sent = p.take_sent();
         assert!(
@@ -298,7 +299,7 @@ fn established_sack_old_ack_with_news() {
 #[test]
 fn established_sack_blocks_without_sense() {
     conversation(ten_in_flight, |p| {
-        // Beyond what was sent, upside down, empty, half a segment.
+        // Blocks beyond the sent data, upside down, empty, and of half a segment.
         p.inject(". 1:1(0) ack 1 <sack 9001:12001>");
         p.inject(". 1:1(0) ack 1 <sack 4001:2001>");
         p.inject(". 1:1(0) ack 1 <sack 4001:4001>");
@@ -319,11 +320,11 @@ fn established_sack_reneged() {
         p.inject(". 1:1(0) ack 1 <sack 1001:10001>");
         p.expect(". 1:1001(1000) ack 1");
         p.wait_ms(100);
-        // The hole is filled, and yet the receiver says nothing of the rest: it gave it up.
+        // The gap is filled, but the receiver no longer reports the rest: it has dropped it.
         p.inject(". 1:1(0) ack 1001");
         p.expect_nothing();
         assert_eq!(p.conn.info().sacked, 9);
-        // Half a round trip of grace.
+        // Half a round trip of grace passes.
         p.wait_ms(50);
         p.expect(". 1001:2001(1000) ack 1");
         let info = p.conn.info();
@@ -347,7 +348,7 @@ fn established_timeout_keeps_what_was_sacked() {
         p.inject(". 1:1(0) ack 1 <sack 5001:6001>");
         p.wait_ms(27);
         p.expect(". 1:1001(1000) ack 1");
-        // The repetition and its ACKs are lost: timeout.
+        // The retransmission or its ACKs are lost, so the timeout fires.
         p.wait_ms(1000);
         assert!(p.counters.retransmit_timeouts > 0);
         p.skip_sent();
@@ -368,12 +369,12 @@ fn established_dsack_counts_what_was_needless() {
         p.expect(". 1:1001(1000) ack 1");
         p.inject(". 1:1(0) ack 4001");
         p.wait_ms(50);
-        // The original had arrived; so did the repetition (RFC 2883 4.1).
+        // The original had arrived, and so did the retransmission (RFC 2883 4.1).
         p.inject(". 1:1(0) ack 4001 <sack 1:1001>");
         let info = p.conn.info();
         assert_eq!((info.dsack_dups, info.sacked), (1, 0));
         assert_eq!(p.counters.dsacks_in, 1);
-        // All that was repeated was needless: the reduction is undone.
+        // Every retransmission was needless, so the reduction is undone.
         assert_eq!(p.counters.undone_dsack, 1);
         assert_eq!(info.snd_ssthresh, u32::MAX);
         assert_eq!(info.ca_state, 0);
@@ -386,7 +387,7 @@ fn established_dsack_of_what_was_not_repeated_is_not_believed() {
     conversation(ten_in_flight, |p| {
         p.inject(". 1:1(0) ack 4001");
         p.inject(". 1:1(0) ack 4001 <sack 1:1001>");
-        // Duplicated by the network, or invented (RFC 3708 4).
+        // The network duplicated the segment, or the receiver lies (RFC 3708 4).
         assert_eq!(p.counters.dsacks_in, 0);
         assert_eq!(p.conn.info().ca_state, 0);
         p.expect_nothing();

@@ -1,13 +1,13 @@
-//! Segments in one line, in the notation of tcpdump and packetdrill, sequence numbers relative to
-//! the initial ones: `P. 1:101(100) ack 1 win 500 <mss 1000,wscale 7,sackOK,TS val 5 ecr 3>`;
-//! before it may stand the codepoint of the IP header: `[noecn]`, `[ect0]`, `[ect1]`, `[ce]`. `A`
-//! is AE, and a digit the ACE field.
+//! Segments as text, one per line, in the notation of tcpdump and packetdrill, with sequence
+//! numbers relative to the initial ones: `P. 1:101(100) ack 1 win 500 <mss 1000,wscale 7,sackOK,TS
+//! val 5 ecr 3>`. The codepoint of the IP header may stand before it: `[noecn]`, `[ect0]`,
+//! `[ect1]`, `[ce]`. The flag `A` is AE, and a digit is the ACE field.
 
 use tcp::{Segment, SegmentOut};
 use wire::tcp::{AccEcn, Flags, Options, SackBlock, SackBlocks, Timestamp};
 use wire::{Ecn, SeqNumber};
 
-/// A segment as written in a test. What is `None` is not compared.
+/// A segment as written in a test. Fields that are `None` are not compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
     pub ecn: Option<Ecn>,
@@ -58,7 +58,7 @@ impl Line {
         line
     }
 
-    /// As a segment from the peer, whose initial number is `irs`; ours is `iss`.
+    /// The segment from a peer with initial sequence number `irs`; `iss`: ours.
     pub fn to_segment(&self, iss: SeqNumber, irs: SeqNumber, window: u16) -> Segment {
         let mut options = self.options.unwrap_or_default();
         options.sack = shifted(&options.sack, iss);
@@ -91,7 +91,7 @@ impl Line {
         }
     }
 
-    /// `sent` is what this line says, as far as it says anything.
+    /// True if `sent` agrees with all fields that this line has.
     pub fn matches(&self, sent: &Line) -> bool {
         self.flags == sent.flags
             && self.seq == sent.seq
@@ -103,7 +103,7 @@ impl Line {
     }
 }
 
-/// Without options and window; the codepoint if it says something.
+/// Text without options and window, and with the codepoint if it was compared.
 impl std::fmt::Display for Line {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let letters = self.flags.to_string().replace('C', "W");
@@ -162,7 +162,8 @@ fn parse_range(text: &str) -> (u32, u32) {
     (seq, len)
 }
 
-/// The blocks of a script, which count from the initial number, as they stand on the wire.
+/// The blocks of a script, which are relative to the initial number, with their numbers on the
+/// wire.
 fn shifted(blocks: &SackBlocks, iss: SeqNumber) -> SackBlocks {
     let mut shifted = SackBlocks::EMPTY;
     for block in blocks.as_slice() {
@@ -174,7 +175,7 @@ fn shifted(blocks: &SackBlocks, iss: SeqNumber) -> SackBlocks {
     shifted
 }
 
-/// `left:right` each.
+/// Blocks written as `left:right`.
 fn sack_blocks(blocks: &[&str]) -> SackBlocks {
     let mut parsed = SackBlocks::EMPTY;
     for block in blocks {
@@ -187,7 +188,8 @@ fn sack_blocks(blocks: &[&str]) -> SackBlocks {
     parsed
 }
 
-/// `e1b 1 ceb 0 e0b 1`, or from `e0b` on, cut short at will.
+/// Counters like `e1b 1 ceb 0 e0b 1`, or in the other order from `e0b` on; trailing ones may be
+/// missing.
 fn accecn(fields: &[&str]) -> AccEcn {
     let mut counters = [0; 3];
     for (counter, field) in counters.iter_mut().zip(fields.chunks(2)) {

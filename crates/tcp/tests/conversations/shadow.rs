@@ -1,15 +1,15 @@
-//! The rest of a burst is taken at once by a copy of the connection. The connection itself then
-//! says segment by segment the same, and leaves the same variables behind.
+//! Burst tails against single segments: a copy of the connection takes the rest of a burst at once.
+//! The connection itself then sends the same segments one by one, and ends with the same variables.
 
 use std::collections::VecDeque;
 
 use tcp::{Connection, Counters, Cx, RangePool, SegmentOut};
 use wire::tcp::Flags;
 
-/// Segments that a copy took at once.
+/// Segments that a copy takes at once, at most.
 const SEGMENTS_MAX: u32 = 7;
 
-/// A copy that is ahead.
+/// A copy of the connection that is ahead of it.
 pub struct Shadow {
     ahead: VecDeque<SegmentOut>,
     conn: Connection,
@@ -17,8 +17,8 @@ pub struct Shadow {
 }
 
 impl Shadow {
-    /// Compares what `conn` has just sent with what the copy foretold, or makes a copy that is
-    /// ahead of it.
+    /// Compares the segment that `conn` has just sent with the copy's, or makes a copy that is
+    /// ahead.
     pub fn follow(shadow: &mut Option<Shadow>, conn: &Connection, cx: &Cx<'_>, out: &SegmentOut) {
         match shadow {
             Some(ahead) => {

@@ -1,10 +1,9 @@
-//! Reductions that were not called for: Eifel by timestamps (RFC 3522), F-RTO (RFC 5682), D-SACK
-//! (RFC 3708).
+//! Needless reductions: Eifel by timestamps (RFC 3522), F-RTO (RFC 5682), D-SACK (RFC 3708).
 
 use crate::peer::{Peer, Variant, conversation};
 use crate::states::{established, established_sack, established_sack_timestamps};
 
-/// Ten segments of 988 bytes, their ACKs late.
+/// A connection with ten segments of 988 bytes in flight, whose ACKs are late.
 fn ten_with_timestamps(v: Variant) -> Peer {
     let mut p = established_sack_timestamps(v);
     p.write(9880);
@@ -20,7 +19,7 @@ fn established_fast_retransmit_undone_by_timestamp() {
         p.expect(". 1:989(988) ack 1");
         assert_eq!(p.conn.info().ca_state, 3);
         p.wait_ms(10);
-        // The ACK of the original: it echoes the time before the repetition.
+        // The ACK is for the original: its echo is older than the retransmission.
         p.inject(". 1:1(0) ack 3953 <TS val 210 ecr 1000>");
         p.inject(". 1:1(0) ack 9881 <TS val 211 ecr 1000>");
         let info = p.conn.info();
@@ -64,7 +63,7 @@ fn established_timeout_undone_by_timestamp() {
     });
 }
 
-/// A timeout after ten segments, without timestamps; the probe is off.
+/// A connection with a timeout after ten segments, without timestamps and without loss probe.
 fn timed_out(setup: impl Fn(Variant) -> Peer) -> impl Fn(Variant) -> Peer {
     move |v| {
         let mut p = setup(v);
@@ -84,13 +83,13 @@ fn timed_out(setup: impl Fn(Variant) -> Peer) -> impl Fn(Variant) -> Peer {
 fn established_timeout_spurious_by_sack_of_an_original() {
     conversation(timed_out(established_sack), |p| {
         p.wait_ms(50);
-        // Never sent again, and yet it arrives: nothing was lost (RFC 5682 3.1, with SACK).
+        // Data arrives that was never retransmitted, so nothing was lost (RFC 5682 3.1, with SACK).
         p.inject(". 1:1(0) ack 1 <sack 1001:2001>");
         let info = p.conn.info();
         assert!(info.ca_state <= 1, "{}", info.ca_state);
         assert_eq!((info.snd_ssthresh, info.lost), (u32::MAX, 0));
         assert_eq!(p.counters.timeouts_spurious, 1);
-        // Ten are in flight again, the repetition among them.
+        // Ten segments are in flight again, the retransmission among them.
         p.expect_nothing();
         p.inject(". 1:1(0) ack 3001");
         p.expect(". 10001:11001(1000) ack 1");
@@ -101,12 +100,13 @@ fn established_timeout_spurious_by_sack_of_an_original() {
 fn established_timeout_spurious_by_new_data() {
     conversation(timed_out(established), |p| {
         p.wait_ms(50);
-        // Step 2.b: an advance earns two new segments instead of repetitions.
+        // Step 2.b: an ACK that advances lets two new segments leave instead of retransmissions.
         p.inject(". 1:1(0) ack 1001");
         p.expect(". 10001:11001(1000) ack 1");
         p.expect("P. 11001:12001(1000) ack 1");
         p.expect_nothing();
-        // Step 3.b: and another advance, by what was never repeated: spurious.
+        // Step 3.b: the next ACK advances by data that was never retransmitted, so the timeout was
+        // spurious.
         p.inject(". 1:1(0) ack 2001");
         let info = p.conn.info();
         assert_eq!(info.ca_state, 0);
@@ -122,7 +122,7 @@ fn established_timeout_real_by_duplicate_after_new_data() {
         p.wait_ms(50);
         p.inject(". 1:1(0) ack 1001");
         assert_eq!(p.skip_sent(), 2);
-        // Step 3.a: the new data arrived behind a hole.
+        // Step 3.a: the new data arrived behind a gap.
         p.inject(". 1:1(0) ack 1001");
         assert_eq!(p.conn.info().ca_state, 4);
         p.expect(". 1001:2001(1000) ack 1");
@@ -136,7 +136,7 @@ fn established_duplicate_ends_the_test_of_a_timeout() {
         p.wait_ms(50);
         p.inject(". 1:1(0) ack 1001");
         assert_eq!(p.skip_sent(), 2);
-        // It SACKs nothing, and says all the same that something is missing.
+        // The duplicate SACKs nothing, but shows that data is missing.
         p.inject(". 1:1(0) ack 1001");
         p.expect_nothing();
         // Originals arrive, which would have proved the timeout needless.

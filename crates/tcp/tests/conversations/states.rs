@@ -1,4 +1,4 @@
-//! Ways into every state, for the conversations to start from.
+//! Ways into every state, with which conversations start.
 
 use tcp::State;
 
@@ -18,7 +18,7 @@ pub fn syn_received(variant: Variant) -> Peer {
     p
 }
 
-/// Passive; the completing ACK has been seen.
+/// A passive open whose completing ACK was taken.
 pub fn established(variant: Variant) -> Peer {
     let mut p = Peer::accepted(&Setup::default(), variant);
     p.inject(". 1:1(0) ack 1");
@@ -27,7 +27,7 @@ pub fn established(variant: Variant) -> Peer {
     p
 }
 
-/// With timestamps: TS.Recent is 100.
+/// An established connection with timestamps: TS.Recent is 100.
 pub fn established_timestamps(variant: Variant) -> Peer {
     let setup = Setup {
         timestamps: true,
@@ -39,7 +39,7 @@ pub fn established_timestamps(variant: Variant) -> Peer {
     p
 }
 
-/// With SACK, and a round trip of 100 ms measured by the handshake.
+/// An established connection with SACK, whose handshake measured a round trip of 100 ms.
 pub fn established_sack(variant: Variant) -> Peer {
     let setup = Setup {
         sack: true,
@@ -51,7 +51,8 @@ pub fn established_sack(variant: Variant) -> Peer {
     p
 }
 
-/// With SACK and timestamps: TS.Recent is 100, our clock says 1000. Segments of 988 bytes.
+/// An established connection with SACK and timestamps: TS.Recent is 100, our clock says 1000, and
+/// segments have 988 bytes.
 pub fn established_sack_timestamps(variant: Variant) -> Peer {
     let setup = Setup {
         sack: true,
@@ -64,7 +65,7 @@ pub fn established_sack_timestamps(variant: Variant) -> Peer {
     p
 }
 
-/// Our FIN is out, unacknowledged; the application is still there.
+/// Our FIN is sent and unacknowledged; the application is still there.
 pub fn fin_wait_1(variant: Variant) -> Peer {
     let mut p = established(variant);
     p.shutdown();

@@ -1,6 +1,6 @@
-//! Random calls in random order: whatever the peer, the application and the clock do, nothing
-//! panics, the effects stay true (`peer::check_effects`), sending ends, and the sequence spaces
-//! stay in order.
+//! Random calls in random order. Whatever the peer, the application and the clock do, nothing
+//! panics, the effects are true (`peer::check_effects`), sending ends, and the sequence spaces stay
+//! in order.
 
 use tcp::{IcmpError, Keepalive, Segment};
 use wire::tcp::{Flags, Options, Timestamp};
@@ -133,7 +133,7 @@ fn application(random: &mut Random, p: &mut Peer) {
     }
 }
 
-/// Plays one storm; returns its length and what was seen of it.
+/// Plays one storm; returns its length and the observations.
 fn storm(seed: u64, prediction: bool) -> (u64, Vec<String>) {
     let mut seen = Vec::new();
     let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
@@ -154,8 +154,7 @@ fn storm(seed: u64, prediction: bool) -> (u64, Vec<String>) {
         0 => Peer::connecting(&setup, variant),
         _ => Peer::accepted(&setup, variant),
     };
-    // Where RCV.NXT stands relative to IRS is known only once a SYN came; the stream is not
-    // compared.
+    // RCV.NXT relative to IRS is known only after a SYN came, so the stream is not compared.
     p.rx.compare = false;
     for step in 0..400 {
         if p.is_removed() {
@@ -183,7 +182,7 @@ fn storm(seed: u64, prediction: bool) -> (u64, Vec<String>) {
 
 #[test]
 fn storm_of_calls() {
-    // STORM_SEEDS=100000 for a longer one.
+    // STORM_SEEDS sets a larger number, such as 100000.
     let seeds = std::env::var("STORM_SEEDS")
         .ok()
         .and_then(|n| n.parse().ok());
@@ -195,6 +194,6 @@ fn storm_of_calls() {
         }
         steps += length;
     }
-    // Most live long enough to mean something.
+    // Most storms last long enough to be a test.
     assert!(seeds.is_some() || steps > 100_000, "{steps}");
 }

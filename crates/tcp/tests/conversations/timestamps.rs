@@ -35,8 +35,7 @@ fn established_paws_wraps() {
     conversation(established_timestamps, |p| {
         p.inject("P. 1:2(1) ack 1 <TS val 2147483747 ecr 1000>");
         p.skip_sent();
-        // 100 + 2^31 - 1 is the newest that counts as newer; from there on, 4294967295 and 5
-        // follow.
+        // 100 + 2^31 - 1 is the newest value that counts as newer; 4294967295 and 5 follow it.
         p.inject("P. 2:3(1) ack 1 <TS val 4294967295 ecr 1000>");
         p.inject("P. 3:4(1) ack 1 <TS val 5 ecr 1000>");
         p.expect_received(3);
@@ -53,7 +52,7 @@ fn established_ts_recent_ages_out_after_24_days() {
         p.skip_sent();
         p.inject("P. 1:2(1) ack 1 <TS val 98 ecr 1000>");
         p.expect_received(1);
-        // The echo is the new one.
+        // The new value is echoed.
         assert_eq!(p.conn.info().bytes_received, 1);
     });
 }
@@ -77,7 +76,8 @@ fn established_delayed_ack_echoes_the_first_segment() {
         p.inject("P. 11:21(10) ack 1 <TS val 115 ecr 1000>");
         p.expect_nothing();
         p.wait_ms(35);
-        // RFC 7323 4.2: the round trip includes the delay.
+        // The echo is that of the first segment, so the round trip includes the delay (RFC 7323
+        // 4.2).
         p.expect(". 1:1(0) ack 21 <TS val 1040 ecr 110>");
     });
 }
@@ -120,15 +120,15 @@ fn established_round_trip_by_timestamp_after_retransmission() {
         p.expect("P. 1:101(100) ack 1 <TS val 1300 ecr 100>");
         assert_eq!(p.conn.info().rto_ns, 600 * MS);
         p.wait_ms(50);
-        // The repetition was acknowledged: 50 ms, which ends the backoff although Karn forbids the
-        // clock.
+        // The retransmission was acknowledged after 50 ms by its timestamp. That ends the backoff,
+        // although Karn's rule forbids a sample by the clock.
         p.inject(". 1:1(0) ack 101 <TS val 150 ecr 1300>");
         assert!(p.conn.info().rto_ns < 400 * MS);
         assert_eq!(p.conn.info().backoff, 0);
     });
 }
 
-/// TS.Recent is 1000, the timeout 300 ms, and ten bytes wait for an ACK.
+/// A connection with TS.Recent 1000 and a timeout of 300 ms; ten bytes wait for an ACK.
 fn stamped_at_1000(v: Variant) -> Peer {
     let mut p = established_timestamps(v);
     p.inject(". 1:1(0) ack 1 <TS val 1000 ecr 1000>");
@@ -139,7 +139,7 @@ fn stamped_at_1000(v: Variant) -> Peer {
 
 #[test]
 fn established_ack_that_another_overtook_is_not_answered() {
-    // Up to six fifths of the timeout old, in its place, with nothing new.
+    // An ACK without news counts as overtaken up to an age of six fifths of the timeout.
     for (old, is_answered) in [
         (". 1:1(0) ack 1 <TS val 999 ecr 1000>", false),
         (". 1:1(0) ack 1 <TS val 640 ecr 1000>", false),
@@ -151,7 +151,7 @@ fn established_ack_that_another_overtook_is_not_answered() {
         (". 1:1(0) ack 11 <TS val 900 ecr 1000>", true),
         ("P. 1:2(1) ack 1 <TS val 900 ecr 1000>", true),
         ("F. 1:1(0) ack 1 <TS val 900 ecr 1000>", true),
-        // Clocks of one host may be off by one.
+        // Timestamps of one host may go back by one.
         ("P. 1:2(1) ack 1 <TS val 999 ecr 1000>", false),
         ("P. 1:2(1) ack 1 <TS val 998 ecr 1000>", true),
     ] {
@@ -168,7 +168,7 @@ fn established_old_ack_behind_text_may_open_the_window() {
     conversation(stamped_at_1000, |p| {
         p.inject("P. 1:101(100) ack 1 <TS val 1000 ecr 1000>");
         p.skip_sent();
-        // The window was last learned from the text, which stands before this.
+        // The text, whose number is lower, brought the present window.
         p.inject(". 101:101(0) ack 1 <TS val 900 ecr 1000>");
         assert_eq!(p.counters.drop_paws, 1);
         p.inject(". 101:101(0) ack 1 <TS val 1000 ecr 1000>");

@@ -1,11 +1,11 @@
-//! Straight lines against the general way: each call is made on a copy that may take none, too.
-//! Both must answer the same, and leave the same variables, records and counters behind.
+//! Shortcuts against the general way: each call is also made on a copy that may not take shortcuts.
+//! Both must answer the same, and end with the same variables, records and counters.
 
 use std::fmt::Debug;
 
 use tcp::{Connection, Cx};
 
-/// Makes `call` on `conn`, and first, if `conn` may take straight lines, on a copy that may not.
+/// Makes `call` on `conn`. If `conn` may take shortcuts, makes it first on a copy that may not.
 pub fn alike<R: Clone, T: Debug + PartialEq>(
     conn: &mut Connection,
     cx: &mut Cx<'_>,

@@ -1,5 +1,5 @@
-//! Windows both ways: ours (edge, scale, silly-window avoidance, updates), the peer's (shut,
-//! shrunk).
+//! Windows in both directions: ours (edge, scale, silly-window avoidance, updates), and the peer's
+//! (shut, shrunk).
 
 use tcp::{Effects, State};
 
@@ -20,16 +20,16 @@ fn established_window_closes_and_opens() {
         p.inject("P. 1:1001(1000) ack 1");
         p.expect(". 1:1(0) ack 1001 win 2000");
         p.inject("P. 1001:2001(1000) ack 1");
-        // The buffer is half full: no more quick ACKs.
+        // The buffer is half full, so quick ACKs have ended.
         p.expect_after_ms(40, ". 1:1(0) ack 2001 win 1000");
         p.inject("P. 2001:3001(1000) ack 1");
         p.wait_ms(200);
         p.expect(". 1:1(0) ack 3001 win 0");
-        // A probe with data is acknowledged, its data refused.
+        // The ACK of a probe with data; the data is refused.
         p.inject(". 3001:3002(1) ack 1");
         p.expect(". 1:1(0) ack 3001 win 0");
         p.expect_received(3000);
-        // A little room is not worth an update, a segment of the peer's is.
+        // A little room gives no update, but a segment of the peer does.
         p.read_until_left(2900);
         p.expect_nothing();
         p.read_until_left(2000);
@@ -43,7 +43,7 @@ fn established_right_edge_stays_until_it_pays() {
         p.inject(". 1:1001(1000) ack 1");
         p.expect(". 1:1(0) ack 1001 win 2000");
         p.read_until_left(900);
-        // A window within a segment of what there is room for stays as it is.
+        // The window stays as it is while it differs from the room by less than a segment.
         p.inject(". 1001:1101(100) ack 1");
         p.expect_after_ms(40, ". 1:1(0) ack 1101 win 2000");
         p.read_all();
@@ -60,7 +60,7 @@ fn established_right_edge_stays_until_it_pays() {
 fn established_fin_into_shut_window() {
     conversation(small_buffer, |p| {
         p.inject(". 1:4001(4000) ack 1");
-        // The reader does not keep up: no quick ACKs any more.
+        // The reader does not keep up, so quick ACKs have ended.
         p.expect_after_ms(40, ". 1:1(0) ack 4001 win 0");
         p.inject("F. 4001:4001(0) ack 1");
         p.expect_effects(Effects::EOF);
@@ -75,7 +75,7 @@ fn established_ack_and_rst_into_shut_window() {
         p.skip_sent();
         p.inject(". 1:4001(4000) ack 1");
         p.skip_sent();
-        // MUST-66
+        // An ACK into a shut window is taken (RFC 9293 MUST-66).
         p.inject(". 4001:4001(0) ack 11");
         p.expect_effects(Effects::WRITABLE);
         p.inject("R 4001:4001(0)");
@@ -94,7 +94,7 @@ fn established_scaled_window_is_not_retracted_by_rounding() {
         |v| Peer::accepted(&setup, v),
         |p| {
             p.inject("P. 1:2(1) ack 1");
-            // 59860 was promised from 1 on, up to 59861: 233 units would end before it.
+            // 59860 bytes were promised from 1 on, up to 59861: 233 units would end before that.
             p.expect(". 1:1(0) ack 2 win 234");
             p.inject("P. 2:102(100) ack 1");
             p.expect(". 1:1(0) ack 102 win 234");
@@ -115,8 +115,8 @@ fn established_rounding_up_does_not_outgrow_memory() {
     conversation(
         |v| Peer::accepted(&setup, v),
         |p| {
-            // Byte by byte, unread: each ACK rounds up, but the edge never outgrows the memory, nor
-            // goes back.
+            // Bytes arrive one by one and stay unread. Each ACK rounds up, but the edge never
+            // exceeds the memory and never goes back.
             let mut edge = 0;
             for seq in 1..=12_000u32 {
                 p.inject(&format!("P. {seq}:{}(1) ack 1", seq + 1));
@@ -145,7 +145,7 @@ fn established_peer_window_limits() {
             p.expect_nothing();
             p.inject(". 1:1(0) ack 1001 win 3000");
             p.expect(". 3001:4001(1000) ack 1");
-            // Half a segment is silly.
+            // Half a segment would be silly.
             p.inject(". 1:1(0) ack 1001 win 3400");
             p.expect_nothing();
             p.inject(". 1:1(0) ack 1001 win 4000");
@@ -161,7 +161,6 @@ fn established_window_shut_is_probed_for_ever() {
         p.skip_sent();
         p.inject(". 1:1(0) ack 1001 win 0");
         p.write(1000);
-        // RTO 1000 ms / sample: 100 ms smoothed with 0.
         p.expect_nothing();
         let mut probes = 0;
         for _ in 0..100 {
@@ -193,8 +192,8 @@ fn established_window_shut_probe_times() {
         p.expect_after_ms(1200, ". 1000:1000(0) ack 1");
         assert_eq!(p.cwnd(), 10);
         p.inject(". 1:1(0) ack 1001 win 500");
-        // 500 is half of nothing that was ever promised (60000), but all that there is: pushed in
-        // time.
+        // 500 bytes are less than half of the largest window (60000), but they are all there is, so
+        // the segment leaves when the timer expires.
         p.expect_nothing();
         p.expect_after_ms(300, "P. 1001:1501(500) ack 1");
     });
@@ -231,11 +230,11 @@ fn established_window_shrinks_below_flight() {
     conversation(established, |p| {
         p.write(5000);
         p.skip_sent();
-        // Only a larger window, or a shut one, is believed of a segment without news.
+        // A segment without news changes the window only if it is larger, or shut.
         p.inject(". 1:1(0) ack 1 win 0");
         p.inject(". 1:1(0) ack 1 win 2000");
         p.write(5000);
-        // Nothing new; old data is repeated within the window, one segment at first.
+        // No new data fits. Old data is repeated within the window, one segment at first.
         p.expect_nothing();
         p.expect_after_ms(300, ". 1:1001(1000) ack 1");
         p.inject(". 1:1(0) ack 1001 win 1000");
@@ -255,8 +254,7 @@ fn established_window_shrinks_to_zero_below_flight_does_not_time_out() {
             p.wait_ms(60_000);
         }
         p.expect_state(State::Established);
-        // The first segment was sent again and again, beyond the window as it stands, though
-        // nothing of it is in the window.
+        // The first segment was retransmitted many times, although none of it lies in the window.
         assert!(p.skip_sent() > 20);
         p.inject(". 1:1(0) ack 2001 win 60000");
         assert_eq!(p.conn.unacked(), 0);
@@ -270,14 +268,14 @@ fn established_old_window_update_is_ignored() {
         p.skip_sent();
         p.inject(". 1:1(0) ack 2001 win 30000");
         assert_eq!(p.conn.info().snd_wnd, 30_000);
-        // An older ACK, overtaken: neither window nor anything else.
+        // An older ACK was overtaken, so neither its window nor its number counts.
         p.inject(". 1:1(0) ack 1001 win 1000");
         assert_eq!(p.conn.info().snd_wnd, 30_000);
     });
 }
 
-/// The peer's window is shut, and the application writes with its cork set, which it takes out and
-/// puts back every 100 ms.
+/// The peer's window is shut. The application writes with TCP_CORK, and clears and sets that option
+/// every 100 ms.
 fn uncorked_into_a_shut_window(p: &mut Peer, pulls: u32) {
     p.inject(". 1:1(0) ack 1 win 0");
     p.call(|conn, cx, _| conn.set_cork(cx, true));
@@ -297,7 +295,7 @@ fn uncorked_into_a_shut_window(p: &mut Peer, pulls: u32) {
 fn established_uncorking_into_a_shut_window_leaves_its_probes_alone() {
     conversation(established, |p| {
         uncorked_into_a_shut_window(p, 20);
-        // After 300 ms, and 600 more; the next is due at 2.1 s.
+        // Probes left after 300 ms and 600 ms more; the next is due at 2.1 s.
         p.expect(". 0:0(0) ack 1");
         p.expect(". 0:0(0) ack 1");
         p.expect_nothing();
@@ -345,7 +343,7 @@ fn established_places_that_were_acknowledged_are_forgotten() {
         p.inject(". 1:1(0) ack 8 win 1000");
         assert_eq!(p.conn.check_packing(), None, "something is in flight");
         p.inject(". 1:1(0) ack 11 win 1000");
-        // A mark in the acknowledged stream is not packed. It would lie ahead of SND.UNA again
+        // A mark in the acknowledged stream is not packed. It would seem to lie ahead of SND.UNA
         // once 2^31 more bytes are acknowledged.
         assert!(p.conn.check_packing().is_some());
     });

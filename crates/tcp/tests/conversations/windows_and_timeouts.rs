@@ -1,5 +1,5 @@
-//! Windows, timeouts and duplicates at their edges: what a peer may say, and how long we wait for
-//! it.
+//! Windows, timeouts and duplicates at their limits: extreme segments of a peer, and the time for
+//! which the connection waits.
 
 use tcp::{Effects, IcmpError, Keepalive, State};
 
@@ -36,7 +36,8 @@ fn syn_received_keepalive_begins_with_the_connection() {
     });
 }
 
-/// A window that is too small to send into is probed, and a smaller one begins no new wait.
+/// A window that is too small to send into is probed. A still smaller one does not restart the
+/// wait.
 #[test]
 fn established_silly_window_that_shrinks_leaves_the_probe_timer_alone() {
     conversation(established, |p| {
@@ -54,7 +55,7 @@ fn established_silly_window_that_shrinks_leaves_the_probe_timer_alone() {
     });
 }
 
-/// An ICMP error of long ago does not explain a time-out of today.
+/// An old ICMP error does not explain a later timeout.
 #[test]
 fn established_progress_forgets_soft_errors() {
     conversation(established, |p| {
@@ -70,7 +71,7 @@ fn established_progress_forgets_soft_errors() {
     });
 }
 
-/// A receiver that invents duplicates gets no more in flight than it could have received.
+/// A receiver that invents duplicates does not get more data in flight than it could have received.
 #[test]
 fn established_invented_duplicates_open_no_floodgate() {
     conversation(established, |p| {
@@ -86,7 +87,7 @@ fn established_invented_duplicates_open_no_floodgate() {
     });
 }
 
-/// Duplicates invented while a time-out's repetitions guard against fast retransmit.
+/// A receiver invents duplicates while the retransmissions of a timeout prevent fast retransmit.
 #[test]
 fn established_invented_duplicates_behind_a_guard() {
     conversation(established, |p| {
@@ -106,8 +107,8 @@ fn established_invented_duplicates_behind_a_guard() {
     });
 }
 
-/// The repetition of a lost segment carries the newest ACK: its window counts, old as its number
-/// is.
+/// The retransmission of a lost segment carries the newest ACK, so its window counts although its
+/// sequence number is old.
 #[test]
 fn established_repeated_text_with_a_new_ack_brings_its_window() {
     conversation(established, |p| {
@@ -124,7 +125,7 @@ fn established_repeated_text_with_a_new_ack_brings_its_window() {
     });
 }
 
-/// And what was sent before it, with an older ACK, does not set the window back.
+/// A segment that the peer sent before, with an older ACK, does not set the window back.
 #[test]
 fn established_window_of_an_older_segment_is_still_ignored() {
     conversation(established, |p| {
@@ -142,7 +143,7 @@ fn established_window_of_an_older_segment_is_still_ignored() {
     });
 }
 
-/// MUST-21: the application may ask for more patience than the default.
+/// The application may set a user timeout that is longer than the default (RFC 9293 MUST-21).
 #[test]
 fn established_user_timeout_beyond_the_default() {
     conversation(established, |p| {
@@ -156,7 +157,8 @@ fn established_user_timeout_beyond_the_default() {
     });
 }
 
-/// RFC 6298 5.7 on the passive side: the SYN-ACK was sent twice and nothing was measured.
+/// On the passive side RFC 6298 5.7 applies when the SYN-ACK was sent twice and nothing was
+/// measured.
 #[test]
 fn accepted_without_a_round_trip_waits_three_seconds() {
     let unmeasured = |v: Variant| Peer::accepted_after(&Setup::default(), v, None);
@@ -167,12 +169,12 @@ fn accepted_without_a_round_trip_waits_three_seconds() {
     });
 }
 
-/// An ACK of numbers from before the connection is a guess, however large the peer's window. Blind
-/// injection of data must hit what was sent (RFC 5961 5, as Linux since 6.7).
+/// An ACK of numbers from before the connection is a guess, however large the peer's window.
+/// Blindly injected data must hit what was sent (RFC 5961 5, as in Linux since 6.7).
 #[test]
 fn established_ack_of_what_was_never_sent() {
     conversation(established, |p| {
-        // 1 - 20000, relative to our initial number.
+        // 1 - 20000, relative to our initial sequence number.
         p.inject("P. 1:101(100) ack 4294947297");
         p.expect_effects(Effects::NONE);
         p.expect_received(0);
@@ -181,7 +183,7 @@ fn established_ack_of_what_was_never_sent() {
     });
 }
 
-/// A late copy of an acknowledged segment, the SYN and the FIN included, is answered.
+/// Text is taken although its ACK is as old as the connection, so that it covers only our SYN.
 #[test]
 fn fin_wait_2_text_with_the_oldest_ack() {
     conversation(fin_wait_2, |p| {
@@ -191,7 +193,7 @@ fn fin_wait_2_text_with_the_oldest_ack() {
     });
 }
 
-/// After data and a FIN, all acknowledged, too.
+/// The same holds after data and a FIN, all of which were acknowledged.
 #[test]
 fn fin_wait_2_text_with_the_oldest_ack_after_data() {
     conversation(established, |p| {
@@ -205,7 +207,8 @@ fn fin_wait_2_text_with_the_oldest_ack_after_data() {
     });
 }
 
-/// SHLD-17: data past a right edge that was drawn back is no reason to give up, shut or not.
+/// Data beyond a right edge that moved back is no reason to give up, whether the window is shut or
+/// not (RFC 9293 SHLD-17).
 #[test]
 fn established_window_shrinks_below_the_segment_and_does_not_time_out() {
     conversation(established, |p| {
@@ -224,7 +227,7 @@ fn established_window_shrinks_below_the_segment_and_does_not_time_out() {
     });
 }
 
-/// An MSS of 0 says nothing (as in LISTEN, and Linux).
+/// An MSS of 0 counts as no option, as in LISTEN and in Linux.
 #[test]
 fn syn_sent_mss_of_zero_means_the_default() {
     conversation(syn_sent, |p| {
@@ -233,7 +236,8 @@ fn syn_sent_mss_of_zero_means_the_default() {
     });
 }
 
-/// But nobody waits for the data of an orphan: its peer does not hold it for ever so (as Linux).
+/// No application waits for the data of an orphan, so its peer cannot hold it for ever (as in
+/// Linux).
 #[test]
 fn orphan_window_shut_below_flight_times_out() {
     conversation(established, |p| {

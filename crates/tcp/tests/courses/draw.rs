@@ -29,26 +29,26 @@ impl Random {
     }
 }
 
-/// The writes of the first end.
+/// Pattern in which the first end writes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Manner {
-    /// As much as there is room for.
+    /// As many bytes as there is room for.
     Bulk,
-    /// The same, and the other end too.
+    /// As many bytes as there is room for, on both ends.
     BulkBothWays,
-    /// Requests of up to so many bytes; the other end answers each.
+    /// Requests of up to this many bytes; the other end answers each.
     Requests(u64),
-    /// Up to so many bytes every few milliseconds.
+    /// Up to this many bytes every few milliseconds.
     Trickle(u64),
 }
 
-/// How the other end reads.
+/// Pattern in which the other end reads.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Reader {
     Prompt,
-    /// So many bytes each millisecond.
+    /// This many bytes each millisecond.
     Slow(u64),
-    /// Nothing, then everything.
+    /// Nothing for a while, then everything.
     Pausing,
 }
 
@@ -59,29 +59,29 @@ pub struct Settings {
     pub config: Config,
     pub manner: Manner,
     pub reader: Reader,
-    /// Bytes per second of the bottleneck.
+    /// Rate of the bottleneck in bytes per second.
     pub rate: u64,
     pub queue_bytes: u64,
     pub rtt_ns: u64,
-    /// Percent of the segments that carry data, and of those that do not, that get lost.
+    /// Percent of segments lost: those with data, and those without.
     pub loss: u64,
     pub ack_loss: u64,
-    /// Percent of the segments that are late, and by how much at most.
+    /// Percent of segments that are late, and the longest delay.
     pub reordering: u64,
     pub late_ns: u64,
     pub duplication: u64,
-    /// Between these, in milliseconds, nothing arrives.
+    /// Milliseconds between which nothing arrives.
     pub outage_ms: (u64, u64),
-    /// From here on the path is longer by half a round trip.
+    /// Time from which the path is longer by half a round trip, in milliseconds.
     pub longer_from_ms: u64,
-    /// A queue of so many bytes marks what is able to be marked.
+    /// Bytes of queue from which on ECN-capable segments are marked.
     pub mark_bytes: u64,
-    /// The application turns knobs.
+    /// The application changes socket options.
     pub knobs: bool,
-    /// The host of the first end counts its memory as scarce now and then.
+    /// The host of the first end reports low memory now and then.
     pub is_poor: bool,
     pub ms: u64,
-    /// Segments with more payload do not arrive.
+    /// Segments with more payload bytes are lost.
     pub payload_max: u32,
 }
 
@@ -180,7 +180,7 @@ fn config(random: &mut Random) -> Config {
     config
 }
 
-/// The settings that tell courses apart, in a line.
+/// The settings that distinguish courses, in one line.
 fn describe(settings: &Settings) -> String {
     let config = &settings.config;
     format!(

@@ -1,4 +1,4 @@
-//! One end: a connection with its buffers as numbers, and the digest of what it does.
+//! One end: a connection, its buffers as numbers, and the digest of its behaviour.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write};
@@ -10,7 +10,7 @@ use tcp::{
 
 use crate::single_calls::SingleCalls as _;
 
-/// FNV-1a over words and text.
+/// An FNV-1a digest of words and text.
 pub struct Digest(pub u64);
 
 impl Digest {
@@ -30,7 +30,7 @@ impl Write for Digest {
     }
 }
 
-/// Payload is counted, not kept: bytes beyond the published ones as ranges.
+/// A receive buffer that counts payload; bytes beyond the published ones are ranges.
 #[derive(Default)]
 pub struct Counted {
     ahead: BTreeMap<u32, u32>,
@@ -54,7 +54,7 @@ impl RecvBuffer for Counted {
     }
 }
 
-/// Parts of a stack that a connection borrows.
+/// The parts of a stack that a connection borrows.
 pub struct Lent {
     pub challenge: ChallengeLimiter,
     pub counters: Counters,
@@ -110,7 +110,7 @@ impl End {
         }
     }
 
-    /// One call into the connection; its effects, the deadline and the room go into the digest.
+    /// Makes one call into the connection. Its effects, the deadline and the room enter the digest.
     pub fn call(
         &mut self,
         now_ns: u64,
@@ -153,7 +153,7 @@ impl End {
         }
     }
 
-    /// With `MSG_MORE` or without.
+    /// Writes bytes, with or without `MSG_MORE`.
     pub fn write_some(&mut self, now_ns: u64, bytes: u32, is_more: bool) {
         self.buffered += bytes;
         let buffered = self.buffered;
@@ -173,7 +173,7 @@ impl End {
         self.call(now_ns, |conn, cx, _| conn.on_write(cx, buffered));
     }
 
-    /// Bytes that the application may still put into the buffer.
+    /// Bytes that the application may still write.
     pub fn room(&mut self, now_ns: u64) -> u32 {
         let cx = self.lent.cx(now_ns, &self.config);
         self.conn.send_room(&cx).limit.saturating_sub(self.buffered)
@@ -185,7 +185,7 @@ impl End {
         self.call(now_ns, |conn, cx, _| conn.on_read(cx, unread));
     }
 
-    /// The next segment, as it arrives at the other end.
+    /// Polls the next segment, in the form in which it arrives at the other end.
     pub fn poll(&mut self, now_ns: u64) -> Option<Segment> {
         if self.is_over {
             return None;
@@ -208,7 +208,7 @@ impl End {
         })
     }
 
-    /// The state in a line.
+    /// The connection's state in one line.
     pub fn describe(&self, now_ns: u64) -> String {
         let info = self.conn.info_at(now_ns);
         format!(

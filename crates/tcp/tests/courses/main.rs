@@ -1,12 +1,12 @@
-//! Courses of connections, in two tables. Two connections talk over a path in virtual time, and a
-//! seed draws their settings, the path's faults and what the applications do. A row of
-//! `courses.txt` says what both ends would tell of themselves at a moment, and holds a digest of
-//! all segments, effects and deadlines until then. `digests_1.txt` and so on keep the last digests
-//! only, of more seeds.
+//! Courses of connections, recorded in tables. Two connections exchange data over a path in virtual
+//! time; a seed draws their settings, the path's faults and the actions of the applications. A row
+//! of `courses.txt` holds what both ends report of themselves at a moment, and a digest of all
+//! segments, effects and deadlines until then. `digests_1.txt` to `digests_4.txt` hold only the
+//! last digests, for more seeds.
 //!
 //! A change of behaviour shows as a change of these files. `COURSES_WRITE=1 cargo test -p tcp
-//! --test courses` writes them anew. The tables say that nothing changed, and not that it is right:
-//! that is for conversations and for the comparison with the kernel.
+//! --test courses` writes them anew. The tables show that nothing changed, not that the behaviour
+//! is right: conversations and the comparison with the kernel test that.
 
 mod draw;
 mod end;
@@ -21,7 +21,7 @@ use std::fmt::Write as _;
 
 use path::Path;
 
-/// The seeds of `courses.txt`; those of `digests.txt` follow, in a test for each hundred.
+/// The seeds of `courses.txt`. Those of the digest files follow, with one test for each hundred.
 const COURSES: std::ops::RangeInclusive<u64> = 1..=16;
 const ROWS: u64 = 6;
 
@@ -50,7 +50,8 @@ fn digests_of_the_fourth_hundred_are_as_written() {
     check("digests_4.txt", (401..=500).map(digests));
 }
 
-/// The courses are what the file says. The first line that differs fails, before the next course.
+/// Checks that the courses are as the file has them. Fails at the first line that differs, before
+/// the next course is played.
 fn check(file: &str, courses: impl Iterator<Item = String>) {
     let path = format!("{}/tests/courses/{file}", env!("CARGO_MANIFEST_DIR"));
     if std::env::var_os("COURSES_WRITE").is_some() {

@@ -1,5 +1,5 @@
-//! Algorithms from outside the crate on the same courses: Reno and DCTCP, written over the public
-//! trait, do what the built-in ones do, and nonsense stops no connection.
+//! Algorithms from outside the crate on the same courses: Reno and DCTCP over the public trait
+//! behave like the built-in ones, and no nonsense stops a connection.
 
 use tcp::CongestionAlgorithm;
 use tcp::congestion_control::{
@@ -11,11 +11,11 @@ use crate::draw::{self, Manner, Reader, Settings};
 use crate::outside_twins;
 use crate::path::Path;
 
-/// The values that an algorithm of [`Nonsense`] gives in turn.
+/// The values that [`Nonsense`] answers in turn.
 const EXTREMES: [u32; 6] = [0, u32::MAX, 1, 1 << 31, 7, u32::MAX - 1];
 
-/// Answers with extremes, and asks them of the window in every method. The number chooses which: of
-/// [`EXTREMES`] one, or each in turn.
+/// An algorithm that answers with extreme values, and sets the window to them in every method. With
+/// a number it always uses that one of [`EXTREMES`], without one each in turn.
 struct Nonsense(Option<usize>);
 
 impl Nonsense {
@@ -93,7 +93,7 @@ static NONSENSE: [OutsideAlgorithm; 7] = [
     OutsideAlgorithm::new("nonsense-all", &Nonsense(None)),
 ];
 
-/// The course of a seed, with this algorithm in place of the one that it draws.
+/// The course of a seed, with this algorithm instead of the drawn one.
 fn with(seed: u64, choice: CongestionAlgorithm) -> Settings {
     let mut settings = draw::settings(seed);
     settings.config.congestion = match choice {
@@ -106,7 +106,7 @@ fn with(seed: u64, choice: CongestionAlgorithm) -> Settings {
     settings
 }
 
-/// The whole course, with the digests of both ends after each quarter.
+/// Plays the whole course; returns the digests of both ends after each quarter.
 fn quarters(settings: Settings) -> Vec<[u64; 2]> {
     let mut path = Path::new(settings);
     let quarters = (1..=4).map(|row| {
@@ -136,7 +136,7 @@ fn dctcp_from_outside_does_what_the_built_in_one_does() {
     assert_alike(CongestionAlgorithm::Dctcp);
 }
 
-/// A bulk sender over the path of a seed. Its application ends after 9 s of 13 s.
+/// A bulk sender over the path of a seed, whose application ends after 9 s of 13 s.
 fn bulk(seed: u64, algorithm: &'static OutsideAlgorithm) -> Path {
     Path::new(Settings {
         manner: Manner::Bulk,

@@ -13,9 +13,9 @@ use crate::end::{Digest, End, Lent};
 use crate::single_calls::SingleCalls as _;
 
 const START_NS: u64 = 1000 * MS;
-/// How often applications look, and by how much more or less.
+/// Interval at which applications act, and its largest deviation.
 const LOOK_NS: u64 = MS;
-/// Bytes of headers on the wire.
+/// Bytes of headers of a segment on the wire.
 const HEADERS: u64 = 66;
 
 pub struct Path {
@@ -26,7 +26,7 @@ pub struct Path {
     sent: u64,
     free_ns: [u64; 2],
     look_ns: u64,
-    /// Bytes that the second end owes in answers.
+    /// Bytes of answers that the second end still has to write.
     owed: u64,
     random: Random,
 }
@@ -102,7 +102,7 @@ impl Path {
         }
     }
 
-    /// Digest of all deeds of the end, and of its own reports.
+    /// Digest of everything that the end did, and of its own reports.
     pub fn digest(&self, number: usize) -> u64 {
         let end = &self.ends[number];
         let mut digest = Digest(end.digest.0);
@@ -124,7 +124,8 @@ impl Path {
         }
     }
 
-    /// Those that are not zero. Each segment that is sent again has one cause.
+    /// Writes the counters that are not zero, and checks that each retransmitted segment has one
+    /// cause.
     pub fn write_counters(&self, table: &mut String) {
         for (name, end) in ["client", "server"].iter().zip(&self.ends) {
             let all = end.lent.counters.rows();
@@ -291,7 +292,7 @@ impl Path {
         }
     }
 
-    /// When the segment arrives, if it does.
+    /// Time at which the segment arrives; `None` if it is lost.
     fn passes(&mut self, from: usize, segment: &mut Segment) -> Option<u64> {
         let settings = &self.settings;
         let loss = match segment.len > 0 {

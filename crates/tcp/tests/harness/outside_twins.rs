@@ -1,5 +1,5 @@
-//! Two built-in algorithms once more, over the public trait: Reno and DCTCP. They must do what the
-//! built-in ones do.
+//! Twins of two built-in algorithms, Reno and DCTCP, over the public trait. They must behave like
+//! the built-in ones.
 
 use tcp::congestion_control::{
     AckSample, CaState, CongestionControl, Event, OutsideAlgorithm, SenderView, State, Window,
@@ -10,7 +10,7 @@ use wire::SeqNumber;
 pub static RENO: OutsideAlgorithm = OutsideAlgorithm::new("reno-outside", &Reno);
 pub static DCTCP: OutsideAlgorithm = OutsideAlgorithm::new("dctcp-outside", &Dctcp);
 
-/// Puts the twin of a built-in algorithm into its place, if there is one.
+/// Replaces a built-in algorithm by its twin, if there is one.
 pub fn put_in(config: &mut Config) {
     let twin = match config.congestion {
         CongestionAlgorithm::NewReno => &RENO,
@@ -20,7 +20,7 @@ pub fn put_in(config: &mut Config) {
     config.congestion = config.register_congestion(twin).expect("a new name");
 }
 
-/// RFC 5681 and 6582.
+/// The twin of NewReno, RFC 5681 and 6582.
 struct Reno;
 
 impl CongestionControl for Reno {
@@ -39,11 +39,11 @@ impl CongestionControl for Reno {
     }
 }
 
-/// RFC 8257.
+/// The twin of DCTCP, RFC 8257.
 struct Dctcp;
 
-/// Its words: alpha in 1/1024, the end of the round, the counts at the round's beginning, the
-/// window at the last reduction.
+/// Indices of DCTCP's words: alpha in 1/1024, the end of the round, the counts at the round's
+/// beginning, and the window at the last reduction.
 const ALPHA: usize = 0;
 const ROUND_END: usize = 1;
 const DELIVERED: usize = 2;

@@ -11,7 +11,7 @@ use crate::config::Config;
 /// Bytes per segment.
 pub(crate) const MSS: u32 = 1000;
 
-/// A sender that has a window in flight and is told of ACKs.
+/// A sender that has a window in flight and takes ACKs.
 pub(crate) struct Model {
     pub config: Config,
     pub now_ns: u64,
@@ -50,7 +50,7 @@ impl Model {
         self.window = window;
     }
 
-    /// The moment as it is.
+    /// The sender's state now, as algorithms see it.
     pub fn at(&self) -> Moment<'_> {
         let sender = SenderView {
             now_ns: self.now_ns,
@@ -70,7 +70,7 @@ impl Model {
         }
     }
 
-    /// Calls the algorithm, with the moment and the window.
+    /// Calls the algorithm with the sender's state and the window.
     pub fn call<T>(
         &mut self,
         call: impl FnOnce(&mut Algorithm, &Moment<'_>, &mut Window) -> T,
@@ -83,17 +83,17 @@ impl Model {
         result
     }
 
-    /// Time passes.
+    /// Lets time pass.
     pub fn wait_ms(&mut self, ms: u64) {
         self.now_ns += ms * MILLISECOND_NS;
     }
 
-    /// Sends whatever the window allows.
+    /// Sends as much as the window allows.
     pub fn fill(&mut self) {
         self.nxt = self.una + self.window.cwnd * MSS;
     }
 
-    /// An ACK of `acked` segments, after a round trip of `rtt_ms`; the window was in use.
+    /// Takes an ACK of `acked` segments after a round trip of `rtt_ms`; the window was in use.
     pub fn ack(&mut self, acked: u32, rtt_ms: u64) {
         self.una += acked * MSS;
         self.delivered += acked;
@@ -105,7 +105,7 @@ impl Model {
         self.call(|algorithm, at, window| algorithm.grow(at, window, &sample));
     }
 
-    /// A whole flight is sent at once and acknowledged segment by segment over the round trip.
+    /// Sends a whole flight at once, which is acknowledged segment by segment over the round trip.
     pub fn round(&mut self, rtt_ms: u64) {
         self.fill();
         let flight = self.window.cwnd;
@@ -117,7 +117,7 @@ impl Model {
         }
     }
 
-    /// A loss: threshold and window as fast recovery sets them.
+    /// Takes a loss: sets threshold and window as fast recovery does.
     pub fn lose(&mut self) {
         let ssthresh = self.call(|algorithm, at, window| algorithm.ssthresh(at, window));
         self.window.ssthresh = ssthresh;

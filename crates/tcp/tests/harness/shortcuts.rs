@@ -1,8 +1,7 @@
-//! What the conversations see and switch of a connection beyond its interface: the twin that takes
-//! no shortcut, and the plan made anew.
+//! Access to a connection beyond its interface, for the conversations: the twin that takes no
+//! shortcut, and the plan made anew.
 //!
-//! A module of `connection::output` with the feature `twin`, which only tests of this crate turn
-//! on.
+//! A module of `connection::output` with the feature `twin`, which only tests of this crate enable.
 
 use super::Connection;
 use crate::conn_flags::ConnFlags;
@@ -22,8 +21,7 @@ impl Connection {
         self.snd.flight()
     }
 
-    /// The class of the segment that `poll_transmit` would send first at this time, by a plan that
-    /// is made anew.
+    /// The class of the segment that `poll_transmit` would send first at this time, by a new plan.
     #[must_use]
     pub fn transmit_class(&self, cx: &Cx<'_>) -> TransmitClass {
         self.class_of(self.plan(cx))

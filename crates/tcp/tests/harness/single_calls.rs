@@ -1,8 +1,8 @@
-//! Calls of an application that are made one at a time. The stack makes several in one run.
+//! Calls of an application, made one at a time. The stack combines several in one run.
 
 use tcp::{Connection, Cx, Effects};
 
-/// One call of the application as a run of its own.
+/// Calls of the application, each as a run of its own.
 pub trait SingleCalls {
     /// The application has read: `unread` published bytes are left.
     fn on_read(&mut self, cx: &mut Cx<'_>, unread: u32) -> Effects;

@@ -1,5 +1,5 @@
-//! Surroundings of the conversations with the passive side's compact entries: a world with a clock,
-//! and segments in short notation.
+//! Surroundings for conversations with the compact entries of the passive side: a world with a
+//! clock, and segments in short notation.
 
 use std::string::{String, ToString};
 
@@ -17,7 +17,7 @@ use crate::records::RecordPool;
 use crate::segment::{Segment, SegmentOut};
 use crate::{MILLISECOND_NS, SECOND_NS};
 
-/// The peer's and our initial sequence numbers in all conversations.
+/// Initial sequence numbers of the peer and of our side in all conversations.
 pub(crate) const IRS: SeqNumber = SeqNumber(1000);
 pub(crate) const ISS: SeqNumber = SeqNumber(7_000_000);
 /// Our timestamp offset.
@@ -100,7 +100,7 @@ pub(crate) fn flow() -> FlowKey {
     }
 }
 
-/// A segment: flags as letters, sequence and ACK number as distances from the initial ones, payload
+/// A segment: flags as letters, sequence and ACK number relative to the initial ones, payload
 /// bytes.
 pub(crate) fn seg(flags: &str, seq: u32, ack: u32, len: u32) -> Segment {
     let mut bits = Flags::NONE;
@@ -151,8 +151,8 @@ pub(crate) fn with_ts(mut seg: Segment, value: u32, echo: u32) -> Segment {
     seg
 }
 
-/// A sent segment in short notation: flags, distance of the sequence number from `ISS`, of the ACK
-/// number from `IRS`.
+/// A sent segment in short notation: flags, sequence number relative to `ISS`, ACK number relative
+/// to `IRS`.
 pub(crate) fn said(out: &SegmentOut) -> (String, u32, u32) {
     let ack = if out.flags.contains(Flags::ACK) {
         out.ack.since(IRS)
@@ -162,7 +162,7 @@ pub(crate) fn said(out: &SegmentOut) -> (String, u32, u32) {
     (out.flags.to_string(), out.seq.since(ISS), ack)
 }
 
-/// Numbers without pattern, for segments that are.
+/// A segment of random numbers.
 pub(crate) fn random_segment(state: &mut u64) -> Segment {
     let mut next = || {
         *state = state

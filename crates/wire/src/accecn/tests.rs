@@ -1,4 +1,5 @@
-//! Layouts byte for byte, as Linux writes them, and what gives way when room is short.
+//! AccECN options byte for byte as Linux writes them, and the options that give way when room is
+//! short.
 
 use super::*;
 use crate::SeqNumber;
@@ -104,12 +105,12 @@ fn fields_give_way_before_sack_blocks_do() {
     };
     assert_eq!(fit(SackBlocks::EMPTY, STAMP, 0), Some((3, 0, 12)));
     assert_eq!(fit(blocks(1), STAMP, 0), Some((3, 1, 12)));
-    // 12 + 4 + 16: eight bytes are left.
+    // 12 bytes of timestamp, 4 + 16 of SACK: eight are left.
     assert_eq!(fit(blocks(2), STAMP, 0), Some((2, 2, 8)));
-    // 12 + 4 + 24: nothing but the padding.
+    // 12 bytes of timestamp, 4 + 24 of SACK: only the padding is left.
     assert_eq!(fit(blocks(3), STAMP, 0), Some((0, 3, 0)));
     assert_eq!(fit(blocks(3), STAMP, 1), Some((2, 2, 0)));
-    // Three fields find no room beside two blocks, and these are never dropped.
+    // Three counters find no room beside two SACK blocks, and two blocks are never dropped.
     assert_eq!(fit(blocks(2), STAMP, 3), None);
     assert_eq!(fit(blocks(3), STAMP, 3), None);
     // 4 + 32 without a timestamp: four bytes are left.

@@ -1,4 +1,4 @@
-//! Both families through one type.
+//! IPv4 and IPv6 addresses in one type.
 
 use super::Addr;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};

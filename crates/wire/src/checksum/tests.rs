@@ -114,8 +114,8 @@ proptest! {
         prop_assert_eq!(sum.fold(), naive(&bytes));
     }
 
-    // Packets start with a byte other than zero: nothing but zeros is the one case where the two
-    // zeros of one's complement differ.
+    // The first byte is not zero: for a packet of zeros alone, the adjusted checksum may be the
+    // other of the two zeros of one's complement arithmetic.
     #[test]
     fn adjusted_by_two_words_is_right(first in 1u8.., rest: [u8; 39], new: u32) {
         let mut packet = vec![first];

@@ -17,7 +17,7 @@ fn v4(remote: u32, remote_port: u16) -> FlowKey {
     }
 }
 
-/// The definition, on words of any machine.
+/// The hash by its definition, on any words.
 fn two_rounds_of_nh(secret: [u64; 2], words: [u64; 5]) -> u64 {
     let secrets: Vec<u64> = (0..8).map(|at| siphash24_words(secret, &[at])).collect();
     let add = |word: u64, at: usize| u128::from(word.wrapping_add(secrets[at]));
@@ -112,7 +112,8 @@ fn consecutive_ports_and_addresses_fill_buckets_evenly() {
             high[(hash >> 56) as usize] += 1;
         }
     }
-    // 65,536 keys over 256 buckets: 256 each, standard deviation 16; six of those are never seen.
+    // 65,536 keys over 256 buckets: 256 each, with a standard deviation of 16. A bucket is never
+    // six deviations off.
     for count in low.into_iter().chain(high) {
         assert!((160..=352).contains(&count), "{count}");
     }

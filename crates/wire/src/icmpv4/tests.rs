@@ -1,4 +1,4 @@
-//! Messages in and out.
+//! ICMP messages emitted and parsed.
 
 use super::*;
 use std::vec;

@@ -1,4 +1,4 @@
-//! Messages in and out, and RFC 4861's checks.
+//! ICMPv6 messages emitted and parsed, and RFC 4861's checks.
 
 use super::*;
 use std::vec;
@@ -10,7 +10,7 @@ fn v6(text: &str) -> Ipv6Addr {
     text.parse().unwrap()
 }
 
-/// Emits and parses again, over the same addresses.
+/// Emits a message, and parses it again with the same addresses.
 fn pass(message: Message<'_>, src: &str, dst: &str, hop_limit: u8) -> Result<(), WireError> {
     let mut out = [0u8; 1500];
     let len = message.emit(&mut out, v6(src), v6(dst));
@@ -22,7 +22,7 @@ fn pass(message: Message<'_>, src: &str, dst: &str, hop_limit: u8) -> Result<(),
     Ok(())
 }
 
-/// A solicitation for fe80::2 with these options, its checksum right for fe80::1 to fe80::2.
+/// A solicitation for fe80::2 with these options, from fe80::1 to fe80::2, with a valid checksum.
 fn solicitation_with(options: &[u8]) -> Vec<u8> {
     let mut packet = vec![135, 0, 0, 0, 0, 0, 0, 0];
     packet.extend(v6("fe80::2").octets());

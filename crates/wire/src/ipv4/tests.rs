@@ -22,7 +22,7 @@ fn packet() -> [u8; HEADER_LEN] {
     packet
 }
 
-/// A header with these options, padded and with the right checksum; nothing follows it.
+/// A header with these options, padded, with a valid checksum, and without payload.
 fn with_options(options: &[u8]) -> Vec<u8> {
     let mut packet = packet().to_vec();
     packet.extend(options);

@@ -17,8 +17,8 @@ fn header(next_header: u8, payload_len: u16) -> Header {
     }
 }
 
-/// A packet of these extension headers, each `(kind, bytes from its length on)`, before 20 bytes of
-/// TCP.
+/// The walk over a packet of these extension headers, each `(kind, bytes from its length on)`,
+/// before 20 bytes of TCP.
 fn walk_over(extensions: &[(u8, &[u8])]) -> Result<(u8, usize), WireError> {
     let mut packet = Vec::from([0; HEADER_LEN]);
     for (place, (_, body)) in extensions.iter().enumerate() {

@@ -1,16 +1,16 @@
 //! The destination of written headers.
 //!
-//! Headers are a dozen small fields. A writer that makes them in its own memory and copies them
-//! from there reads with wide loads what narrow stores have just written. A core cannot forward
-//! such stores before they have left its store buffer, in order, behind all earlier ones. If
-//! earlier stores went to lines that another core holds (the payload, in a frame that the peer has
-//! read before), the copy waits for that core. The fields therefore go straight to their
-//! destination, and nothing is read back.
+//! Headers are a dozen small fields. A writer that assembles them in local memory and then copies
+//! them reads, with wide loads, bytes that narrow stores have just written. A core cannot forward
+//! such stores: it waits until they have left its store buffer, in order, behind all earlier ones.
+//! If an earlier store went to a line that another core holds (payload in a frame that the peer has
+//! read before), the copy waits for that core. The fields are therefore written to their
+//! destination directly, and nothing is read back.
 
 /// Room for headers, which are written field by field.
 pub trait HeaderRoom {
-    /// Writes the `M` bytes at `at`; bytes beyond the end change nothing. Every `at` of this
-    /// crate's is a constant, so that nothing is left of the question.
+    /// Writes the `M` bytes at `at`. A write beyond the end changes nothing; this crate passes
+    /// constant offsets only, so the compiler removes the check.
     fn put<const M: usize>(&mut self, at: usize, bytes: &[u8; M]);
 
     /// Writes the 16-bit field at `at`, big-endian.

@@ -1,9 +1,9 @@
-//! The packet that follows another of its flow. It is recognized by comparison with the first, so
-//! only the fields that may differ are read.
+//! The packet that follows another packet of its flow. Comparing it with the first one recognizes
+//! it, so only the fields that may differ are read.
 //!
-//! `stack`'s stage `aggregation` keeps the first packet's head as long as a run lasts. Every packet
-//! that [`Sequel::read`] accepts is also accepted by [`parse`](super::parse), with the same values:
-//! a test here compares them.
+//! `stack`'s stage `aggregation` keeps the first packet's head for as long as a run lasts. Every
+//! packet that [`Sequel::read`] accepts is also accepted by [`parse`](super::parse), with the same
+//! values; a test compares both.
 
 use super::{
     BYTES_MAX, BYTES_MIN, ENDS_BYTES, ETHERTYPE_AT, FRAGMENT_MASK, IP_AT, IPV4_PLAIN,
@@ -15,14 +15,14 @@ use crate::protocol;
 use crate::seq::SeqNumber;
 use crate::tcp::{Flags, Timestamp};
 
-/// Bytes that are compared, eight at a time.
+/// Bytes that are compared, in words of eight.
 const COMPARED: usize = 64;
 const WORDS: usize = COMPARED / 8;
 
-/// The bits that all packets of a run share: everything but lengths, identification, numbers, PSH,
-/// window, timestamps, and checksums. For a head of [`BYTES_MAX`].
+/// The bits that all packets of a run share: all except lengths, identification, sequence and ACK
+/// numbers, PSH, window, timestamps, and checksums. For a head of [`BYTES_MAX`].
 const SHARED: [u64; WORDS] = words(&shared(true));
-/// The same for a head of [`BYTES_MIN`].
+/// The shared bits for a head of [`BYTES_MIN`].
 const SHARED_BARE: [u64; WORDS] = words(&shared(false));
 
 const fn shared(with_timestamp: bool) -> [u8; COMPARED] {
@@ -31,7 +31,8 @@ const fn shared(with_timestamp: bool) -> [u8; COMPARED] {
     mask[IP_AT + 6] = fragment[0];
     mask[IP_AT + 7] = fragment[1];
     mask[TCP_AT + 13] = !(Flags::PSH.0 as u8);
-    // Total length and identification, IPv4's checksum, SEQ and ACK, window and checksum.
+    // Fields that may differ: total length and identification, IPv4's checksum, SEQ and ACK, window
+    // and checksum.
     let mut free = [
         (IP_AT + 2, 4),
         (IP_AT + 10, 2),
@@ -71,31 +72,32 @@ const fn words(mask: &[u8; COMPARED]) -> [u64; WORDS] {
     words
 }
 
-/// Numbers of a packet that continues a run.
+/// Fields of a packet that continues a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sequel {
-    /// SEG.SEQ
+    /// SEG.SEQ.
     pub seq: SeqNumber,
-    /// SEG.ACK
+    /// SEG.ACK.
     pub ack: SeqNumber,
-    /// PSH is set.
+    /// True if PSH is set.
     pub push: bool,
     /// SEG.WND, unscaled.
     pub window: u16,
-    /// Present if the first packet has one.
+    /// The timestamp; present if the first packet has one.
     pub timestamp: Option<Timestamp>,
     /// Offset of the payload in the frame.
     pub payload_at: usize,
     /// Payload bytes.
     pub payload_len: u32,
-    /// The sum of pseudo-header and TCP header: with the payload's it must come to 0xffff.
+    /// The sum of pseudo-header and TCP header: together with the payload's sum it must come to
+    /// 0xffff.
     pub sum: u16,
 }
 
 impl Sequel {
     /// Reads the head of a frame of `frame_len` bytes, given the head of the first packet, which
-    /// [`parse`](super::parse) has accepted. `None`: it differs from the first in more than a
-    /// sequel may, or something is wrong with it.
+    /// [`parse`](super::parse) has accepted. `None`: the packet differs from the first in more than
+    /// these fields, or it is faulty.
     #[inline(always)]
     #[must_use]
     pub fn read(first: &[u8; BYTES_MAX], head: &[u8; BYTES_MAX], frame_len: usize) -> Option<Self> {
@@ -109,7 +111,7 @@ impl Sequel {
         if differs(first, head, mask) || IP_AT + total_len > frame_len {
             return None;
         }
-        // Sums are added up in the machine's order and turned once.
+        // The words are summed in the machine's order, and the result is byte-swapped once.
         let word = |at| u64::from(ne32(head, at));
         let addresses = word(IP_AT + 12) + word(IP_AT + 16);
         let ip = word(IP_AT) + word(IP_AT + 4) + word(IP_AT + 8) + addresses;
@@ -146,7 +148,8 @@ impl Sequel {
     }
 }
 
-/// True if two plain packets are of one flow, given their heads: a quick check before a closer one.
+/// True if two plain packets, given their heads, are of one flow. A quick check before a closer
+/// one.
 #[inline]
 #[must_use]
 pub fn have_same_ends(one: &[u8; BYTES_MAX], other: &[u8; BYTES_MAX]) -> bool {
@@ -154,8 +157,8 @@ pub fn have_same_ends(one: &[u8; BYTES_MAX], other: &[u8; BYTES_MAX]) -> bool {
     one[ends.clone()] == other[ends]
 }
 
-/// Mixes the ends of a TCP packet over IPv4 without options, so that equal results nearly always
-/// mean one flow. `None`: another kind of packet. The upper bits are mixed best.
+/// A mix of addresses and ports of a TCP packet over IPv4 without options: equal results nearly
+/// always mean one flow. `None`: another kind of packet. The upper bits are mixed best.
 ///
 /// ```
 /// assert!(wire::plain::mix_ends(&[0; wire::plain::ENDS_BYTES]).is_none());
@@ -168,7 +171,7 @@ pub fn mix_ends(head: &[u8; ENDS_BYTES]) -> Option<u64> {
         && be16(head, IP_AT + 6) & FRAGMENT_MASK == 0;
     let addresses = u64::from(ne32(head, IP_AT + 12)) << 32 | u64::from(ne32(head, IP_AT + 16));
     let ports = u64::from(ne32(head, TCP_AT));
-    // The multipliers are odd, and without a pattern in their bits.
+    // Multipliers: odd, and with no pattern in their bits.
     let mixed =
         (addresses.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ ports).wrapping_mul(0xd6e8_feb8_6659_fd93);
     is_tcp.then_some(mixed)

@@ -1,8 +1,8 @@
-//! The headers of a flow's segments, stored with their constant fields and completed for each
+//! The headers of a flow's segments: the constant fields are stored once and completed for each
 //! segment.
 //!
-//! Two sums are stored with them, so a checksum costs only the segment's own fields. `stack` keeps
-//! one beside each connection.
+//! Two sums are stored with the headers, so a checksum costs only the segment's own fields. `stack`
+//! keeps one such value beside each connection.
 
 use super::{
     BYTES_MAX, BYTES_MIN, DONT_FRAGMENT, ETHERTYPE_AT, HeaderRoom, Headers, IP_AT, IPV4_PLAIN,
@@ -16,10 +16,10 @@ use crate::tcp::{Flags, HEADER_LEN, Timestamp};
 use crate::tcp_option::TIMESTAMP_ALIGNED;
 use crate::{ipv4, protocol};
 
-/// See the module's documentation. DF is set, identification zero, as [`Headers::emit`] has it.
+/// Stored headers of one flow. DF is set and the identification is zero, as in [`Headers::emit`].
 #[derive(Clone, Copy, Debug)]
 pub struct StoredHeaders {
-    /// Lengths, sums, numbers and window are zero.
+    /// The headers, in which lengths, sums, sequence and ACK numbers, and window are zero.
     bytes: [u8; BYTES_MIN],
     /// The sum of the IPv4 header without its length.
     ip: u16,
@@ -30,22 +30,22 @@ pub struct StoredHeaders {
 /// Header fields that differ between segments of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ChangingFields {
-    /// SEG.SEQ
+    /// SEG.SEQ.
     pub seq: SeqNumber,
-    /// SEG.ACK
+    /// SEG.ACK.
     pub ack: SeqNumber,
     /// Control bits.
     pub flags: Flags,
     /// SEG.WND, unscaled.
     pub window: u16,
-    /// The only option that may be there.
+    /// The timestamp, the only option that a plain packet may have.
     pub timestamp: Option<Timestamp>,
-    /// Payload bytes; with the headers at most 65,535.
+    /// Payload bytes; headers and payload together have at most 65,535.
     pub payload_len: u16,
 }
 
 impl ChangingFields {
-    /// Bytes of the three headers: where the payload begins.
+    /// Bytes of the three headers, the offset of the payload.
     #[inline]
     #[must_use]
     pub fn header_bytes(&self) -> usize {
@@ -57,14 +57,14 @@ impl ChangingFields {
 }
 
 impl StoredHeaders {
-    /// Headers of no flow; they fit nothing.
+    /// Headers that belong to no flow; [`fits`](Self::fits) is false for them.
     pub const NONE: Self = Self {
         bytes: [0; BYTES_MIN],
         ip: 0,
         tcp: 0,
     };
 
-    /// Stores the fields of these headers that stay the same, where they are kept.
+    /// Stores the constant fields of these headers in place.
     pub fn store(&mut self, headers: &Headers) {
         let (src, dst) = (headers.src.to_bits(), headers.dst.to_bits());
         let version_tos = IPV4_PLAIN | u32::from(headers.dscp_ecn);
@@ -80,7 +80,7 @@ impl StoredHeaders {
         out.put32(IP_AT + 12, src);
         out.put32(IP_AT + 16, dst);
         out.put32(TCP_AT, ports);
-        // The sum leaves out the length and the checksum itself.
+        // The sum leaves out the length field and the checksum field.
         let ip =
             u64::from(version_tos & 0xffff) + u64::from(DONT_FRAGMENT) + u64::from(ttl_protocol);
         let addresses = u64::from(src) + u64::from(dst);
@@ -153,7 +153,7 @@ impl StoredHeaders {
         out.put16(TCP_AT + 16, checksum);
     }
 
-    /// The pseudo-header's sum: for a port that makes the checksum.
+    /// The pseudo-header's sum, for a port that makes the checksum.
     fn pseudo(&self, tcp_len: u16) -> u16 {
         let addresses =
             u64::from(be32(&self.bytes, IP_AT + 12)) + u64::from(be32(&self.bytes, IP_AT + 16));

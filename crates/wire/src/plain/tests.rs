@@ -1,4 +1,5 @@
-//! The straight line and the general parsers agree, on every packet and on every broken one.
+//! The plain parsers and emitters agree with the general ones, on every packet and on every
+//! corrupted one.
 
 use proptest::prelude::*;
 
@@ -153,7 +154,7 @@ fn parse_any_in_pieces(head: &[u8], frame_len: usize) -> Option<(Packet, Options
     Some((packet, transport.options))
 }
 
-/// Flips bits of a frame. The IP checksum detects most of them: some pass.
+/// Flips bits of a frame. The IPv4 checksum detects most flips; some pass.
 fn break_bits(head: &mut [u8], flips: Vec<(usize, bool)>) {
     for (bit, mend) in flips {
         head[bit / 8] ^= 1 << (bit % 8);

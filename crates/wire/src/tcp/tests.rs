@@ -1,4 +1,4 @@
-//! The header, on its fast paths and off them.
+//! The TCP header, on its fast paths and on the general one.
 
 use super::*;
 use std::string::ToString;
@@ -76,7 +76,7 @@ fn other_options_of_the_timestamps_size_take_the_slow_path() {
 fn timestamp_with_other_padding_is_read_as_well() {
     let mut out = [0u8; 32];
     stamped().emit(&mut out);
-    // `timestamp, nop, end` as some stacks write it.
+    // Some stacks write `timestamp, nop, end`.
     out.copy_within(22..32, 20);
     out[30..].copy_from_slice(&[1, 0]);
     assert_eq!(Header::parse(&out), Ok((stamped(), 32)));
@@ -106,7 +106,7 @@ fn reserved_bits_are_ignored() {
     header().emit(&mut out);
     out[12] |= 0x0e;
     assert_eq!(Header::parse(&out), Ok((header(), 20)));
-    // The last of them is AE now (RFC 9768).
+    // The last of the reserved bits is AE (RFC 9768).
     out[12] |= 0x01;
     let flags = header().flags | Flags::AE;
     assert_eq!(Header::parse(&out), Ok((Header { flags, ..header() }, 20)));

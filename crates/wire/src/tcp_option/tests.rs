@@ -137,7 +137,7 @@ fn experimental_fast_open_is_answered_in_kind() {
     let expected = [254, 8, 0xf9, 0x89, 9, 9, 9, 9];
     assert_eq!(emitted(options), expected);
     assert_eq!(Options::parse(&expected), Ok(options));
-    // Another experiment is not ours.
+    // The identifier of another experiment is not Fast Open.
     assert_eq!(
         Options::parse(&[254, 4, 0x12, 0x34]),
         Ok(Options::default())

@@ -1,6 +1,6 @@
-//! Reads packet dumps: hexadecimal bytes, a layer or a few fields to a line, and after `;` what
-//! they are. The frames were captured on veth pairs between network namespaces of a Linux 6.18
-//! kernel (checksum offload off), with documentation addresses.
+//! Reader of packet dumps: hexadecimal bytes, one layer or a few fields to a line, with an
+//! explanation after `;`. The frames were captured on veth pairs between network namespaces of a
+//! Linux 6.18 kernel (checksum offload off), with documentation addresses.
 
 #![allow(dead_code)] // each test file uses its part
 
@@ -19,7 +19,7 @@ pub fn dump(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// A frame taken apart down to what IP carries.
+/// A frame parsed down to the payload of IP.
 pub struct Dissected {
     pub eth: ethernet::Header,
     pub src: Addr,
@@ -29,7 +29,7 @@ pub struct Dissected {
     pub payload: Vec<u8>,
 }
 
-/// Takes a frame apart, and checks that its headers come out the same when they are emitted again.
+/// Parses a frame, and checks that its headers come out the same when they are emitted again.
 pub fn dissect(frame: &[u8]) -> Dissected {
     let (eth, at) = ethernet::Header::parse(frame).unwrap();
     let packet = &frame[at..];
@@ -64,8 +64,8 @@ pub fn dissect(frame: &[u8]) -> Dissected {
     }
 }
 
-/// A TCP segment out of a frame: the flow as its receiver sees it, the header, the payload. Checks
-/// the checksum, and that our own header is the kernel's, byte for byte.
+/// The TCP segment of a frame: the flow as its receiver sees it, the header, the payload. Checks
+/// the checksum, and that the header that we emit is the kernel's, byte for byte.
 pub fn tcp_segment(frame: &[u8]) -> (FlowKey, tcp::Header, Vec<u8>) {
     let Dissected {
         src,

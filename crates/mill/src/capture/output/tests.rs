@@ -1,4 +1,4 @@
-//! Rings of files, and interfaces that come late.
+//! Rings of files, and interfaces that are added late.
 
 use super::*;
 
@@ -28,7 +28,7 @@ fn frame<'a>(interface: &'a Interface, bytes: &'a [u8], missed: u64) -> Frame<'a
     }
 }
 
-/// Kinds of the blocks of a file.
+/// The kinds of a file's blocks.
 fn kinds(path: &Path) -> Vec<u32> {
     let file = std::fs::read(path).unwrap();
     let word = |at: usize| u32::from_le_bytes(file[at..at + 4].try_into().unwrap());

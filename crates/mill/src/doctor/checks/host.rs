@@ -6,10 +6,10 @@ use super::super::Finding;
 use super::super::facts::{Facts, WireFacts};
 use super::{number, value};
 
-/// The first kernel that has all that a wire of each kind needs (AF_XDP with need-wakeup and
-/// links for XDP programs).
+/// The first kernel that has everything for each kind of wire (AF_XDP with need-wakeup, and links
+/// of XDP programs).
 const KERNEL_MIN: (u32, u32) = (5, 10);
-/// The first kernel whose BPF maps do not count against `RLIMIT_MEMLOCK`.
+/// The first kernel whose BPF maps do not count towards `RLIMIT_MEMLOCK`.
 const KERNEL_BPF_WITHOUT_MEMLOCK: (u32, u32) = (5, 11);
 /// Bytes that one context pins at the default limits: 4,096 chunks of an AF_XDP port.
 const PINNED_BYTES: u64 = 8 << 20;
@@ -20,7 +20,7 @@ const CAPABILITIES: [(u32, &str); 3] =
 const SYS_ADMIN: u32 = 21;
 const IPC_LOCK: u32 = 14;
 
-/// The kernel is recent enough.
+/// Checks that the kernel is recent enough.
 pub fn kernel(facts: &Facts) -> Finding {
     let release = facts.kernel.trim();
     match version(release) {
@@ -37,7 +37,7 @@ pub fn kernel(facts: &Facts) -> Finding {
     }
 }
 
-/// The process may open the wire.
+/// Checks that the process may open the wire.
 pub fn capabilities(facts: &Facts) -> Finding {
     let name = Check::Capabilities.name();
     let Some(held) = effective(facts) else {
@@ -69,7 +69,7 @@ pub fn capabilities(facts: &Facts) -> Finding {
     }
 }
 
-/// The process may pin the memory of its rings.
+/// Checks that the process may pin the memory of its rings.
 pub fn memlock(facts: &Facts) -> Finding {
     let name = Check::Memlock.name();
     let fix = Check::Memlock.fix("");
@@ -101,10 +101,10 @@ pub fn memlock(facts: &Facts) -> Finding {
     }
 }
 
-/// Huge pages back tables and buffers, by the rule `auto`; DPDK cannot do without reserved ones.
+/// Checks that huge pages can back tables and buffers with `auto`. DPDK requires reserved ones.
 pub fn huge_pages(facts: &Facts) -> Finding {
     let name = "huge-pages";
-    // Pages that mappings were promised are free until they are touched.
+    // Pages that are promised to mappings count as free until they are touched.
     let promised = number(&facts.meminfo, "HugePages_Rsvd").unwrap_or(0);
     let free = number(&facts.meminfo, "HugePages_Free").unwrap_or(0);
     let free = free.saturating_sub(promised);
@@ -140,7 +140,7 @@ pub fn huge_pages(facts: &Facts) -> Finding {
     }
 }
 
-/// Memory may be nearer to some CPUs than to others.
+/// Reports whether memory may be nearer to some CPUs than to others.
 pub fn numa(facts: &Facts) -> Finding {
     let nodes = millstream::cpu_list(&facts.nodes).map_or(1, |nodes| nodes.len());
     Finding::ok(
@@ -152,7 +152,7 @@ pub fn numa(facts: &Facts) -> Finding {
     )
 }
 
-/// CPUs run at full speed.
+/// Checks that CPUs run at full speed.
 pub fn governor(facts: &Facts) -> Finding {
     let slow: Vec<&String> = facts
         .governors
@@ -170,7 +170,7 @@ pub fn governor(facts: &Facts) -> Finding {
     }
 }
 
-/// Reading the clock takes no system call.
+/// Checks that reading the clock takes no system call.
 pub fn clock(facts: &Facts) -> Finding {
     let name = facts.clock.trim();
     if matches!(name, "tsc" | "kvm-clock" | "arch_sys_counter") || name.starts_with("hyperv_") {
@@ -214,7 +214,7 @@ fn soft_limit(limits: &str, name: &str) -> Option<Option<u64>> {
     }
 }
 
-/// The chosen word of a sysfs file such as `always [madvise] never`.
+/// The selected word of a sysfs file such as `always [madvise] never`.
 fn bracketed(text: &str) -> Option<&str> {
     let (_, rest) = text.split_once('[')?;
     Some(rest.split_once(']')?.0)

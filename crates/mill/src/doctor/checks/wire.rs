@@ -7,7 +7,7 @@ use super::super::Finding;
 use super::super::facts::WireFacts;
 use super::{number, value};
 
-/// Drivers with XDP of their own, and whether AF_XDP is zero-copy there.
+/// Drivers with native XDP, and whether they support zero-copy AF_XDP.
 const XDP_DRIVERS: [(&str, bool); 20] = [
     ("atlantic", false),
     ("bnxt_en", false),
@@ -30,12 +30,12 @@ const XDP_DRIVERS: [(&str, bool); 20] = [
     ("veth", false),
     ("virtio_net", true),
 ];
-/// The largest MTU whose frames fit one page beside what native XDP keeps there.
+/// Largest MTU whose frames fit one page beside the overhead of native XDP.
 const NATIVE_MTU_MAX: u64 = 3498;
 /// Receive slots below which a burst of one scheduling interval is lost at 1 Mpps.
 const RX_SLOTS_MIN: u64 = 1024;
 
-/// All checks that the kind of the wire allows.
+/// All checks that apply to the kind of wire.
 pub fn all(wire: &WireFacts) -> Vec<Finding> {
     let mut findings = Vec::new();
     if wire.kind == "tap" {
@@ -98,7 +98,7 @@ fn interface(wire: &WireFacts, name: &str) -> Finding {
     Finding::ok(check.name(), format!("{name}, {address}, MTU {mtu}"))
 }
 
-/// A program in the way, the driver's mode, and an MTU that rules it out.
+/// Checks for another XDP program, the driver's mode, and the MTU.
 fn xdp(wire: &WireFacts, name: &str) -> Finding {
     let check = Check::Xdp;
     let link = link(wire).unwrap_or_default();
@@ -133,7 +133,7 @@ fn xdp(wire: &WireFacts, name: &str) -> Finding {
     }
 }
 
-/// The packet socket by which large packets leave beside AF_XDP.
+/// Checks the packet socket through which large packets leave beside AF_XDP.
 fn bulk(wire: &WireFacts) -> Finding {
     if wire.bulk_refusal.is_empty() {
         return Finding::ok("bulk", "a packet socket sends large packets");
@@ -143,7 +143,7 @@ fn bulk(wire: &WireFacts) -> Finding {
     Finding::warning("bulk", found, fix)
 }
 
-/// Offloads that hide or merge frames before Millstream sees them.
+/// Checks for offloads that hide or merge frames before Millstream sees them.
 fn offloads(wire: &WireFacts, name: &str) -> Finding {
     if wire.features.is_empty() {
         let fix = "install ethtool";
@@ -156,7 +156,7 @@ fn offloads(wire: &WireFacts, name: &str) -> Finding {
         .filter(|(key, _)| is_on(key))
         .map(|(_, short)| *short)
         .collect();
-    // Frames that the kernel merges pass generic XDP and packet sockets larger than the MTU.
+    // With generic XDP and packet sockets, frames that the kernel merges can exceed the MTU.
     let is_generic = wire.kind == "packet";
     if is_generic && is_on("generic-receive-offload") {
         found.push("gro");
@@ -176,7 +176,7 @@ fn offloads(wire: &WireFacts, name: &str) -> Finding {
     }
 }
 
-/// One queue for each context, and a hash that spreads over all of them.
+/// Checks for one queue per context, and a hash that spreads over all queues.
 fn queues(wire: &WireFacts, name: &str) -> Finding {
     let check = Check::Queues.name();
     let current = wire.channels.split("Current hardware settings").nth(1);
@@ -215,7 +215,7 @@ fn queues(wire: &WireFacts, name: &str) -> Finding {
     Finding::ok(check, found)
 }
 
-/// How many queues the indirection table names; 0 if there is no table.
+/// Number of queues in the indirection table; 0 if there is no table.
 fn spread_over(spread: &str) -> u64 {
     let mut queues: Vec<u64> = Vec::new();
     for line in spread.lines() {
@@ -234,7 +234,7 @@ fn spread_over(spread: &str) -> u64 {
     queues.len() as u64
 }
 
-/// Receive rings hold a burst.
+/// Checks that receive rings hold a burst.
 fn rings(wire: &WireFacts, name: &str) -> Finding {
     let mut parts = wire.rings.split("Current hardware settings");
     let (maximum, current) = (parts.next(), parts.next());
@@ -250,7 +250,8 @@ fn rings(wire: &WireFacts, name: &str) -> Finding {
     }
 }
 
-/// The host's firewall sees no frame of a wire, or drops what a wire exchanges with the kernel.
+/// Checks for a firewall, which does not see a wire's frames, or drops those between a wire and the
+/// kernel.
 fn firewall(wire: &WireFacts) -> Finding {
     let rules = wire
         .firewall
@@ -287,13 +288,13 @@ fn is_rule(line: &str) -> bool {
     ];
     let is_policy = line.starts_with("type ") || line.starts_with(':');
     match is_policy {
-        // A chain whose policy is to accept decides nothing.
+        // A chain whose policy is to accept drops nothing.
         true => line.contains("policy drop") || line.contains(" DROP "),
         false => verdicts.iter().any(|verdict| line.contains(verdict)),
     }
 }
 
-/// Nobody else answers for our addresses.
+/// Checks that no other host or kernel has our addresses.
 fn addresses(wire: &WireFacts) -> Finding {
     let interfaces: Value = serde_json::from_str(&wire.kernel_addresses).unwrap_or_default();
     let interfaces = interfaces.as_array().map_or(&[][..], Vec::as_slice);
@@ -315,8 +316,9 @@ fn addresses(wire: &WireFacts) -> Finding {
     }
 }
 
-/// The kernel holds an address of ours. Behind XDP it sees no frame for it, but still answers ARP
-/// and routes what local programs send to itself. Everywhere else it resets our connections.
+/// The finding for an address that the kernel has, too. With XDP the kernel sees no frame for it,
+/// but answers ARP and delivers local programs' packets itself. On other wires it resets our
+/// connections.
 fn conflict(wire: &WireFacts, name: &str, local: &str, prefix: u64) -> Finding {
     let fix = format!("`ip addr del {local}/{prefix} dev {name}`");
     let found = format!("{local} is the kernel's too, on {name}");

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Head, content and whether the end came, of a response that comes in these pieces.
+/// Head, content, whether the end came, and bytes used, for a response in these pieces.
 type Seen = (Option<ResponseHead>, Vec<u8>, bool, usize);
 
 fn see(pieces: &[&[u8]], to_head: bool) -> Result<Seen, ResponseError> {
@@ -34,7 +34,7 @@ fn see(pieces: &[&[u8]], to_head: bool) -> Result<Seen, ResponseError> {
     Ok(seen)
 }
 
-/// The same at every cut; the content, and whether the connection may go on.
+/// Checks every cut. Returns the content, and whether the connection may continue.
 fn content(text: &str) -> (String, bool) {
     let whole = see(&[text.as_bytes()], false).unwrap();
     for cut in 0..text.len() {

@@ -1,4 +1,4 @@
-//! Requests as they come from friends and from others, cut at every byte.
+//! Valid and invalid requests, cut at every byte.
 
 use proptest::prelude::*;
 
@@ -7,7 +7,7 @@ use super::super::range::ByteRange;
 use super::super::request::Persistence;
 use super::*;
 
-/// Everything that a connection says about these pieces.
+/// All steps that a connection takes with these pieces.
 fn steps(pieces: &[&[u8]]) -> Vec<Step> {
     let mut requests = Requests::default();
     let mut steps = Vec::new();
@@ -36,7 +36,6 @@ fn request(path: &str) -> Request {
     }
 }
 
-/// The one request that the text is.
 fn only_request(text: &str) -> Request {
     match &mut steps(&[text.as_bytes()])[..] {
         [Step::Request(request)] => request.clone(),
@@ -44,7 +43,7 @@ fn only_request(text: &str) -> Request {
     }
 }
 
-/// The statuses of the refusals in the text, which holds nothing else.
+/// The refusals in the text, which has nothing else.
 fn refusals(text: &[u8]) -> Vec<(Status, bool)> {
     let refusal = |step: Step| match step {
         Step::Refuse(refusal) => (refusal.status, refusal.connection.stays()),

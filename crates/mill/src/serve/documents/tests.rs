@@ -1,4 +1,4 @@
-//! Paths that a directory answers, and paths that it does not.
+//! Paths that lead to documents, and paths that do not.
 
 use std::os::unix::fs::symlink;
 use std::time::{Duration, SystemTime};

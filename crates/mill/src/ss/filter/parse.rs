@@ -1,4 +1,4 @@
-//! From the words of a filter to its syntax tree.
+//! The parser of filters: from words to a syntax tree.
 
 use std::net::{IpAddr, ToSocketAddrs};
 
@@ -6,7 +6,7 @@ use super::{Comparison, Expression, Filter, Host, Side};
 use crate::limits::FILTER_DEPTH_MAX;
 use crate::ss::{services, states};
 
-/// Reads the words of a command line. The error is one line.
+/// Parses the words of a command line. The error is one line.
 pub fn parse(words: &[String]) -> Result<Filter, String> {
     let text = words.join(" ");
     let mut parser = Parser {
@@ -25,7 +25,7 @@ pub fn parse(words: &[String]) -> Result<Filter, String> {
     }
 }
 
-/// Words, parentheses and operators. A colon, a dot or a slash stays within its word.
+/// Splits a text into words, parentheses and operators. Words may contain colons, dots and slashes.
 fn tokens(text: &str) -> Vec<&str> {
     let mut found = Vec::new();
     let mut rest = text.trim_start();
@@ -68,7 +68,7 @@ impl<'a> Parser<'a> {
         Some(token)
     }
 
-    /// Takes the next token if it is one of `wanted`.
+    /// Takes the next token if it is one of `wanted`; returns whether it was.
     fn take(&mut self, wanted: &[&str]) -> bool {
         let found = self.peek().is_some_and(|token| wanted.contains(&token));
         self.at += usize::from(found);
@@ -170,7 +170,7 @@ impl<'a> Parser<'a> {
     fn host(&mut self, side: Side) -> Result<Expression, String> {
         let comparison = self.comparison().unwrap_or(Comparison::Equal);
         let text = self.next().ok_or("filter: an address is missing")?;
-        // A name may stand for several addresses.
+        // A name may have several addresses.
         let hosts = hosts(text)?.into_iter();
         let one_of = hosts.map(|host| Expression::Host(side, host));
         let condition = one_of.reduce(|a, b| Expression::Or(Box::new(a), Box::new(b)));
@@ -200,7 +200,7 @@ fn port(text: &str) -> Result<u16, String> {
 }
 
 /// `10.0.0.0/8:80`, `[fd00::1]/64:443`, `fd00::1`, `localhost:80`, `:http`, `*:80`, `any`. A name
-/// is looked up, and stands for all its addresses.
+/// is looked up and stands for all of its addresses.
 fn hosts(text: &str) -> Result<Vec<Host>, String> {
     let families = [("inet:", Some(true)), ("inet6:", Some(false))];
     let family = families
@@ -248,7 +248,7 @@ fn hosts(text: &str) -> Result<Vec<Host>, String> {
     Ok(addresses.into_iter().map(host).collect())
 }
 
-/// The word is meant as a host's name, and not as an address.
+/// True if the word is a host's name, not an address.
 fn is_name(host: &str) -> bool {
     let has_letter = host.contains(|one: char| one.is_ascii_alphabetic());
     has_letter && !host.contains(':')

@@ -1,4 +1,4 @@
-//! The language by example, against what iproute2 documents, and by properties.
+//! The filter language by examples, by iproute2's documentation, and by properties.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -1,5 +1,5 @@
-//! The bulk lane: its program and the twin agree, and packets that are cut later have the length of
-//! their segments. A virtio header cannot change what the check has read.
+//! The bulk lane: its program and the user-space twin agree, and a packet's length is that of the
+//! segments it is cut into. A virtio header cannot change what the check has read.
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -12,9 +12,9 @@ const TC_DROP: u32 = 2;
 const TC_REDIRECT: u32 = 7;
 
 impl Bench {
-    /// The answer of the bulk lane's program to a packet that is cut into segments of
-    /// `segment_bytes`; the counter of the reason has moved. `None`: the kernel makes no
-    /// packet of the frame.
+    /// The verdict of the bulk lane's program on a packet that is cut into segments of
+    /// `segment_bytes`. Checks that the counter of the reason has moved. `None`: the kernel does
+    /// not make a packet of the frame.
     pub(super) fn bulk_program(
         &mut self,
         frame: &[u8],
@@ -22,7 +22,7 @@ impl Bench {
     ) -> Option<Result<(), Reason>> {
         if !self.plane.has_bulk(0) {
             drop(self.plane.bulk_add(0, 0).unwrap());
-            // The TAP went with its descriptor, and its link with it; the next one stays.
+            // The TAP and its link ended with its descriptor; the next one is kept open.
             self.lane = Some(self.plane.bulk_add(0, 0).unwrap());
         }
         let before = self.plane.counters(0, 0);
@@ -54,7 +54,7 @@ impl Bench {
         })
     }
 
-    /// Program and twin agree about a packet that is cut later.
+    /// Checks that program and twin agree about a packet that is cut later.
     fn check_large(&mut self, frame: &[u8], segment_bytes: u16) -> Result<(), Reason> {
         let twin = self.table.check_bulk(frame, segment_bytes, 0, 0);
         let program = self.bulk_program(frame, segment_bytes);
@@ -84,7 +84,7 @@ fn packet_that_is_cut_later_is_measured_by_its_segments() {
         bench.check_large(&v6(mac, 443, 2900), 1441),
         Err(Reason::Oversize)
     );
-    // A TCP header with options takes its part.
+    // TCP options count towards the segment's size.
     let options = changed(v4(mac, 80, 2900), 46, &[0x80]);
     assert_eq!(bench.check_large(&options, 1448), Ok(()));
     assert_eq!(bench.check_large(&options, 1449), Err(Reason::Oversize));
@@ -165,7 +165,7 @@ impl Virtio {
     }
 }
 
-/// What an application sees that writes into its lane: the packets that left and the drops.
+/// The effect of bytes that an application writes into its lane: packets that left, and drops.
 pub(super) fn outcome(plane: &Dataplane, lane: &OwnedFd, bytes: &[u8]) -> (u64, Vec<&'static str>) {
     let before = plane.counters(0, 0);
     // The kernel itself refuses some headers.
@@ -179,7 +179,7 @@ pub(super) fn outcome(plane: &Dataplane, lane: &OwnedFd, bytes: &[u8]) -> (u64, 
     (after.bulk_frames - before.bulk_frames, dropped)
 }
 
-/// A frame whose TCP checksum is left to the device, as an honest application does it.
+/// A frame whose TCP checksum is left to the device, as correct applications do.
 fn unfinished(mac: MacAddr, is_v4: bool) -> (Virtio, Vec<u8>) {
     let virtio = Virtio {
         needs_checksum: true,
@@ -205,7 +205,7 @@ fn checksum_that_would_change_what_was_checked_is_refused() {
     for is_v4 in [true, false] {
         let (virtio, frame) = unfinished(bench.table.mac, is_v4);
         assert_eq!(outcome(plane, &lane, &virtio.before(&frame)), (1, vec![]));
-        // Into every field before the checksum's: MAC addresses, addresses, ports, flags.
+        // Try every field before the checksum's: MAC addresses, IP addresses, ports, flags.
         for at in 0..virtio.start + 16 {
             let hostile = Virtio {
                 start: at,
@@ -213,7 +213,7 @@ fn checksum_that_would_change_what_was_checked_is_refused() {
                 ..virtio
             };
             let (left, dropped) = outcome(plane, &lane, &hostile.before(&frame));
-            // The kernel itself may refuse sums that begin before the transport header.
+            // The kernel itself may refuse a checksum that begins before the transport header.
             let is_refused = at < virtio.start && dropped.is_empty();
             assert!(
                 is_refused || dropped == ["offload"],
@@ -234,7 +234,7 @@ fn virtio_header_that_lies_about_lengths_and_tags_passes_no_check() {
     let lane = bench.plane.bulk_add(0, 0).unwrap();
     let (plane, mac) = (&bench.plane, bench.table.mac);
     let (virtio, frame) = unfinished(mac, true);
-    // The part that programs can read does not depend on the sender.
+    // The fields that programs can read do not depend on the sender.
     let short = Virtio {
         header_len: 14,
         ..Virtio::default()
@@ -298,7 +298,7 @@ fn both_lanes_share_one_rate() {
     plane.close();
 }
 
-/// Packets that the peer of the NIC has received.
+/// Number of packets that the NIC's peer has received.
 fn received() -> u64 {
     let shown = fs::read_to_string("/proc/thread-self/net/dev").unwrap();
     let line = shown.lines().find(|line| line.contains("peer0:")).unwrap();

@@ -1,5 +1,5 @@
-//! The egress check: the XDP program in the kernel, its twin in user space, and what each frame was
-//! made for.
+//! The egress check: each frame is judged by the XDP program, by its user-space twin, and by what
+//! the frame was made for.
 
 use std::collections::HashMap;
 
@@ -10,8 +10,8 @@ use super::bulk::{Virtio, outcome};
 use super::*;
 use crate::egress::{AddressKind, EgressTable, HEAD_BYTES, Owner};
 
-/// Claims of the application of slot 0. It may send from port 80 of any IPv4 address, 443 of
-/// fd00::1, and lease 20000.
+/// The peer's address. The application of slot 0 may send from port 80 of any IPv4 address, from
+/// port 443 of fd00::1, and from lease 20000.
 const PEER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 
 fn owner_of(slot: u16) -> Owner {
@@ -23,7 +23,7 @@ pub(super) struct Bench {
     pub(super) plane: Dataplane,
     pub(super) table: EgressTable,
     pub(super) seen: HashMap<Reason, u64>,
-    /// The same of the bulk lane, once it is there.
+    /// Like `seen`, for the bulk lane once it exists.
     pub(super) seen_in_bulk: HashMap<Reason, u64>,
     pub(super) lane: Option<OwnedFd>,
 }
@@ -69,7 +69,7 @@ impl Bench {
         }
     }
 
-    /// The answer of the program to a frame; the counter of the reason has moved by one.
+    /// The program's verdict on a frame. Checks that the counter of the reason has moved by one.
     fn program(&mut self, frame: &[u8]) -> Result<(), Reason> {
         let before = self.plane.counters(0, 0);
         let program = self.plane.maps.egress.as_fd();
@@ -101,16 +101,17 @@ impl Bench {
         }
     }
 
-    /// The programs of both lanes and the twin agree; what that of the virtual port says.
+    /// Checks that the programs of both lanes and the twin agree. Returns the virtual port's
+    /// verdict.
     pub(super) fn check(&mut self, frame: &[u8]) -> Result<(), Reason> {
         let twin = self.table.check(frame, 0, 0);
         let program = match frame.len() {
-            // The kernel runs no program on less than an Ethernet header, nor on more than a page.
+            // The kernel runs no program on less than an Ethernet header or on more than a page.
             14..=3000 => self.program(frame),
             _ => twin,
         };
         assert_eq!(program, twin, "{frame:x?}");
-        // The switch sees no more of a frame than its head.
+        // The switch sees only the head of a frame.
         let head = &frame[..frame.len().min(HEAD_BYTES)];
         let by_head = self.table.check_head(head, frame.len(), 0, 0);
         assert_eq!(by_head.map(drop), twin, "{frame:x?}");
@@ -121,7 +122,7 @@ impl Bench {
     }
 }
 
-/// A TCP segment from 10.0.0.1:`port`, right in every way.
+/// A valid TCP segment from 10.0.0.1:`port`.
 pub(super) fn v4(mac: MacAddr, port: u16, payload: usize) -> Vec<u8> {
     let mut frame = GATEWAY.0.to_vec();
     frame.extend(mac.0);
@@ -139,7 +140,7 @@ pub(super) fn v4(mac: MacAddr, port: u16, payload: usize) -> Vec<u8> {
     frame
 }
 
-/// The same over IPv6, from fd00::1 to fd00::2.
+/// A valid TCP segment over IPv6, from fd00::1 to fd00::2.
 pub(super) fn v6(mac: MacAddr, port: u16, payload: usize) -> Vec<u8> {
     let mut frame = GATEWAY.0.to_vec();
     frame.extend(mac.0);
@@ -157,7 +158,7 @@ pub(super) fn v6(mac: MacAddr, port: u16, payload: usize) -> Vec<u8> {
     frame
 }
 
-/// Makes the sum of the IPv4 header right again.
+/// Corrects the IPv4 header checksum.
 pub(super) fn mend(frame: &mut [u8]) {
     let header_len = usize::from(frame[14] & 15) * 4;
     frame[24..26].fill(0);
@@ -172,7 +173,7 @@ pub(super) fn mend(frame: &mut [u8]) {
     frame[24..26].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// A right frame with bytes replaced, and its header's sum made right if it is IPv4.
+/// A valid frame with bytes replaced, and with a correct IPv4 header checksum.
 pub(super) fn changed(mut frame: Vec<u8>, at: usize, bytes: &[u8]) -> Vec<u8> {
     frame[at..at + bytes.len()].copy_from_slice(bytes);
     if frame[12..14] == [8, 0] {
@@ -181,7 +182,7 @@ pub(super) fn changed(mut frame: Vec<u8>, at: usize, bytes: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Frames that were made for a reason each.
+/// Frames, each made for one reason.
 pub(super) fn frames_for_reasons(mac: MacAddr) -> Vec<(Vec<u8>, Reason)> {
     let v4 = |payload| v4(mac, 80, payload);
     let v6 = |payload| v6(mac, 443, payload);
@@ -250,7 +251,7 @@ fn each_reason_to_drop_has_its_counter() {
     let mut bench = Bench::new(&host);
     let mac = bench.table.mac;
     for (frame, reason) in frames_for_reasons(mac) {
-        // The padded frame of 54 bytes may be cut to its packet's length: see `check_total`.
+        // The padded frame of 54 bytes may be cut to its packet's length (see `check_total`).
         assert_eq!(bench.check(&frame), Err(reason), "{frame:x?}");
     }
     for right in [
@@ -268,13 +269,13 @@ fn each_reason_to_drop_has_its_counter() {
         .iter()
         .filter(|reason| !bench.seen.contains_key(reason))
         .collect();
-    // These depend on more than the frame; they have tests of their own.
+    // These depend on more than the frame, and have tests of their own.
     assert_eq!(silent, [&Reason::Offload, &Reason::Rate, &Reason::NoNic]);
     let silent = Reason::ALL
         .iter()
         .filter(|reason| !bench.seen_in_bulk.contains_key(reason));
     let silent: Vec<&Reason> = silent.collect();
-    // The kernel makes no packet of a runt for a test run of a tc program.
+    // In a test run of a tc program the kernel makes no packet of a runt.
     assert_eq!(
         silent,
         [

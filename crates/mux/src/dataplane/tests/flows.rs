@@ -1,4 +1,4 @@
-//! Flows of a place whose listeners change: which context gets a SYN that comes again, and how the
+//! Flows of a place whose listeners change: which context gets a retransmitted SYN, and how the
 //! service writes the owner of a flow.
 
 use super::*;
@@ -27,7 +27,7 @@ fn ends() -> (SocketAddr, SocketAddr) {
     (SocketAddr::from((OURS, 80)), peer)
 }
 
-/// The context that gets a frame.
+/// The context to which a frame goes.
 fn taker(plane: &Dataplane, flags: u8) -> Option<u16> {
     let received = |context| plane.counters(0, context).rx_frames;
     let before = [0, 1].map(received);
@@ -36,7 +36,7 @@ fn taker(plane: &Dataplane, flags: u8) -> Option<u16> {
     (0u16..2).find(|context| received(*context) > before[usize::from(*context)])
 }
 
-/// A place that two contexts of an application have had, of which the second listens.
+/// A place that two contexts of an application had, of which only the second listens.
 fn left_by_the_first(host: &Host) -> Dataplane {
     let mut plane = host.open();
     for context in 0..2 {
@@ -67,7 +67,7 @@ fn syn_that_comes_again_goes_to_the_handshake_that_it_began() {
     write(&plane, "half_open", first);
     assert_eq!(taker(&plane, SYN), Some(0), "its SYN-ACK was lost");
     assert_eq!(taker(&plane, ACK), Some(0));
-    // The connection has ended, and the next one is for those that listen.
+    // The connection has ended, so the next one goes to a context that listens.
     write(&plane, "flows", first | ENDED);
     assert_eq!(taker(&plane, SYN), Some(1));
     assert_eq!(
@@ -95,7 +95,7 @@ fn service_moves_a_flow_and_forgets_one_that_its_owner_does_not_have() {
     );
     plane.flow_forget(0, 0, ends()).unwrap();
     assert_eq!(taker(&plane, SYN), Some(1));
-    // A new owner that has ended the flow before the service writes it has ended it.
+    // If the new owner ends the flow before the service writes it, the flow stays ended.
     let second = u32::from(plane.devices[&(0, 1)]);
     write(&plane, "flows", second | ENDED);
     plane.flow_set(0, 1, ends()).unwrap();

@@ -1,4 +1,4 @@
-//! The NIC's program: who gets what arrives.
+//! The NIC's program: the owner of each arriving frame.
 
 use super::*;
 
@@ -53,7 +53,7 @@ fn v6(to: u8, next: u8, payload: &[u8]) -> Vec<u8> {
     ethernet([0x86, 0xdd], &v6_packet(2, to, next, payload))
 }
 
-/// The answer of the program to a frame, and the slot that got it.
+/// The program's action for a frame, and the slot that got the frame.
 fn decide(plane: &Dataplane, frame: &[u8]) -> (u32, Option<u16>) {
     let received = |slot| plane.counters(slot, 0).rx_frames;
     let before = [received(0), received(1)];
@@ -176,7 +176,7 @@ fn packet_that_the_kernel_would_reset_a_connection_for_is_dropped_and_counted() 
     assert_eq!(decide(&plane, &v6_fragment(0)), (REDIRECT, Some(0)));
     assert_eq!(plane.ingress_counters().fragment, 2);
 
-    // Two headers in front of TCP are parsed, nine are not, and neither is one that is cut.
+    // Two extension headers before TCP are parsed; nine are not, nor is one that is cut off.
     let chain = |headers: usize| {
         let mut payload = Vec::new();
         for left in (0..headers).rev() {
@@ -227,7 +227,7 @@ fn flow_keeps_its_context_when_listeners_come_and_go() {
         .map(|port| context_of(&plane, &from(port)))
         .collect();
     assert!(first.contains(&0) && first.contains(&1) && !first.contains(&2));
-    // Each owner answers, so the flow is its own.
+    // Each owner answers, so that the flow becomes its own.
     let answer = |plane: &Dataplane, context: u16, port: u16| {
         let mut frame = GATEWAY.0.to_vec();
         frame.extend(plane.nic().mac.0);

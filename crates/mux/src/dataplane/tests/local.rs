@@ -1,4 +1,4 @@
-//! Clients of the same host: what the programs decide, and what is left of the pair.
+//! Clients of the same host: the programs' decisions, and the remains of the pair after the end.
 
 use super::egress::{Bench, v4};
 use super::*;
@@ -25,7 +25,7 @@ fn has_pair() -> bool {
     String::from_utf8_lossy(&shown.stdout).contains("mill-lo")
 }
 
-/// A segment of IPv4.
+/// An IPv4 segment.
 fn from_to(from: [u8; 4], to: [u8; 4], port: u16) -> Vec<u8> {
     segment(from.into(), SocketAddr::from((to, port)))
 }
@@ -64,7 +64,7 @@ fn packet_of_the_same_host_leaves_the_loopback_interface_if_its_place_is_owned()
     assert!(!has_pair());
 }
 
-/// A segment of IPv6 from an address to itself.
+/// An IPv6 segment from an address to itself.
 fn v6_to_itself(address: IpAddr, port: u16) -> Vec<u8> {
     let IpAddr::V6(v6) = address else {
         panic!("{address}")
@@ -105,7 +105,7 @@ fn wire_that_names_an_address_of_ours_as_source_is_not_heard() {
     assert_eq!(decide(&mut plane, &nobodys), (PASS, Some(PASS)));
     assert_eq!(plane.counters(0, 0).rx_frames, 3);
     plane.close();
-    // Without a pair the stack drops such a segment itself.
+    // Without the pair, the application's stack drops such a segment itself.
     let mut plane = host.open();
     claimed(&mut plane);
     assert_eq!(decide(&mut plane, &ours), (REDIRECT, None));

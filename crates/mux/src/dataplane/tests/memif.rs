@@ -1,5 +1,5 @@
-//! The data path with `path=memif`: what applications send by their channels is checked as in the
-//! kernel, and the NIC's program names owners.
+//! The data path with `path=memif`: frames from channels are checked as in the kernel, and the
+//! NIC's program finds owners.
 
 use std::time::{Duration, Instant};
 
@@ -70,13 +70,13 @@ fn send(port: &mut MemifPort, frame: &[u8]) {
     });
 }
 
-/// Frames of application 0 that were sent or dropped so far.
+/// Number of application 0's frames that were sent or dropped so far.
 fn seen(counters: &DeviceCounters) -> u64 {
     counters.tx_frames + counters.drops.iter().sum::<u64>()
 }
 
-/// The two applications of the tests of the XDP program, over channels: the port of the first one,
-/// and the twin's table.
+/// The two applications of the XDP program's tests, with channels: the first one's port, and the
+/// twin's table.
 fn bench(plane: &mut Dataplane) -> (MemifPort, EgressTable) {
     let port = plane.channel_add(0, 0).unwrap();
     let port = join(plane, port.socket);
@@ -203,14 +203,14 @@ fn program_names_the_owner_of_a_frame_for_the_nic() {
     let mut multicast = owned.clone();
     multicast[0] |= 1;
     assert_eq!(program(&plane, &multicast), PASS, "not for this address");
-    // The second application has hung up, and the check says no more than that.
+    // The second application has hung up, which is the check's only finding.
     until("all else is right", || {
         let hops = plane.check_hops();
         let wrong = hops.iter().filter(|(_, outcome)| outcome.is_err());
         let wrong: Vec<&str> = wrong.map(|(name, _)| name.as_str()).collect();
         wrong == ["application 1 context 0: channel"]
     });
-    // Without a service there is no socket, and what is owned must not reach the kernel.
+    // Without a service there is no socket, and owned frames must not reach the kernel.
     plane.frames = None;
     assert_eq!(program(&plane, &owned), DROP);
     plane.close();
@@ -246,12 +246,12 @@ fn service_takes_over_a_path_and_refuses_another() {
         cookie: made.cookie,
     };
     assert_eq!(plane.recovered(), [recovered]);
-    // The context gets another channel, and by that one it is known from now on.
+    // The context gets a new channel, which identifies it from now on.
     let again = plane.channel_add(3, 1).unwrap();
     assert_ne!(again.cookie, made.cookie);
     join(&plane, again.socket);
     plane.close();
-    // A veth copies, so nothing speaks for memif.
+    // A veth copies frames, so `auto` does not choose memif.
     let mut options = host.options();
     options.path = DataPath::Auto;
     let mut plane = Dataplane::open(options).unwrap();

@@ -1,5 +1,5 @@
-//! Generated frames of which each has one fault, or none: the fault says what must become of the
-//! frame, whatever the XDP program and its twin think.
+//! Generated frames with one fault or none. The fault alone determines the verdict, which the XDP
+//! program and its twin must both give.
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -7,7 +7,7 @@ use proptest::test_runner::{Config, TestRunner};
 use super::egress::{Bench, changed, v4, v6};
 use super::*;
 
-/// The fault of a frame. Numbers are random and are fitted to the fault.
+/// The fault of a frame. Random numbers in it are fitted to its range.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
     None,
@@ -15,7 +15,7 @@ enum Fault {
     Packet(PacketFault),
 }
 
-/// Wrong for the link, or in the lengths and sums of the frame.
+/// Faults of the link layer, and of a frame's lengths and checksums.
 #[derive(Clone, Copy, Debug)]
 enum FrameFault {
     SourceMac(usize, u8),
@@ -27,7 +27,7 @@ enum FrameFault {
     Checksum(u16),
 }
 
-/// Wrong in what the packet is, or in its ends.
+/// Faults of the packet's kind, or of its addresses and ports.
 #[derive(Clone, Copy, Debug)]
 enum PacketFault {
     Fragment(u16),
@@ -67,7 +67,7 @@ fn fault() -> impl Strategy<Value = Fault> {
     ]
 }
 
-/// A frame, and what must become of it.
+/// A frame, and its expected verdict.
 type Case = (Vec<u8>, Result<(), Reason>);
 
 fn make(mac: MacAddr, is_v4: bool, payload: usize, fault: Fault) -> Case {
@@ -97,7 +97,7 @@ fn with_frame_fault(mut frame: Vec<u8>, is_v4: bool, fault: FrameFault) -> Case 
             let outcome = match kind {
                 0x0806 => Err(Reason::Arp),
                 0x8100 | 0x88a8 => Err(Reason::Vlan),
-                // The header behind says the other version.
+                // The IP header contradicts the ethertype.
                 0x0800 if !is_v4 => Err(Reason::HeaderLength),
                 0x86dd if is_v4 => Err(Reason::HeaderLength),
                 0x0800 | 0x86dd => Ok(()),
@@ -123,7 +123,7 @@ fn with_frame_fault(mut frame: Vec<u8>, is_v4: bool, fault: FrameFault) -> Case 
         }
         FrameFault::Checksum(by) if is_v4 => {
             let sum = u16::from_be_bytes([frame[24], frame[25]]);
-            // Both forms of zero are right, and nothing else is.
+            // Both representations of zero are valid, and no other sum is.
             let wrong = (u32::from(sum) + u32::from(by)) % 0xffff;
             frame[24..26].copy_from_slice(&(wrong as u16).to_be_bytes());
             (frame, Err(Reason::HeaderChecksum))
@@ -133,7 +133,7 @@ fn with_frame_fault(mut frame: Vec<u8>, is_v4: bool, fault: FrameFault) -> Case 
 }
 
 fn with_packet_fault(frame: Vec<u8>, is_v4: bool, fault: PacketFault) -> Case {
-    // Where a field is, by version.
+    // Offsets of a field depend on the version.
     let at = |v4: usize, v6: usize| if is_v4 { v4 } else { v6 };
     match fault {
         PacketFault::Fragment(bits) if is_v4 => {
@@ -161,7 +161,7 @@ fn with_packet_fault(frame: Vec<u8>, is_v4: bool, fault: PacketFault) -> Case {
             (changed(frame, 30, &[127, a, b, c]), Err(Reason::Loopback))
         }
         PacketFault::Loopback(rest) => {
-            // An address that embeds one of IPv4.
+            // An address that embeds an IPv4 address.
             let mut to = [0; 16];
             to[10..12].fill(0xff);
             to[13..].copy_from_slice(&rest);

@@ -1,4 +1,4 @@
-//! Frames of both lanes in one batch, over a memif channel.
+//! Frames of both lanes in one batch, with a memif channel as the port.
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -19,7 +19,7 @@ fn frame_behind_one_of_the_bulk_lane_keeps_its_bytes() {
     handover.put(theirs);
     let named = server.capabilities().clone();
     let client = memif::join(&handover, &options, named).unwrap();
-    // Any file takes the packets of the lane.
+    // Any file can take the packets of the bulk lane.
     let file = memfd_create("lane", MemfdFlags::CLOEXEC).unwrap();
     let mut lanes = TwoLanes::new(client, Some(BulkWire::service_tap(file)));
     let until_ns = monotonic_ns() + 30_000_000_000;

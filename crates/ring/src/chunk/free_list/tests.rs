@@ -1,5 +1,5 @@
-//! Chunks come and go while rounds return pages. A chunk keeps its bytes for as long as it is
-//! out, and the memory follows its use.
+//! Chunks are taken and given while rounds return pages. A chunk in use keeps its bytes, and the
+//! memory held follows its use.
 
 use super::*;
 use crate::chunk::{self, ChunkPool};
@@ -10,7 +10,8 @@ use crate::raw::{RawSlice, RawSliceMut};
 const CLASSES: [ChunkClass; 2] = [ChunkClass::Small, ChunkClass::Large];
 const SMALL: u32 = if cfg!(miri) { 512 } else { 8_192 };
 const LARGE: u32 = if cfg!(miri) { 300 } else { 2_048 };
-/// Bytes that may stay: chunks of both classes that stay ready, each on a page of its own.
+/// Bytes that may stay resident: the chunks of both classes that stay ready, each on a page of its
+/// own.
 const KEPT_BYTES: u64 = 2 * READY_CHUNKS_KEPT as u64 * 4_096;
 
 fn pool() -> ChunkPool {
@@ -24,7 +25,7 @@ fn pool() -> ChunkPool {
         .1
 }
 
-/// Writes a chunk's own name into its first and its last bytes.
+/// Writes a chunk's id into its first and its last bytes.
 fn stamp(pool: &ChunkPool, id: ChunkId) {
     for offset in [0, id.data_bytes() - 4] {
         let name = id.word().to_ne_bytes();
@@ -54,7 +55,7 @@ fn take_all(pool: &mut ChunkPool) -> Vec<ChunkId> {
     taken
 }
 
-/// A whole round; bytes that went back.
+/// Runs a whole round; returns the bytes that went back.
 fn round(pool: &mut ChunkPool) -> u64 {
     pool.begin_round();
     let mut bytes = 0;
@@ -80,7 +81,7 @@ fn pool_unused_for_a_round_returns_its_pages_and_serves_again() {
         taken.into_iter().for_each(|id| pool.give(id));
         // Miri's memory refuses to return a page, and a pool asks no more after a refusal.
         assert_eq!(pool.has_unused(), crowd == 0 || !cfg!(miri));
-        // Chunks that were just used are not unused yet.
+        // Chunks that were used since the last round do not count as unused.
         assert_eq!(round(&mut pool), 0);
         let returned = round(&mut pool);
         if returns(&pool) {
@@ -131,7 +132,7 @@ fn chunk_taken_between_rounds_is_not_returned() {
     let mut pool = pool();
     take_all(&mut pool).into_iter().for_each(|id| pool.give(id));
     round(&mut pool);
-    // More than are ready: the rest comes from what was put aside.
+    // More chunks than are ready, so that the rest comes from those put aside.
     let mut again = Vec::new();
     for _ in 0..SMALL - 40 {
         let id = pool.take(ChunkClass::Small).unwrap();

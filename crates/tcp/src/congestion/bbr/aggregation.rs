@@ -1,20 +1,20 @@
-//! Estimate of ACK aggregation. Receivers, radios and hosts gather ACKs, and the window must hold
-//! the data that is sent between two bunches of them.
+//! Estimate of ACK aggregation. Receivers, radios and hosts gather ACKs, so the window must also
+//! hold the data that is sent between two bunches.
 //!
-//! An epoch is a time in which more was acknowledged than BtlBw explains; it ends when BtlBw has
-//! caught up. The largest excess of the last five to ten rounds is granted to the window.
+//! An epoch lasts as long as more was acknowledged than BtlBw explains. The window gets the largest
+//! excess of the last five to ten rounds.
 
 use super::rate::{Rate, segments_in};
 
-/// Rounds in which one of the two maxima is gathered.
+/// Rounds for which each of the two maxima is gathered.
 const ROUNDS: u8 = 5;
 
-/// The current epoch, and the largest excess of two windows of rounds.
+/// The current epoch, and the largest excess of the current and of the previous window of rounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Aggregation {
     epoch_us: u32,
     epoch_acked: u16,
-    /// The excess of the current window and of the previous one, in segments.
+    /// Largest excess of the current window of rounds and of the previous one, in segments.
     excess: [u16; 2],
     rounds: u8,
 }
@@ -29,13 +29,13 @@ impl Aggregation {
         }
     }
 
-    /// An epoch begins.
+    /// Begins an epoch.
     pub fn restart(&mut self, now_us: u32) {
         self.epoch_us = now_us;
         self.epoch_acked = 0;
     }
 
-    /// A round began.
+    /// Counts a round.
     pub fn on_round(&mut self) {
         self.rounds += 1;
         if self.rounds >= ROUNDS {
@@ -49,7 +49,7 @@ impl Aggregation {
     pub fn on_ack(&mut self, now_us: u32, delivered: u32, rate: Rate, cwnd: u32) {
         let mut expected = segments_in(rate, now_us.wrapping_sub(self.epoch_us));
         let acked = u32::from(self.epoch_acked);
-        // An epoch ends at the latest when its counter is full.
+        // An epoch ends at the latest when its 16-bit counter would overflow.
         if acked <= expected || acked.saturating_add(delivered) > u32::from(u16::MAX) {
             self.restart(now_us);
             expected = 0;

@@ -1,30 +1,31 @@
 //! Detection of policers. A token bucket lets a burst pass and then drops the excess over its rate,
 //! so the largest rate seen is more than the path gives. A policer is assumed after two intervals
-//! in a row of nearly the same rate. Each interval begins and ends with a loss and has a fifth of
-//! its segments lost. The measured rate then replaces BtlBw for a while.
+//! in a row with nearly the same rate. An interval begins and ends with a loss, and at least a
+//! fifth of its segments are lost. The measured rate then replaces BtlBw for a while.
 
 use super::rate::{GAIN_ONE, GAIN_SHIFT, Rate, paced_bytes_per_second, rate_of};
 use crate::MILLISECOND_NS;
 use crate::congestion::Moment;
 
-/// Rounds that a stretch has at least, and at most.
+/// Shortest and longest interval, in rounds.
 const ROUNDS_MIN: u8 = 4;
 const ROUNDS_MAX: u8 = 4 * ROUNDS_MIN;
-/// Rounds for which the policer's rate is believed.
+/// Rounds for which the policer's rate is used.
 const ROUNDS_USED: u8 = 48;
-/// Lost of delivered, in 1/256: about a fifth.
+/// Least ratio of lost to delivered segments in an interval, in 1/256: about a fifth.
 const LOSS_RATIO: u64 = 50;
-/// Two rates are one if they differ by an eighth at most, or by 4 kbit/s.
+/// Two rates count as equal if they differ by at most an eighth, or by at most 500 bytes per
+/// second.
 const RATE_SHARE: u64 = 8;
 const RATE_BYTES: u64 = 500;
 
-/// State of the handling of policers.
+/// Stage of the detection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum Stage {
-    /// Waits for a loss.
+    /// Waiting for a loss.
     Waiting,
-    /// A stretch is being measured.
+    /// An interval is being measured.
     Sampling,
     /// `rate` replaces BtlBw.
     InUse,
@@ -33,9 +34,10 @@ enum Stage {
 /// The current interval, and the rate of the previous one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct LongTerm {
-    /// 0 = no stretch was measured yet.
+    /// Rate of the previous interval, or of the policer in use; 0: no interval was measured yet.
     rate: Rate,
-    /// The connection's counts, and its last delivery in milliseconds, when the stretch began.
+    /// The connection's counts, and the time of its last delivery in milliseconds, when the
+    /// interval began.
     delivered: u32,
     lost: u32,
     since_ms: u32,
@@ -43,13 +45,13 @@ pub(super) struct LongTerm {
     stage: Stage,
 }
 
-/// Input of one ACK or timeout.
+/// Facts of one ACK or timeout.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sign {
     pub round_start: bool,
     pub lost: bool,
     pub app_limited: bool,
-    /// The gains go round, so that the use of the rate may end.
+    /// BBR is in PROBE_BW. Only then does a round count towards the end of the rate's use.
     pub cycling: bool,
 }
 
@@ -69,7 +71,8 @@ impl LongTerm {
         (self.stage == Stage::InUse).then_some(self.rate)
     }
 
-    /// True when the policer's rate has been used for long enough: the gains begin to probe again.
+    /// Takes an ACK or timeout. True when the policer's rate has been used long enough, so that the
+    /// gains probe again.
     #[inline]
     pub fn sample(&mut self, at: &Moment<'_>, sign: Sign) -> bool {
         match self.stage {
@@ -95,7 +98,7 @@ impl LongTerm {
     }
 
     fn measure(&mut self, at: &Moment<'_>, sign: Sign) {
-        // The first loss: from here on the bucket is empty.
+        // The first loss: the bucket is empty from here on.
         if self.stage == Stage::Waiting {
             self.begin(at);
         }
@@ -127,7 +130,7 @@ impl LongTerm {
         }
     }
 
-    /// A stretch begins.
+    /// Begins an interval.
     fn begin(&mut self, at: &Moment<'_>) {
         self.stage = Stage::Sampling;
         self.delivered = at.delivered;
@@ -136,7 +139,8 @@ impl LongTerm {
         self.rounds = 0;
     }
 
-    /// The stretch had `rate`: is that the rate of the one before?
+    /// Ends an interval that had `rate`. If the previous interval had the same rate, a policer is
+    /// found.
     fn conclude(&mut self, at: &Moment<'_>, rate: Rate) {
         let apart = rate.abs_diff(self.rate);
         let same = u64::from(apart) * RATE_SHARE <= u64::from(self.rate)

@@ -4,13 +4,13 @@ use super::micros;
 use super::rate::GAIN_ONE;
 use crate::congestion::Moment;
 
-/// 2 / ln 2: the least gain with which the rate doubles in each round trip.
+/// 2 / ln 2: the least gain at which the rate doubles in each round trip.
 pub(super) const HIGH_GAIN: u32 = GAIN_ONE * 2885 / 1000 + 1;
-/// The inverse gain: it drains in one round trip the queue that STARTUP built in another.
+/// Inverse of `HIGH_GAIN`: it drains in one round trip the queue that STARTUP built in another.
 const DRAIN_GAIN: u32 = GAIN_ONE * 1000 / 2885;
-/// The window has room for delayed and stretched ACKs.
+/// Gain of the window outside STARTUP, with room for delayed and stretched ACKs.
 const CWND_GAIN: u32 = 2 * GAIN_ONE;
-/// Probe for more, drain what that queued, then keep the rate.
+/// Gains of PROBE_BW: probe for more, drain what that queued, then keep the rate.
 const CYCLE: [u32; 8] = [
     GAIN_ONE * 5 / 4,
     GAIN_ONE * 3 / 4,
@@ -22,36 +22,36 @@ const CYCLE: [u32; 8] = [
     GAIN_ONE,
 ];
 
-/// The state.
+/// State of BBR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// The rate doubles with every round trip until it grows no more.
+    /// The rate doubles with every round trip until it stops growing.
     Startup,
-    /// The queue of STARTUP leaves.
+    /// The queue that STARTUP built leaves.
     Drain,
     /// Cycles of gains around BtlBw.
     ProbeBw {
-        /// Current phase of the cycle, and its start in microseconds.
+        /// Current phase of the cycle, and its start in microseconds that wrap.
         phase: u8,
         since_us: u32,
     },
-    /// Nearly nothing in flight, so that a round trip is RTprop.
+    /// Almost nothing is in flight, so that a measured round trip is RTprop.
     ProbeRtt {
-        /// A round has passed.
+        /// A round has passed since `since_ms`.
         round_done: bool,
-        /// Since when little enough is in flight, in milliseconds; 0 = not yet.
+        /// Time since which little enough is in flight, in milliseconds that wrap; 0: not yet.
         since_ms: u32,
     },
 }
 
 impl Mode {
-    /// PROBE_RTT begins.
+    /// PROBE_RTT, as it begins.
     pub const PROBE_RTT: Mode = Mode::ProbeRtt {
         round_done: false,
         since_ms: 0,
     };
 
-    /// PROBE_BW begins, anywhere in its cycle but where it drains: flows that share a bottleneck
+    /// PROBE_BW, beginning at a random phase except the draining one: flows that share a bottleneck
     /// must not probe in step.
     pub fn probe_bw(at: &Moment<'_>) -> Self {
         let scatter = at.una.0 ^ at.now_ns as u32;
@@ -66,7 +66,7 @@ impl Mode {
         }
     }
 
-    /// The cycle's next phase begins.
+    /// Begins the next phase of the cycle.
     pub fn advance(&mut self, now_us: u32) {
         if let Mode::ProbeBw { phase, since_us } = self {
             *phase = (*phase + 1) % CYCLE.len() as u8;

@@ -1,17 +1,17 @@
-//! Rates of delivery, and the largest of them over the last round trips: BtlBw.
+//! Delivery rates, and the largest one of the last round trips: BtlBw.
 
-/// Segments per microsecond, with [`RATE_SHIFT`] fractional bits: from a segment in 17 seconds to
+/// Segments per microsecond, with [`RATE_SHIFT`] fractional bits: from one segment in 17 seconds to
 /// 256 in a microsecond.
 pub(super) type Rate = u32;
 pub(super) const RATE_SHIFT: u32 = 24;
 /// Gains have eight fractional bits.
 pub(super) const GAIN_SHIFT: u32 = 8;
 pub(super) const GAIN_ONE: u32 = 1 << GAIN_SHIFT;
-/// Percent of the rate at which segments leave: a little less than the path takes, so that queues
+/// Percent of the rate at which segments leave: a little less than the path carries, so that queues
 /// drain on average.
 const PACED_PERCENT: u128 = 99;
 
-/// `segments` in `interval_us`, which is not 0.
+/// The rate of `segments` in `interval_us`, which is not 0.
 #[inline]
 pub(super) fn rate_of(segments: u32, interval_us: u32) -> Rate {
     let rate = (u64::from(segments) << RATE_SHIFT) / u64::from(interval_us.max(1));
@@ -25,8 +25,7 @@ pub(super) fn segments_in(rate: Rate, time_us: u32) -> u32 {
     u32::try_from(segments).unwrap_or(u32::MAX)
 }
 
-/// Bytes per second of `rate` times `gain`, for segments of `mss` bytes, less the margin that
-/// pacing leaves.
+/// Bytes per second of `rate` times `gain`, for segments of `mss` bytes, less the pacing margin.
 #[inline]
 pub(super) fn paced_bytes_per_second(rate: Rate, gain: u32, mss: u32) -> u64 {
     let bytes = (u128::from(rate) * u128::from(mss) * u128::from(gain)) >> GAIN_SHIFT;
@@ -34,18 +33,17 @@ pub(super) fn paced_bytes_per_second(rate: Rate, gain: u32, mss: u32) -> u64 {
     u64::try_from(per_second).unwrap_or(u64::MAX)
 }
 
-/// The largest rate of a window of rounds, by the three best candidates, each later than the one
-/// before.
+/// The largest rate in a window of rounds: the three best candidates, each measured later than the
+/// one before.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct MaxFilter {
     rates: [Rate; 3],
     rounds: [u16; 3],
-    /// The current round. It is packet-timed: it ends when a segment arrives that was sent after
-    /// the round began.
+    /// The current round. A round ends when a segment arrives that was sent after it began.
     pub round: u16,
 }
 
-/// Rounds that BtlBw remembers: a cycle of gains, and two more.
+/// Rounds in BtlBw's window: one cycle of gains, and two more.
 const ROUNDS: u16 = 10;
 
 impl MaxFilter {
@@ -76,8 +74,8 @@ impl MaxFilter {
         self.grow_old(rate);
     }
 
-    /// The best candidate leaves the window, or the later ones are too near to it to follow it one
-    /// day.
+    /// Drops a best candidate that has left the window. Renews the later candidates when they are
+    /// too close in time to the best to succeed it.
     fn grow_old(&mut self, rate: Rate) {
         if self.age(0) > ROUNDS {
             self.shift(rate);
@@ -95,7 +93,7 @@ impl MaxFilter {
         self.round.wrapping_sub(self.rounds[candidate])
     }
 
-    /// `rate` becomes this candidate and all behind it.
+    /// Puts `rate` in place of this candidate and all later ones.
     fn put(&mut self, from: usize, rate: Rate) {
         for candidate in from..3 {
             self.rates[candidate] = rate;
@@ -103,7 +101,7 @@ impl MaxFilter {
         }
     }
 
-    /// The second best becomes the best.
+    /// Moves the second candidate to the first place, and so on.
     fn shift(&mut self, rate: Rate) {
         self.rates = [self.rates[1], self.rates[2], rate];
         self.rounds = [self.rounds[1], self.rounds[2], self.round];

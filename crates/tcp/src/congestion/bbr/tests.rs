@@ -1,4 +1,4 @@
-//! The parts of the model, ACK by ACK; whole conversations over a bottleneck are in `tests/bbr`.
+//! The parts of BBR's model, ACK by ACK. Whole conversations over a bottleneck are in `tests/bbr`.
 
 use wire::SeqNumber;
 
@@ -67,7 +67,8 @@ impl Sender {
         call(&mut self.bbr, &at, &mut self.window)
     }
 
-    /// A round trip later one ACK delivers a whole round of `segments`, and finds `lost` of others.
+    /// A round trip later, one ACK delivers a round of `segments` and finds `lost` other segments
+    /// lost.
     fn round(&mut self, segments: u32, lost: u32) -> bool {
         let prior_delivered = self.delivered;
         self.now_ns += u64::from(RTT_US) * 1000;
@@ -99,7 +100,7 @@ impl Sender {
         limits
     }
 
-    /// A sender in PROBE_BW with a pipe of `segments` in a round trip.
+    /// A sender in PROBE_BW whose pipe holds `segments` in a round trip.
     fn probing(segments: u32) -> Self {
         let mut sender = Sender::new();
         sender.in_flight = segments;
@@ -131,11 +132,11 @@ fn the_largest_rate_is_forgotten_after_ten_rounds() {
     }
     filter.round = 11;
     filter.note(10);
-    // The best of the later ones, by quarters of the window.
+    // The best of the later samples, at the grain of a quarter of the window.
     assert!((50..=60).contains(&filter.max()), "{filter:?}");
     filter.note(200);
     assert_eq!(filter.max(), 200);
-    // A long silence forgets all.
+    // A long silence forgets all samples.
     filter.round = 40;
     filter.note(7);
     assert_eq!(filter.max(), 7);
@@ -170,7 +171,7 @@ fn the_excess_is_no_more_than_the_window() {
     assert_eq!(aggregation.excess(), u32::from(u16::MAX));
 }
 
-/// Stretches of five rounds with `delivered` and `lost` segments each; true when a policer was
+/// Two intervals of five rounds with `delivered` and `lost` segments each; `Some` if a policer was
 /// found after the second.
 fn policed(stretches: [(u32, u32); 2]) -> Option<u32> {
     let config = Config::default();
@@ -200,7 +201,7 @@ fn policed(stretches: [(u32, u32); 2]) -> Option<u32> {
 fn two_lossy_stretches_of_one_rate_are_a_policer() {
     let rate = policed([(100, 25), (105, 25)]).expect("a policer");
     assert!(rate.abs_diff(rate_of(1025, 1_000_000)) < 100);
-    // Another rate, or few losses, is none.
+    // A different rate, or few losses, is no policer.
     assert_eq!(policed([(100, 25), (150, 40)]), None);
     assert_eq!(policed([(100, 10), (100, 10)]), None);
 }
@@ -302,7 +303,7 @@ fn probe_rtt_needs_an_old_round_trip_and_a_sender_that_did_not_pause() {
         app_limited: true,
     };
     sender.call(|bbr, at, window| bbr.on_event(at, window, start));
-    // The sample of the restart renews RTprop.
+    // The first sample after the restart renews RTprop.
     assert!(!sender.round(10, 0));
     assert!(sender.bbr.mode.is_probe_bw());
     sender.bbr.rt_prop_us = RTT_US - 1;

@@ -1,4 +1,4 @@
-//! Initial window and idleness.
+//! Initial window, and the window after idle time.
 
 use wire::SeqNumber;
 

@@ -19,7 +19,7 @@ fn config() -> Config {
     }
 }
 
-/// RFC 9438 4.2 and 4.3: where the window should be `t` seconds after a reduction from `w_max`.
+/// The window that RFC 9438 4.2 and 4.3 give `t` seconds after a reduction from `w_max`.
 fn w_cubic(t: f64, w_max: f64) -> f64 {
     let k = (w_max * (1.0 - BETA) / C).cbrt();
     C * (t - k).powi(3) + w_max
@@ -65,7 +65,7 @@ fn window_after_a_loss_follows_the_cubic_function() {
 
 #[test]
 fn short_round_trips_grow_as_reno_does() {
-    // 10 ms and 20 segments: Reno's line is far above the cubic function for the first seconds.
+    // 10 ms and 20 segments: Reno's window is far above the cubic function for the first seconds.
     let mut model = Model::new(config(), 20);
     model.lose();
     let begin_ns = model.now_ns;
@@ -81,8 +81,8 @@ fn short_round_trips_grow_as_reno_does() {
 
 #[test]
 fn losses_closer_than_the_clock_of_the_function_leave_reno_s_growth() {
-    // 2 ms and a loss every ten round trips: less than the 1/32 s after which Linux looks again at
-    // a window that stood still.
+    // A round trip of 2 ms and a loss every ten of them: less than the 1/32 s after which Linux
+    // computes the target of a window that stood still.
     let mut model = Model::new(config(), 12);
     for _ in 0..20 {
         model.lose();
@@ -90,7 +90,8 @@ fn losses_closer_than_the_clock_of_the_function_leave_reno_s_growth() {
         for _ in 0..10 {
             model.round(2);
         }
-        // Reno gains 5.3 in ten round trips at this factor, and the last step may not have arrived.
+        // Reno gains 5.3 segments in ten round trips at this factor. The last step may not have
+        // happened yet.
         let gained = model.window.cwnd - after;
         assert!((4..=6).contains(&gained), "from {after} by {gained}");
     }
@@ -127,7 +128,7 @@ fn second_loss_below_the_plateau_lowers_it() {
         model.lose();
         model.lose();
         assert_eq!(model.window.cwnd, 49);
-        // Eight seconds later the function has its plateau behind it by little.
+        // Eight seconds later the function has just passed its plateau.
         model.config.cubic.tcp_friendliness = false;
         let k = ((f64::from(plateau) - 49.0) / C).cbrt();
         let begin_ns = model.now_ns;
@@ -158,7 +159,7 @@ fn idle_time_does_not_grow_the_window() {
     };
     model.call(|algorithm, at, window| algorithm.on_event(at, window, event));
     model.round(100);
-    // The growth is that of one round trip, not of a minute.
+    // The window grew as in one round trip, not as in a minute.
     assert!(
         model.window.cwnd - before < 20,
         "{before} {}",
@@ -171,7 +172,7 @@ fn growth_is_half_of_slow_start_at_most() {
     let mut model = Model::new(config(), 100);
     model.lose();
     model.round(100);
-    // An hour without a loss: the function is beyond any window.
+    // After an hour without a loss the function exceeds any window.
     model.wait_ms(3_600_000);
     let before = model.window.cwnd;
     model.round(100);
@@ -202,7 +203,7 @@ fn timeout_forgets_the_plateau() {
     for _ in 0..20 {
         model.round(100);
     }
-    // The window does not climb to a thousand: the new plateau is where growth began.
+    // The window does not climb to a thousand, because the new plateau is where growth began.
     assert!(model.window.cwnd < 300);
 }
 
@@ -239,7 +240,7 @@ fn round_trips_are_believed_a_second_after_the_window_grows_again() {
         Algorithm::Cubic(cubic) => cubic.delay_min_us,
         other => panic!("{other:?}"),
     };
-    // The window grows from the first ACK on, and shorter round trips may be those of a queue that
+    // The window grows from the first ACK on. Shorter round trips may be those of a queue that
     // drains.
     model.fill();
     model.ack(1, 100);

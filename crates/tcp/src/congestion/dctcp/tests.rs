@@ -49,7 +49,7 @@ fn alpha_without_marks_goes_to_zero() {
     }
     assert_eq!(alpha(&model), 0.0);
     model.lose();
-    // A reduction by nothing at all.
+    // Alpha is 0, so the reduction takes nothing off the window.
     assert!(model.window.cwnd >= 100);
 }
 

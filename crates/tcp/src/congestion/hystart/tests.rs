@@ -1,4 +1,4 @@
-//! HyStart's two signs, and what must not set them off.
+//! HyStart's two signs, and cases that must not trigger them.
 
 use super::super::SSTHRESH_INFINITE;
 use super::super::model::Model;
@@ -16,8 +16,8 @@ fn model(ack_train: bool, delay: bool) -> Model {
     Model::new(config, 10)
 }
 
-/// A flight whose ACKs of two segments each arrive `gap_ms` apart, the first after `rtt_ms`; each
-/// later one has waited a gap longer.
+/// A flight whose ACKs of two segments each arrive `gap_ms` apart, the first after `rtt_ms`. Each
+/// later round trip is a gap longer.
 fn flight(model: &mut Model, rtt_ms: u64, gap_ms: u64) {
     model.fill();
     model.wait_ms(rtt_ms);
@@ -28,7 +28,7 @@ fn flight(model: &mut Model, rtt_ms: u64, gap_ms: u64) {
     }
 }
 
-/// ACKs of one segment each, a millisecond apart, of segments that were sent as evenly.
+/// ACKs of one segment each, a millisecond apart, for segments that were sent at the same spacing.
 fn train(model: &mut Model, rtt_ms: u64) {
     model.fill();
     for _ in 0..model.window.cwnd {
@@ -42,7 +42,8 @@ fn longer_round_trips_end_slow_start() {
     let mut model = model(false, true);
     flight(&mut model, 200, 0);
     assert_eq!(model.window.cwnd, 20);
-    // 240 ms is more than an eighth above 200 ms, and more than 16 ms: over with the ninth sample.
+    // 240 ms exceeds 200 ms by more than an eighth and by more than 16 ms: slow start ends at the
+    // ninth sample.
     flight(&mut model, 240, 1);
     assert_eq!((model.window.cwnd, model.window.ssthresh), (36, 36));
 }

@@ -1,4 +1,5 @@
-//! HyStart++: entry into CSS, its slow growth, the way back and the way out (RFC 9406 4.2).
+//! HyStart++: entry into CSS, its slow growth, the way back, and the end of slow start (RFC 9406
+//! 4.2).
 
 use super::super::SSTHRESH_INFINITE;
 use super::super::model::Model;
@@ -55,7 +56,7 @@ fn a_round_trip_that_falls_back_resumes_slow_start() {
     model.round(120);
     let before = model.window.cwnd;
     model.round(100);
-    // After eight samples the former speed is restored.
+    // After eight samples slow start's speed is restored.
     assert!(model.window.cwnd > before + before * 3 / 4);
     assert_eq!(model.window.ssthresh, SSTHRESH_INFINITE);
 }

@@ -1,5 +1,5 @@
-//! An algorithm from outside in a connection's place for one: bounds, packing, and settings that do
-//! not have it.
+//! A connection with an algorithm from outside: bounds, packing, and settings that do not know the
+//! algorithm.
 
 use super::{Algorithm, WindowControl};
 use crate::congestion::model::{MSS, Model};
@@ -10,7 +10,7 @@ use crate::limits::{CWND_SEGMENTS_MAX, OUTSIDE_PACING_RATE_MIN};
 use crate::pack::{Packer, Unpacker, Usual};
 use crate::{Config, CongestionAlgorithm};
 
-/// Answers every question with the word that its caller left in the state.
+/// An algorithm that answers every question with the word that the test left in the state.
 struct Parrot;
 
 impl CongestionControl for Parrot {
@@ -37,7 +37,7 @@ impl CongestionControl for Parrot {
 
 static PARROT: OutsideAlgorithm = OutsideAlgorithm::new("parrot", &Parrot);
 
-/// A sender with a window of 20 segments whose algorithm says `word`.
+/// A sender with a window of 20 segments whose algorithm answers `word`.
 fn sender(word: u32) -> Model {
     let mut config = Config::default();
     config.congestion = config.register_congestion(&PARROT).expect("a new name");

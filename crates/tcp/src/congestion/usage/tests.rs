@@ -1,4 +1,4 @@
-//! When the window counts as used.
+//! Cases in which the window counts as used.
 
 use wire::SeqNumber;
 
@@ -30,7 +30,7 @@ fn avoidance_needs_all_of_it() {
     assert!(!usage.is_limiting(&window));
     usage.on_flight(seq(0), seq(10_000), 10, true);
     assert!(usage.is_limiting(&window));
-    // The record lasts until the sent data is acknowledged.
+    // The largest flight counts until the data sent then is acknowledged.
     usage.on_flight(seq(2000), seq(11_000), 9, false);
     assert!(usage.is_limiting(&window));
     usage.on_flight(seq(10_000), seq(11_000), 1, false);
@@ -59,7 +59,7 @@ fn round_ends_where_the_largest_flight_was_first_reached() {
     let mut usage = Usage::new(seq(0), 0);
     usage.on_flight(seq(0), seq(6000), 6, false);
     usage.on_flight(seq(1000), seq(7000), 6, false);
-    // All of the first flight is acknowledged: the round is over, and counts anew.
+    // All of the first flight is acknowledged, so a new round begins.
     usage.on_flight(seq(6000), seq(7000), 1, false);
     assert!(!usage.is_limiting(&window));
 }

@@ -1,4 +1,4 @@
-//! Names: good, taken, and one too many.
+//! Names of algorithms: good, taken, and one too many.
 
 use std::boxed::Box;
 use std::format;

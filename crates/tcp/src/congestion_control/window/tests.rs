@@ -1,4 +1,4 @@
-//! Growth, segment by segment.
+//! Growth of the window, segment by segment.
 
 use super::Window;
 use crate::limits::CWND_SEGMENTS_MAX;

@@ -1,5 +1,5 @@
-//! A connection is made anew from what `untouched` says, and takes the next segment as the first
-//! one would.
+//! A connection is made again from the result of `untouched`, and takes the next segment as the
+//! original would.
 
 use super::*;
 use crate::buffers::Buffers;

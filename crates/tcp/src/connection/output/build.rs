@@ -1,4 +1,4 @@
-//! Segments as they look on the wire: sequence and acknowledgment numbers, flags, window, options.
+//! Construction of segments: sequence and acknowledgment numbers, flags, window, options.
 
 use wire::tcp::{Flags, Timestamp};
 use wire::{Ecn, SeqNumber};
@@ -11,7 +11,7 @@ use crate::state::State;
 
 impl Connection {
     /// Builds payload, new or retransmitted, and the FIN behind it. PSH is set on the last buffered
-    /// byte (MUST-61), unless more data is announced.
+    /// byte (RFC 9293 MUST-61), unless more data is announced.
     #[inline]
     pub(super) fn build_data(
         &mut self,
@@ -82,16 +82,16 @@ impl Connection {
         }
     }
 
-    /// An ACK alone, or a probe.
+    /// Builds a pure ACK or a probe.
     #[inline]
     pub(super) fn build_ack(&mut self, cx: &Cx<'_>, out: &mut SegmentOut, seq: SeqNumber) {
         self.build_empty(cx, out, seq);
         self.ecn.dress(cx, out, false, &self.snd, &self.timers);
     }
 
-    /// Our SYN, or the SYN-ACK once the peer's SYN has crossed it.
+    /// Builds our SYN, or the SYN-ACK once the peer's SYN has crossed ours.
     pub(super) fn build_syn(&mut self, cx: &Cx<'_>, out: &mut SegmentOut) {
-        // SYN_RECEIVED, or closed early after a Fast Open.
+        // SYN_RECEIVED, or a Fast Open that was closed early.
         let crossed = self.state() != State::SynSent;
         *out = SegmentOut::empty();
         out.seq = self.tx.iss();
@@ -130,7 +130,7 @@ impl Connection {
         );
     }
 
-    /// The RST that ends the connection: at the next sequence number that the peer accepts.
+    /// Builds the RST that ends the connection, at a sequence number that the peer accepts.
     pub(super) fn build_reset(&mut self, cx: &Cx<'_>, out: &mut SegmentOut) {
         self.build_empty(cx, out, self.rcv.acceptable_seq(&self.snd));
         out.flags = Flags::RST | Flags::ACK;

@@ -1,9 +1,9 @@
-//! Bursts: segments that leave back to back end with PSH, as those do that Linux hands to its
-//! device as one large packet. The peer delivers and acknowledges such a burst at once.
+//! Bursts: segments that leave back to back end with PSH, like those that Linux hands to its device
+//! as one large packet. The peer delivers and acknowledges such a burst at once.
 //!
 //! Bursts are visible on the wire, so their bounds are Linux's: half the congestion window, the
 //! data that may be sent now, and a millisecond's worth of the pacing rate. `burst_segments_min` is
-//! the least.
+//! the lower bound.
 
 use wire::SeqNumber;
 
@@ -13,18 +13,18 @@ use crate::context::Cx;
 use crate::plan::Plan;
 use crate::recovery::flag;
 
-/// The reason that holds a burst back.
+/// Reason for holding a burst back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Deferral {
     /// The congestion window.
     Congestion,
-    /// The peer's window, or nothing but the hope of more data.
+    /// The peer's window, or the hope for more data.
     Other,
 }
 
 impl Connection {
-    /// The segment of `plan`, which begins with `seq`, leaves. True when it ends a burst of two or
-    /// more.
+    /// Notes that the segment of `plan`, which begins with `seq`, leaves. True if it ends a burst
+    /// of two or more segments.
     #[inline]
     pub(super) fn ends_burst(&mut self, cx: &Cx<'_>, plan: Plan, seq: SeqNumber) -> bool {
         if self.flight.delivery_mut().begin_segment() {
@@ -47,7 +47,7 @@ impl Connection {
     /// New segments that the windows and the data allow now.
     #[inline]
     fn fresh_segments(&self, cx: &Cx<'_>) -> u32 {
-        // Linux has its device cut nothing that is urgent.
+        // Linux does not let its device cut urgent data.
         if self.tx.is_urgent(self.conn_flags) {
             return 1;
         }
@@ -66,7 +66,7 @@ impl Connection {
             return 1;
         }
         let rest = bytes % mss;
-        // A small remainder rides along if it may leave at all.
+        // A small remainder joins the burst if it may leave at all.
         let rides = rest > 0
             && self
                 .segment_size(mss, rest, rest, self.conn_flags.fin_unsent())
@@ -74,13 +74,13 @@ impl Connection {
         quota.min(bytes / mss + u32::from(rides))
     }
 
-    /// The reason why the next burst waits; `None` = it leaves. Called when a segment of `mss`
-    /// bytes fits both windows.
+    /// The reason why the next burst waits; `None`: it leaves. Called when a segment of `mss` bytes
+    /// fits both windows.
     pub(crate) fn deferral(&self, cx: &Cx<'_>, mss: u32) -> Option<Deferral> {
         let (unsent, mss) = (self.snd.unsent(self.state(), self.conn_flags), mss.max(1));
         let recovery = &self.flight.recovery();
         let cwnd = self.flight.congestion().cwnd();
-        // Nothing is in flight, a burst is under way, or the data is no burst.
+        // No wait if nothing is in flight, a burst is under way, or the data fits one segment.
         if recovery.packets_out() == 0 || self.flight.delivery().burst_left() > 0 || unsent <= mss {
             return None;
         }
@@ -101,8 +101,8 @@ impl Connection {
         {
             return None;
         }
-        // Data that pacing held back until now follows the last segment closely, however long ago
-        // that segment left (Linux).
+        // For data that pacing held back, the time of the last segment is the time at which pacing
+        // let it go (Linux).
         let last_ns = self
             .flight
             .delivery()
@@ -123,7 +123,7 @@ impl Connection {
         } else if by_peer <= unsent {
             return Some(Deferral::Other);
         }
-        // Data that will not grow does not wait.
+        // Data that cannot grow does not wait.
         let complete = self.conn_flags.fin_unsent()
             || self.tx.record_room(self.conn_flags, &self.snd) <= unsent;
         (!complete).then_some(Deferral::Other)

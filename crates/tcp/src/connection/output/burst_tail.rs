@@ -1,6 +1,6 @@
-//! The tail of a burst: full segments of new data that follow another one at once and differ from
-//! it only in their sequence numbers. They are counted, timed and recorded together. The resulting
-//! state is the same as after as many calls of [`Connection::poll_transmit`].
+//! The tail of a burst: full segments of new data that follow the first one and differ from it only
+//! in their sequence numbers. They are counted, timed and recorded together, with the same result
+//! as separate calls of [`Connection::poll_transmit`].
 
 use wire::Ecn;
 use wire::tcp::Flags;
@@ -11,20 +11,20 @@ use crate::context::Cx;
 use crate::recovery::flag;
 use crate::segment::SegmentOut;
 
-/// Segments that follow the one sent last.
+/// Segments that follow the segment sent last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BurstTail {
-    /// Number of segments. Each carries as much payload as the one before and begins where it
-    /// ended.
+    /// Number of segments. Each carries as much payload as the one before it and begins where that
+    /// one ends.
     pub segments: u32,
     /// The last segment carries PSH.
     pub ends_burst: bool,
 }
 
 impl Connection {
-    /// After [`poll_transmit`](Self::poll_transmit) gave `first`: takes up to `segments_max` more
-    /// segments like it. There is none if `first` was no full segment of new data, or if the next
-    /// one differs; `poll_transmit` gives that one.
+    /// Takes up to `segments_max` more segments like `first`, which
+    /// [`poll_transmit`](Self::poll_transmit) has just built. The tail is empty if `first` is no
+    /// full segment of new data, or if the next segment differs; `poll_transmit` builds that one.
     #[inline]
     pub fn poll_burst_tail(
         &mut self,
@@ -50,7 +50,7 @@ impl Connection {
         let is_alike = left > 0
             && first.payload_len == mss
             && first.flags == Flags::ACK
-            // A window that is shut for want of memory is so for one segment.
+            // A window that is shut for want of memory is advertised in one segment only.
             && first.window > 0
             && first.seq + mss == self.snd.nxt()
             && !self.conn_flags.any(ConnFlags::STOPS_BURST_TAIL)
@@ -75,17 +75,17 @@ impl Connection {
         left.min(room).min(bytes / mss.max(1))
     }
 
-    /// Classic ECN, and `first` has no news but that it is ECN-capable, so the segments behind it
-    /// have none either: CWR stands on one segment alone (RFC 3168, section 6.1.2), and ECE is as
-    /// `first` had it. Accurate ECN counts in the flags of every segment, where a card that cuts
-    /// knows only CWR.
+    /// True if classic ECN is in use and `first` only says that it is ECN-capable. The segments
+    /// behind it then say the same: CWR stands on one segment alone (RFC 3168, section 6.1.2), and
+    /// ECE is as in `first`. Accurate ECN counts in the flags of every segment, but a card that
+    /// cuts segments knows only CWR.
     #[cold]
     fn has_plain_mark(&self, first: &SegmentOut) -> bool {
         let ecn = self.snd.ecn();
         ecn.is_classic() && first.ecn == Ecn::Ect0 && !self.ecn.owes_ack(ecn)
     }
 
-    /// `segments` full segments of new data leave in the course of a burst.
+    /// Notes that `segments` full segments of new data leave within a burst.
     fn note_burst_tail(&mut self, cx: &mut Cx<'_>, segments: u32) {
         let bytes = segments * u32::from(self.snd.mss());
         cx.counters.segments_out += u64::from(segments);
@@ -98,7 +98,8 @@ impl Connection {
             }
         }
         self.flight.delivery_mut().count_fresh(bytes);
-        // The PSH that ends a burst is not part of the text. Only the last byte's PSH is recorded.
+        // Only the PSH of the last byte is recorded. The PSH that ends a burst does not belong to
+        // the text.
         self.flight
             .note_sent_new(cx, self.snd.nxt() + bytes, 0, &mut self.snd);
         self.flight.after_new_sent(
@@ -111,7 +112,8 @@ impl Connection {
         );
     }
 
-    /// The segments of a burst leave at one moment, and each moves the time of the next burst.
+    /// Paces the segments one by one: they leave at one moment, and each moves the time of the next
+    /// burst.
     #[cold]
     fn pace_burst_tail(&mut self, cx: &Cx<'_>, segments: u32) {
         let mss = u32::from(self.snd.mss());

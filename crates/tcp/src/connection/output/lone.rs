@@ -1,7 +1,7 @@
 //! The lone segment: nothing is in flight, and all waiting data (and the FIN behind it) fits one
-//! segment that both windows take. Every message of a short exchange leaves this way. The plan is
-//! one comparison of flags and a few of lengths. The state changes are written once, because burst,
-//! Nagle, deferral, pacing, ECN and joined records do not apply.
+//! segment that both windows take. Every message of a short exchange leaves this way. The plan
+//! costs one comparison of flags and a few of lengths. The state changes are written out for this
+//! case, because bursts, Nagle, deferral, pacing, ECN and joined records do not apply.
 //!
 //! In any other case the general path of [`next`](super::next), [`build`](super::build) and
 //! [`sent`](super::sent) is taken. The result is the same.
@@ -17,7 +17,7 @@ use crate::records::tag;
 use crate::segment::{SegmentOut, TransmitClass};
 
 impl Connection {
-    /// The lone segment leaves, and nothing is left.
+    /// Sends the lone segment, after which nothing waits.
     #[inline]
     pub(super) fn send_lone(&mut self, cx: &mut Cx<'_>, out: &mut SegmentOut, len: u32, fin: bool) {
         debug_assert_eq!(
@@ -51,8 +51,7 @@ impl Connection {
         self.stop_lone(cx);
     }
 
-    /// Like `stop` for an empty send buffer: no limit is to be noted, and no window is to be
-    /// probed.
+    /// Like `stop`, for an empty send buffer: there is no limit to note and no window to probe.
     #[inline]
     pub(super) fn stop_lone(&mut self, cx: &mut Cx<'_>) {
         self.due = TransmitClass::None;

@@ -1,5 +1,5 @@
-//! The sending policy. The order is: control, owed duplicate ACKs, data presumed lost, new data,
-//! probes, and a pure ACK if no segment carried it.
+//! The sending policy. The order is: control segments, owed duplicate ACKs, data presumed lost, new
+//! data, a pure ACK if no segment carried it, and probes.
 
 use crate::conn_flags::ConnFlags;
 use crate::connection::Connection;
@@ -9,7 +9,7 @@ use crate::recovery::flag;
 use crate::state::State;
 
 impl Connection {
-    /// The next segment. Changes nothing.
+    /// The plan for the next segment. Changes nothing.
     #[inline]
     pub(crate) fn plan(&self, cx: &Cx<'_>) -> Plan {
         if let Some(plan) = self.plan_from_marks() {
@@ -40,7 +40,7 @@ impl Connection {
         }
     }
 
-    /// The next segment by the general rules, without the straight paths.
+    /// The plan for the next segment by the general rules, without shortcuts.
     #[inline]
     pub(crate) fn plan_generally(&self, cx: &Cx<'_>) -> Plan {
         if self.snd.unsent(self.state(), self.conn_flags) > 0 || self.conn_flags.fin_unsent() {
@@ -53,8 +53,8 @@ impl Connection {
         }
     }
 
-    /// True if the pure ACK that is due reports RCV.NXT and the window and nothing else: no SACK,
-    /// no ECN feedback, no duplicate.
+    /// True if the due pure ACK reports only RCV.NXT and the window: no SACK, no ECN feedback, no
+    /// duplicate.
     #[inline]
     fn is_ack_plain(&self) -> bool {
         const TELLS_MORE: ConnFlags = ConnFlags::ACK_TELLS_MORE
@@ -65,7 +65,7 @@ impl Connection {
         !self.conn_flags.any(TELLS_MORE) && self.snd.ecn().is_off() && self.rx.dup_acks_due() == 0
     }
 
-    /// True if an ACK that is due now leaves as a pure ACK, unless payload carries it.
+    /// True if a due ACK leaves as a pure ACK when no payload carries it.
     #[inline]
     fn sends_plain_acks(&self) -> bool {
         self.state().is_synchronized() && !self.ecn.owes_ack(self.snd.ecn())
@@ -89,14 +89,14 @@ impl Connection {
         {
             return plan;
         }
-        // Data that a timeout sends leaves at once.
+        // Data that a timeout sends leaves at once, without pacing.
         if self.flight.recovery().any(flag::SEND_HEAD)
             && let Some(repeat) = self.plan_repeat(cx)
         {
             return repeat.plan();
         }
-        // A probe carries the same ACK but does not answer the peer's probe. Two ends that send
-        // keep-alives in step would not hear each other, so the ACK leaves first.
+        // The ACK leaves before a probe. A probe carries the same ACK but does not answer the
+        // peer's probe, so two ends that send keep-alives in step would not hear each other.
         if self.conn_flags.has(ConnFlags::ACK_NOW) {
             return Plan::Ack;
         }
@@ -106,7 +106,7 @@ impl Connection {
         Plan::Nothing
     }
 
-    /// Lost data, then new data; the other way round while F-RTO tests. Pacing is not considered.
+    /// Plans lost data, then new data; new data first while F-RTO tests. Ignores pacing.
     pub(crate) fn plan_payload(&self, cx: &Cx<'_>) -> Option<Plan> {
         if !self.conn_flags.may_send_data(self.state()) {
             return None;
@@ -125,12 +125,12 @@ impl Connection {
         }
     }
 
-    /// New data and the FIN behind it.
+    /// Plans new data and the FIN behind it.
     fn plan_fresh(&self, cx: &Cx<'_>) -> Option<Plan> {
         let unsent = self.snd.unsent(self.state(), self.conn_flags);
         let fin_waits = self.conn_flags.fin_unsent() && self.state() != State::SynReceived;
         let usable = self.snd.usable();
-        // A FIN takes a sequence number and, as in Linux of late, room on the path.
+        // A FIN takes a sequence number and, as in recent Linux, room in the congestion window.
         let fits_path = self.flight.recovery().segments_in_flight()
             < self.flight.congestion().cwnd()
             || self.flight.recovery().any(flag::PROBE_NEW);
@@ -149,15 +149,15 @@ impl Connection {
         if !fits_path || (len == mss && self.deferral(cx, mss).is_some()) {
             return None;
         }
-        // At most one segment, so it fits a u16.
+        // The length is at most one segment, so it fits a u16.
         Some(Plan::Fresh {
             len: len as u16,
             fin,
         })
     }
 
-    /// Bytes of `unsent` that the next segment takes, at most `mss`; `None` = wait. `usable` is the
-    /// room in the peer's window; `fin` = a FIN would ride on the last byte.
+    /// Bytes of `unsent` that the next segment takes, at most `mss`; `None`: they wait. `usable`:
+    /// room in the peer's window; `fin`: a FIN would follow the last byte.
     pub(crate) fn segment_size(
         &self,
         mss: u32,
@@ -169,8 +169,8 @@ impl Connection {
         let record = self.tx.record_room(self.conn_flags, &self.snd);
         let want = unsent.min(mss).min(record);
         if want > usable {
-            // The window cuts the segment: only behind full ones that leave with it, or overdue
-            // (Linux).
+            // The window cuts the segment. Such a segment leaves only behind full segments of the
+            // same burst, or when it is overdue (Linux).
             let worth = push
                 || (self.flight.delivery().burst_left() > 0
                     && !self.tx.held_by_nagle(self.conn_flags, &self.snd));
@@ -179,7 +179,7 @@ impl Connection {
         // F-RTO's test data does not wait to fill a segment (Linux); the window limits it like
         // other data.
         let overdue = push || self.flight.recovery().any(flag::SEND_NEW);
-        // The end of a record behind which more waits is as good as a full segment.
+        // The end of a record with more data behind it counts as a full segment.
         if want == mss || (want == record && record < unsent) || overdue || (fin && want == unsent)
         {
             return Some(want);

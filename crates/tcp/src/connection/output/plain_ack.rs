@@ -1,6 +1,6 @@
-//! Pure ACKs that report only how far the text has arrived. They have a straight path of their own,
-//! like the lone segment. The ACKs of a run are given one after another, each without the fields
-//! that all of them share.
+//! Pure ACKs that report only how far the text has arrived. They have a shortcut, like the lone
+//! segment. The ACKs of a run are returned one after another, without the fields that all of them
+//! share.
 
 use wire::tcp::{Flags, Timestamp};
 use wire::{Ecn, SeqNumber};
@@ -14,13 +14,13 @@ use crate::segment::SegmentOut;
 /// A pure ACK with no option but a timestamp, no flag but ACK, and no ECN codepoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlainAck {
-    /// SEG.SEQ
+    /// SEG.SEQ.
     pub seq: SeqNumber,
-    /// SEG.ACK
+    /// SEG.ACK.
     pub ack: SeqNumber,
-    /// Window, scaled: ready for the wire.
+    /// The window field, scaled, as on the wire.
     pub window: u16,
-    /// The only option.
+    /// The timestamp, the only option.
     pub timestamp: Option<Timestamp>,
 }
 
@@ -37,8 +37,8 @@ impl From<PlainAck> for SegmentOut {
 }
 
 impl Connection {
-    /// Like [`poll_due_ack`](Self::poll_due_ack), for plain ACKs. `None` may also mean that the due
-    /// ACK is not plain.
+    /// Like [`poll_due_ack`](Self::poll_due_ack), for plain ACKs. `None` also if the due ACK is not
+    /// plain.
     #[inline]
     pub fn poll_plain_ack(&mut self, cx: &mut Cx<'_>) -> Option<PlainAck> {
         let is_plain = self.snd.ecn().is_off()
@@ -60,7 +60,7 @@ impl Connection {
         Some(ack)
     }
 
-    /// The ACK leaves, and nothing else is due.
+    /// Sends the ACK, after which nothing is due.
     #[inline]
     pub(super) fn send_plain_ack(&mut self, cx: &mut Cx<'_>, out: &mut SegmentOut) {
         debug_assert_eq!(self.plan_generally(cx), Plan::Ack);

@@ -28,17 +28,17 @@ impl Connection {
         if out.payload_len == 0 {
             self.flight.pacing_mut().on_control_sent(cx.now_ns);
         }
-        // A RST that answers a foreign segment is no segment of this connection.
+        // A RST that answers a foreign segment does not count as a segment of this connection.
         let own = u32::from(plan != Plan::ReplyReset);
         self.tx.count_segments(own);
         match plan {
-            // The straight paths note their segments themselves.
+            // The shortcuts note their segments themselves.
             Plan::Nothing | Plan::Lone { .. } | Plan::PlainAck => {}
             Plan::Fresh { len, fin } => self.note_fresh(cx, u32::from(len), fin, false),
             Plan::PathProbe { len } => self.note_fresh(cx, u32::from(len), false, true),
             Plan::Repeat { len, fin } => self.note_repeat(cx, out.seq, u32::from(len), fin),
             Plan::Syn => self.note_syn(cx, out.payload_len),
-            // The ACK that it goes before is still due.
+            // The regular ACK, which this ACK precedes, is still due.
             Plan::OwedAck => return,
             Plan::Probe => self.conn_flags.clear(ConnFlags::PROBE_DUE),
             Plan::Ack => self.rx.pay_dup_ack(),
@@ -54,7 +54,7 @@ impl Connection {
         }
         if out.flags.contains(Flags::ACK) && self.state() != State::Closed {
             self.note_ack_sent(cx);
-            // Further duplicate ACKs are owed, so this ACK does not settle them.
+            // Further duplicate ACKs are owed, so an ACK stays due.
             if self.rx.dup_acks_due() > 0 {
                 self.rx.request_ack(AckKind::Due, &mut self.conn_flags);
             }
@@ -89,7 +89,7 @@ impl Connection {
         );
         if len > 0 {
             self.flight.pace(cx, len, &self.tx);
-            // A probe of the path MTU is no small segment, however small. Later data does not wait
+            // A probe of the path MTU never counts as a small segment, so later data does not wait
             // for its ACK (Linux).
             if len
                 < self
@@ -113,8 +113,8 @@ impl Connection {
             &mut self.timers,
         );
         if is_probe {
-            // The retransmission timeout, not another probe, watches over data that the persist
-            // timer sent (Linux).
+            // The retransmission timeout, not another probe, covers data that the persist timer
+            // sent (Linux).
             self.flight.restart_retransmit_timer(
                 cx,
                 self.state(),
@@ -125,15 +125,14 @@ impl Connection {
         }
     }
 
-    /// Sending stops. Notes the limit that ended it.
+    /// Notes that sending stops, and the limit that ended it.
     pub(super) fn note_stop(&mut self, cx: &Cx<'_>) {
         self.flight
             .note_busy(cx, self.state(), self.conn_flags, &self.snd, &self.tx);
         let waits = self.snd.unsent(self.state(), self.conn_flags) > 0;
         let is_full =
             || self.flight.recovery().segments_in_flight() >= self.flight.congestion().cwnd();
-        // For a sender that pacing holds back, Linux does not ask whether the window would hold it
-        // too.
+        // If pacing holds the sender back, Linux does not check whether the window would, too.
         let is_deferred = || {
             !self.flight.pacing().holds(cx.now_ns)
                 && self.deferral(
@@ -159,7 +158,7 @@ impl Connection {
             self.tx.count_text_segments(1);
             self.tx.note_text_sent(cx.now_ns);
             self.flight.delivery_mut().count_repeated(len);
-            // Linux tells a repetition from an answer no more than we can.
+            // Linux cannot tell a repetition from an answer either.
             self.rx.note_answer(cx.now_ns);
             self.flight.pace(cx, len, &self.tx);
         }
@@ -169,7 +168,7 @@ impl Connection {
         self.flight.after_recovery_event(&mut self.conn_flags);
     }
 
-    /// Counts a segment that leaves again, by its cause.
+    /// Counts a retransmitted segment by its cause.
     fn count_repeat(&self, cx: &mut Cx<'_>) {
         let recovery = self.flight.recovery();
         let is_probe = recovery.any(flag::PROBE_LAST) && !recovery.any(flag::SEND_HEAD);
@@ -189,8 +188,8 @@ impl Connection {
         self.conn_flags.clear(ConnFlags::SYN_DUE);
         if self.opening.is_first_syn() {
             self.opening.note_syn_sent();
-            // The first SYN counts, also as a SYN-ACK when the peer's SYN was faster. A Fast Open's
-            // SYN-ACK is counted from the beginning.
+            // The first SYN counts, also as a SYN-ACK if the peer's SYN arrived first. A Fast
+            // Open's SYN-ACK was counted when the connection was made.
             if !self.conn_flags.has(ConnFlags::FAST_OPENED) {
                 self.snd.advance(self.snd.nxt() + 1 + len);
                 self.opening.note_syn_bytes(len);
@@ -212,7 +211,7 @@ impl Connection {
             }
         }
         if self.conn_flags.has(ConnFlags::FAST_OPENED) {
-            // The segment belongs to the handshake, not to the connection, as Linux counts.
+            // The segment belongs to the handshake, not to the connection, as in Linux's counts.
             self.tx.discount_segment();
             // An answer to a repeated SYN leaves the timer as it is (Linux).
             if self.timers.retransmit_ns() == NEVER_NS {
@@ -235,8 +234,8 @@ impl Connection {
         }
     }
 
-    /// The first SYN-ACK after the SYNs crossed: another segment, no repetition; but its ACK may be
-    /// the SYN's (Karn).
+    /// True for the first SYN-ACK after the SYNs crossed. It is a new segment, not a repetition,
+    /// but its ACK may be for the SYN (Karn).
     fn is_syn_ack_of_crossed_open(&self) -> bool {
         self.state() == State::SynReceived
             && self.timers.retransmits() == 0

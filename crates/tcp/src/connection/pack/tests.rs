@@ -67,7 +67,7 @@ fn established_packs_into_a_tenth_of_its_size() {
     assert!(len <= 100, "{len}");
 }
 
-/// A reader may begin with any connection, not only with the one that was packed.
+/// A reader may begin with any connection, not only with the packed one.
 #[test]
 fn established_is_read_into_another_connection() {
     let mut world = World::new();

@@ -1,4 +1,4 @@
-//! The records that SEG.ACK covers are removed: counts, round trips, signs of reordering and of
+//! Removal of the records that SEG.ACK covers: counts, round trips, signs of reordering and of
 //! reneging.
 
 use crate::connection::Connection;
@@ -9,7 +9,7 @@ use crate::recovery::acked::Leaving;
 use crate::recovery::rate::Busy;
 
 impl Connection {
-    /// SND.UNA has moved (or not): records up to it leave.
+    /// Removes the records up to SND.UNA, which may have moved.
     #[inline]
     pub(crate) fn take_acked_records(&mut self, cx: &mut Cx<'_>, ack: &mut Ack) {
         let mut leaving = Leaving {
@@ -37,9 +37,9 @@ impl Connection {
         self.take_round_trips(cx, ack, &leaving, head.as_ref());
     }
 
-    /// Takes round trips: by the clock from segments that were sent once (Karn; RFC 6298 3), else
-    /// by the timestamp (RFC 7323 4). Their meaning for the timer and for the measure of reordering
-    /// follows.
+    /// Takes round trips: by the clock from segments that were sent once (Karn; RFC 6298 3),
+    /// otherwise by the timestamp (RFC 7323 4). Then applies them to the timer and to the measure
+    /// of reordering.
     fn take_round_trips(
         &mut self,
         cx: &mut Cx<'_>,
@@ -84,7 +84,7 @@ impl Connection {
                     ack.original_acked = false;
                 }
             } else if leaving.lowest.lt(ack.prior_highest) {
-                // The hole was filled by segments that were sent only once.
+                // The gap was filled by segments that were sent only once, so they were reordered.
                 self.flight.check_reordering(
                     cx,
                     leaving.lowest,
@@ -94,8 +94,8 @@ impl Connection {
                 );
             }
         } else if let (Some(sacked_ns), Some(head), true) = (sacked_ns, head, sample.is_some()) {
-            // A sample that is older than the head's last transmission is left out: the timeout
-            // would recede for ever.
+            // A SACKed segment that was sent before the head's last transmission does not restart
+            // the timer, or the timeout would move away for ever.
             ack.set_timer |= sacked_ns > since(head.sent_ns);
         }
     }

@@ -8,7 +8,8 @@ use crate::recovery::ack::Ack;
 use crate::recovery::flag;
 
 impl Connection {
-    /// An ACK in Loss: back to Open when all is recovered or nothing was lost; else repeat on.
+    /// Takes an ACK in Loss: back to Open when all is recovered or nothing was lost, otherwise
+    /// retransmission goes on.
     pub(crate) fn take_ack_in_loss(&mut self, cx: &mut Cx<'_>, ack: &Ack) {
         let recovered = self.snd.una().ge(self.flight.recovery().high_seq());
         if ack.advanced && self.try_undo_loss(cx, ack, false) {
@@ -23,7 +24,7 @@ impl Connection {
             return;
         }
         if self.conn_flags.is_reno() {
-            // A duplicate now means that the new data of the test arrived.
+            // A duplicate ACK now means that the new data of F-RTO's test arrived.
             if self.snd.nxt().gt(self.flight.recovery().high_seq()) && ack.duplicates > 0 {
                 self.flight
                     .recovery_mut()
@@ -35,9 +36,9 @@ impl Connection {
         self.flight.recovery_mut().put(flag::SEND_LOST, true);
     }
 
-    /// RFC 5682 3.1. True = nothing else is to be done for this ACK.
+    /// F-RTO's decision by RFC 5682 3.1. True: nothing else is to be done for this ACK.
     fn frto_decides(&mut self, cx: &mut Cx<'_>, ack: &Ack, recovered: bool) -> bool {
-        // Step 3.b: data that was never sent again has arrived, so not all of it was lost.
+        // Step 3.b: data arrived that was never retransmitted, so not all of it was lost.
         if ack.original_acked && self.try_undo_loss(cx, ack, true) {
             return true;
         }
@@ -48,7 +49,7 @@ impl Connection {
             }
         } else if ack.advanced && !recovered {
             self.flight.recovery_mut().await_ack_of(self.snd.nxt());
-            // Step 2.b: new data, whose ACK will tell.
+            // Step 2.b: sends new data, whose ACK decides.
             if (self.snd.unsent(self.state(), self.conn_flags) > 0 || self.conn_flags.fin_unsent())
                 && self.snd.usable() > 0
             {
@@ -60,7 +61,7 @@ impl Connection {
         false
     }
 
-    /// In Loss: tests whether the timeout was spurious, by timestamp, D-SACK, or F-RTO.
+    /// Tests in Loss whether the timeout was spurious, by timestamp, D-SACK, or F-RTO.
     pub(crate) fn try_undo_loss(&mut self, cx: &mut Cx<'_>, ack: &Ack, by_frto: bool) -> bool {
         if !by_frto && !self.flight.may_undo(ack, self.conn_flags, &self.snd) {
             return false;

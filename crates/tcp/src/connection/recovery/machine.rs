@@ -1,5 +1,5 @@
-//! An ACK that is no plain progress: the steps of loss recovery that also concern the path and the
-//! timers. `flight::machine` draws the states.
+//! Steps of loss recovery that also concern the path and the timers, for an ACK that is not plain
+//! progress. `flight::machine` draws the states.
 
 use crate::congestion::CaState;
 use crate::connection::Connection;
@@ -8,14 +8,14 @@ use crate::recovery::ack::Ack;
 use crate::recovery::flag;
 
 impl Connection {
-    /// An ACK that is no plain progress in Open.
+    /// Takes an ACK that is not plain progress in Open.
     pub(crate) fn alert(&mut self, cx: &mut Cx<'_>, ack: &mut Ack) {
         self.flight
             .recovery_mut()
             .put(flag::SEND_LOST | flag::SEND_NEW, false);
         self.flight.recovery_mut().forget_sacks_of_nothing();
         if ack.ece {
-            // Congestion is proven: nothing to undo.
+            // Congestion is proven, so there is nothing to undo.
             self.flight.congestion_mut().forget_threshold();
         }
         if self.flight.waits_for_reneging(cx, ack, &mut self.timers)
@@ -58,7 +58,7 @@ impl Connection {
         }
     }
 
-    /// Open, Disorder and CWR.
+    /// Takes an ACK in Open, Disorder and CWR.
     fn ack_before_recovery(&mut self, cx: &mut Cx<'_>, ack: &mut Ack) -> bool {
         if self.conn_flags.is_reno() {
             if ack.advanced {

@@ -9,7 +9,7 @@ use crate::records::{Index, tag};
 use crate::recovery::{Pending, flag};
 
 impl Connection {
-    /// The next segment to send again, if recovery and the congestion window let it.
+    /// The next segment to retransmit, if recovery and the congestion window allow one.
     pub(crate) fn plan_repeat(&self, cx: &Cx<'_>) -> Option<Repeat> {
         let recovery = &self.flight.recovery();
         if !recovery.any(flag::SEND) {
@@ -37,7 +37,7 @@ impl Connection {
         self.plan_record(cx, self.flight.recovery().next_lost(cx.records))
     }
 
-    /// The record's first segment; a small one takes its small neighbours along.
+    /// The first segment of the record; a small one takes small neighbours along.
     fn plan_record(&self, cx: &Cx<'_>, at: Index) -> Option<Repeat> {
         let record = cx.records.get(at)?;
         let mss = self
@@ -48,8 +48,8 @@ impl Connection {
         let left = payload_end.since(seq);
         let mut len = left.min(u32::from(record.mss)).min(mss);
         let mut fin = record.has(tag::FIN) && len == left;
-        // SHLD-16: within the window; MAY-7: the first one beyond it too, as the probe of a
-        // shrunken one.
+        // Data within the window is retransmitted (RFC 9293 SHLD-16). The first segment is
+        // retransmitted beyond a shrunken window too, as its probe (MAY-7).
         let room = if seq.lt(self.snd.wnd_end()) {
             self.snd.wnd_end().since(seq)
         } else if seq == self.snd.una() {
@@ -69,7 +69,7 @@ impl Connection {
         (len > 0 || fin).then_some(Repeat::new(seq, len, fin))
     }
 
-    /// `len` bytes from `seq` on, and the FIN behind them, have left again.
+    /// Notes that `len` bytes from `seq` on, and the FIN behind them, have left again.
     #[cold]
     pub(crate) fn note_resent(&mut self, cx: &mut Cx<'_>, seq: SeqNumber, len: u32, fin: bool) {
         if self.flight.recovery().any(flag::PROBE_LAST)

@@ -1,6 +1,6 @@
 //! The ACK of a whole flight that is one run of segments sent once: the usual ACK of a short
-//! exchange. The code is the sum of the mechanisms of `flight` for this case, in their
-//! order, without those that have no effect.
+//! exchange. The code does the work of all mechanisms of `flight` for this case, in their order,
+//! without those that have no effect.
 //!
 //! The state is Open and no probe is out. Nothing is SACKed, lost or retransmitted, so there is no
 //! hole, no reordering, no duplicate and nothing to undo. Nothing stays in flight, so the timer is
@@ -17,7 +17,8 @@ use crate::segment::Segment;
 use crate::timers::NEVER_NS;
 
 impl Connection {
-    /// Takes the ACK of [`whole_flight`](Self::whole_flight): as `take_ack_in_full` would.
+    /// Takes the ACK that [`whole_flight`](Self::whole_flight) recognized, with the result of
+    /// `take_ack_in_full`.
     #[inline]
     pub(crate) fn take_whole_flight(
         &mut self,
@@ -27,7 +28,7 @@ impl Connection {
     ) -> Effects {
         let acked = seg.ack.since(self.snd.una());
         let effects = self.advance_una(cx, seg);
-        // With data in flight a new window restarts nothing.
+        // A new window does not restart an idle sender while data is in flight.
         self.learn_window(seg);
         let delivered = self.flight.recovery().packets_out();
         self.flight.recovery_mut().take_whole_flight(cx.records);
@@ -41,7 +42,7 @@ impl Connection {
         } else {
             self.flight.delivery_mut().stop(cx.now_ns, Busy::Sending);
         }
-        // A lone small segment, acknowledged in order: its ACK was probably delayed.
+        // A lone small segment was acknowledged in order, so its ACK was probably delayed.
         let maybe_delayed = delivered == 1
             && acked < u32::from(self.snd.mss())
             && record.delivered.wrapping_add(1) == self.flight.recovery().delivered();

@@ -13,12 +13,12 @@ use crate::timestamp::is_bare_ack;
 
 impl Connection {
     pub(super) fn step_acceptable(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Step {
-        // The next step judges a RST by narrower rules of its own (RFC 5961 3; MUST-66).
+        // The next step judges a RST by narrower rules (RFC 5961 3; RFC 9293 MUST-66).
         if seg.has(Flags::RST) {
             return Step::Continue(Effects::NONE);
         }
         if !seg.flags.intersects(Flags::ACK | Flags::SYN) {
-            // A segment without ACK has no use, whatever its number (Linux).
+            // A segment without ACK is dropped, whatever its number (Linux).
             cx.counters.drop_no_ack += 1;
             return Step::Done(Effects::NONE);
         }
@@ -27,7 +27,7 @@ impl Connection {
             .paws_rejects(cx, seg, self.conn_flags, &self.snd, &self.rcv, &self.timers)
         {
             cx.counters.drop_paws += 1;
-            // A bare ACK with an old number was overtaken: the peer expects no answer (Linux).
+            // A bare ACK with an old number was overtaken, and the peer expects no answer (Linux).
             if !(is_bare_ack(seg) && seg.seq.lt(self.rcv.nxt())) {
                 self.answer_invalid(cx, seg);
             }
@@ -39,7 +39,7 @@ impl Connection {
             return Step::Continue(Effects::NONE);
         }
         if seg.has(Flags::SYN) {
-            // Outside the window too, a SYN earns a challenge, no more (RFC 5961 4.2).
+            // A SYN outside the window too is only answered by a challenge ACK (RFC 5961 4.2).
             cx.counters.drop_syn_synchronized += 1;
             let _ = self.rx.challenge(cx, &mut self.conn_flags, &mut self.tx);
             return Step::Done(Effects::NONE);
@@ -51,13 +51,13 @@ impl Connection {
         Step::Done(Effects::NONE)
     }
 
-    /// An unacceptable segment is answered with an ACK (RFC 9293 3.10.7.4). Text always is, since
-    /// its sender lacks our ACK; empty segments only so often, or two confused peers would answer
-    /// each other for ever.
+    /// Answers an unacceptable segment with an ACK (RFC 9293 3.10.7.4). Text is always answered,
+    /// since its sender lacks our ACK. Answers to empty segments are limited, or two confused peers
+    /// would answer each other for ever.
     pub(super) fn answer_invalid(&mut self, cx: &mut Cx<'_>, seg: &Segment) {
         if seg.len > 0 || seg.has(Flags::FIN) {
-            // Before the handshake of a Fast Open is over, the segment is answered as by a
-            // half-open connection, briefly (Linux).
+            // Before the handshake of a Fast Open is complete, the answer is like a half-open
+            // connection's, without quick ACKs (Linux).
             if seg.seq.lt(self.rcv.nxt()) && !self.conn_flags.has(ConnFlags::FAST_OPENED) {
                 self.rx.enter_quick_ack(cx, cx.config.quick_acks_max);
                 self.ecn.suspect_option(seg, &self.snd, &self.rx);

@@ -14,7 +14,7 @@ use crate::state::State;
 use crate::timers::NEVER_NS;
 
 impl Connection {
-    /// Segments without ACK were refused by the first step, those with a SYN by the fourth.
+    /// Takes the ACK. The first step refused segments without ACK, the fourth those with a SYN.
     pub(super) fn step_ack(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Step {
         debug_assert!(seg.has(Flags::ACK));
         if self.snd.ecn().is_accurate() {
@@ -81,10 +81,10 @@ impl Connection {
         }
     }
 
-    /// An acceptable ACK that is not old: SND.UNA =< SEG.ACK =< SND.NXT.
+    /// Takes an acceptable ACK that is not old: SND.UNA =< SEG.ACK =< SND.NXT.
     #[inline]
     pub(super) fn take_ack(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Effects {
-        // The path works: what an ICMP error said of it is past.
+        // The path works, so an earlier ICMP error no longer holds.
         self.timers.forget_soft_error();
         if seg.has(Flags::CWR) {
             self.ecn
@@ -99,7 +99,7 @@ impl Connection {
         self.take_ack_in_full(cx, seg)
     }
 
-    /// All data in flight has arrived; path, window and recovery are not updated.
+    /// Takes the ACK of all data in flight and the FIN; path, window and recovery are not updated.
     fn take_last_ack(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Effects {
         let effects = self.advance_una(cx, seg);
         self.flight.recovery_mut().forget_in_flight(cx.records);
@@ -133,7 +133,7 @@ impl Connection {
         effects
     }
 
-    /// The segment's window, where it was `before`.
+    /// Takes the segment's window; `before` is the window until now.
     #[inline]
     pub(super) fn take_window(&mut self, cx: &Cx<'_>, seg: &Segment, before: u32) {
         self.learn_window(seg);
@@ -162,7 +162,7 @@ impl Connection {
         }
     }
 
-    /// SND.UNA moves to SEG.ACK; bytes leave the send buffer.
+    /// Moves SND.UNA to SEG.ACK; the acknowledged bytes leave the send buffer.
     #[inline]
     pub(crate) fn advance_una(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Effects {
         let acked = seg.ack.since(self.snd.una());
@@ -183,7 +183,7 @@ impl Connection {
         if self.conn_flags.has(ConnFlags::RECORDS) {
             self.tx.forget_places(&mut self.conn_flags, &self.snd);
         }
-        // FIN included, as Linux counts.
+        // The count includes the FIN, as in Linux.
         self.tx.note_acked(bytes, acked);
         self.timers.note_progress(cx.now_ns);
         self.timers.settle_retransmits();
@@ -194,7 +194,7 @@ impl Connection {
         }
     }
 
-    /// Loss recovery and congestion control, in their order.
+    /// Runs loss recovery and congestion control, in their order.
     fn recover(&mut self, cx: &mut Cx<'_>, seg: &Segment, mut ack: Ack) {
         self.flight
             .recovery_mut()
@@ -248,10 +248,11 @@ impl Connection {
         self.flight.after_recovery_event(&mut self.conn_flags);
     }
 
-    /// Takes an ACK of data that was acknowledged before. Within the largest window it may be late
-    /// (RFC 5961 5.2): its text counts, its ACK does not, its SACK blocks do.
+    /// Takes an ACK of data that was acknowledged before. Such an ACK may be as late as the largest
+    /// window (RFC 5961 5.2). Its text and its SACK blocks count; its ACK does not.
     fn old_ack(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Step {
-        // Data that was never sent cannot be acknowledged late either, however large the window.
+        // The bytes acknowledged so far limit the age too: an ACK below the first byte sent cannot
+        // be a late one.
         let age = u64::from(self.snd.una().since(seg.ack));
         if self
             .rcv
@@ -295,7 +296,7 @@ impl Connection {
         Step::Continue(self.syn_acknowledged(cx, seg))
     }
 
-    /// Our FIN is acknowledged: the states that wait for that.
+    /// Leaves the states that wait for the ACK of our FIN.
     fn after_fin_acked(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Effects {
         if !self.conn_flags.has(ConnFlags::FIN_SENT) || self.snd.una() != self.snd.nxt() {
             return Effects::NONE;

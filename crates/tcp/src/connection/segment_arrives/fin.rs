@@ -1,4 +1,4 @@
-//! Eighth step: FIN, in order or held until the text before it has arrived.
+//! Eighth step: the FIN, taken in order, or held until the text before it has arrived.
 
 use crate::conn_flags::ConnFlags;
 use crate::connection::Connection;
@@ -10,7 +10,7 @@ use crate::segment::Segment;
 use crate::state::State;
 
 impl Connection {
-    /// `fin` = the segment has one, and all text before it in the segment was taken.
+    /// Takes a FIN. `fin`: the segment has one, and all text before it in the segment was taken.
     pub(super) fn step_fin(
         &mut self,
         cx: &mut Cx<'_>,
@@ -43,7 +43,7 @@ impl Connection {
         if self.rx.fin_seq() == self.rcv.nxt() {
             return self.fin_in_order(cx, rx);
         }
-        // The peer sent text beyond its own FIN, so that FIN was none.
+        // The peer sent text beyond its own FIN, so that FIN does not count.
         self.conn_flags.clear(ConnFlags::FIN_HELD);
         self.rx.refresh_out_of_order(cx, &mut self.conn_flags);
         Effects::NONE
@@ -65,7 +65,8 @@ impl Connection {
                 Effects::EOF
             }
             State::FinWait1 => {
-                // Had our FIN been acknowledged, the fifth step would have left this state.
+                // Our FIN is not acknowledged, because the fifth step would have left this state
+                // otherwise.
                 self.state.transition_to(State::Closing);
                 self.rx.request_ack(AckKind::End, &mut self.conn_flags);
                 Effects::EOF

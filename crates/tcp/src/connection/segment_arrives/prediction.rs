@@ -1,6 +1,6 @@
 //! Header prediction: the segment that an undisturbed connection expects skips the steps that
-//! cannot apply to it. The result is that of the steps: every conversation in the tests runs both
-//! ways.
+//! cannot apply to it. The result is the same as with all steps; every conversation in the tests
+//! runs both ways.
 
 use wire::plain::Sequel;
 use wire::tcp::Flags;
@@ -14,7 +14,8 @@ use crate::segment::Segment;
 use crate::timestamp::is_before;
 
 impl Connection {
-    /// Steps one to four cannot apply; five and seven in short.
+    /// Takes a predicted segment. Steps one to four cannot apply; five and seven are done in short
+    /// form.
     #[inline]
     pub(crate) fn predicted(
         &mut self,
@@ -80,7 +81,7 @@ impl Connection {
         Effects::READABLE
     }
 
-    /// `stored` bytes of text in order are stored, and about to be published.
+    /// Takes `stored` bytes of text in order, which are about to be published.
     #[inline]
     fn take_stored(&mut self, cx: &mut Cx<'_>, stored: u32, seg: &Segment) {
         self.rx.charge(self.conn_flags, stored, true);
@@ -98,8 +99,8 @@ impl Connection {
             .schedule_ack(cx, &mut self.conn_flags, &self.rcv, &mut self.timers);
     }
 
-    /// True if sequels may follow, until something else happens to the connection. One question
-    /// covers any number of segments in a row.
+    /// True if sequels may follow, until anything else happens to the connection. One check covers
+    /// any number of consecutive segments.
     #[inline]
     #[must_use]
     pub fn takes_sequels(&self) -> bool {
@@ -109,10 +110,10 @@ impl Connection {
             && !self.rx.refuses_text(self.state(), self.conn_flags)
     }
 
-    /// For a connection that [`takes_sequels`](Self::takes_sequels): true if
-    /// [`on_sequel`](Self::on_sequel) does everything that the segment asks for. Such a segment is
-    /// predicted. It may bring text and a timestamp, but no news of acknowledgment, window, round
-    /// trip or congestion.
+    /// True if [`on_sequel`](Self::on_sequel) does everything that the segment asks for; for a
+    /// connection that [`takes_sequels`](Self::takes_sequels). Such a segment is predicted. It may
+    /// bring text and a timestamp, but nothing new about acknowledgment, window, round trip or
+    /// congestion.
     #[inline(always)]
     #[must_use]
     pub fn takes_sequel(&self, sequel: &Sequel) -> bool {
@@ -141,8 +142,7 @@ impl Connection {
         cx.counters.segments_in += 1;
         cx.counters.predicted_in += 1;
         self.rx.count_segment(true);
-        // When something last arrived, and that the peer is alive, the run's first segment has
-        // noted.
+        // The run's first segment has already noted the arrival, and that the peer is alive.
         if let Some(stamp) = sequel.timestamp
             && self.conn_flags.has(ConnFlags::TIMESTAMPS)
             && self.rcv.acked() == self.rcv.nxt()

@@ -19,8 +19,8 @@ impl Connection {
             return Step::Done(self.reset_by_peer());
         }
         if seg.seq.in_window(self.rcv.nxt(), self.rcv.wnd()) {
-            // The RST may be a blind attack, or may have overtaken data: the true peer resets at
-            // the edge.
+            // The RST may be a blind attack, or may have overtaken data. The true peer resets at
+            // the window's left edge.
             cx.counters.drop_reset_in_window += 1;
             let _ = self.rx.challenge(cx, &mut self.conn_flags, &mut self.tx);
         } else {
@@ -31,9 +31,10 @@ impl Connection {
 
     pub(super) fn reset_by_peer(&mut self) -> Effects {
         match self.state() {
-            // All that was to be said has been said, and heard.
+            // Everything was sent and acknowledged, so no error is reported.
             State::TimeWait => self.finish_closed(),
-            // A present application is told, as in Linux, although the peer has ended.
+            // An application that is still there is told, as in Linux, although the peer had
+            // closed.
             _ => self.fail(ConnectionError::Reset),
         }
     }

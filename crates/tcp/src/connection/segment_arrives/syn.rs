@@ -9,8 +9,8 @@ use crate::effects::Effects;
 use crate::segment::Segment;
 
 impl Connection {
-    /// Whatever its sequence number: a challenge ACK. A peer that has restarted answers it with a
-    /// RST.
+    /// Answers a SYN, whatever its sequence number, with a challenge ACK. A peer that has restarted
+    /// answers that with a RST.
     pub(super) fn step_syn(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Step {
         if !seg.has(Flags::SYN) {
             return Step::Continue(Effects::NONE);

@@ -1,5 +1,5 @@
-//! A segment arrives in SYN_SENT (RFC 9293 3.10.7.3), and the two ways onward: ESTABLISHED, or
-//! SYN_RECEIVED when both sides open at once.
+//! A segment in SYN_SENT (RFC 9293 3.10.7.3), and the two ways onward: ESTABLISHED, or SYN_RECEIVED
+//! when both sides open at once.
 
 use wire::tcp::Flags;
 
@@ -55,8 +55,8 @@ impl Connection {
             self.conn_flags.set(ConnFlags::SYN_DATA_ACKED);
             effects |= self.text_and_fin(cx, &without_syn(seg), rx);
             if self.state() == State::CloseWait {
-                // A peer whose FIN came with the SYN-ACK may expect an answer. The ACK waits for a
-                // segment to ride on as long as one can come; reading brings none (Linux).
+                // A peer whose FIN came with the SYN-ACK may expect an answer, so the ACK waits for
+                // a segment to ride on (Linux). Reading does not make such an ACK due.
                 self.rx.enter_quick_ack(cx, cx.config.quick_acks_max);
                 self.conn_flags.clear(ConnFlags::ACK_NOW);
                 self.rx.request_ack(AckKind::Owed, &mut self.conn_flags);
@@ -68,13 +68,13 @@ impl Connection {
                 return effects;
             }
         } else {
-            // Text or a FIN behind the SYN is left to be sent again, as Linux does it: RFC 9293
-            // 3.10.7.3 would go on with the sixth step.
+            // Text or a FIN behind the SYN is not taken, and the peer sends it again, as with
+            // Linux. RFC 9293 3.10.7.3 would continue with the sixth step.
             cx.counters.bytes_drop_syn_ack += u64::from(seg.len);
         }
         if self.snd.unsent(self.state(), self.conn_flags) > 0 {
-            // The ACK rides on data, and the peer's answer is to be expected (Linux: a write is
-            // pending).
+            // The ACK rides on data that a pending write left, and an answer of the peer is
+            // expected (Linux).
             self.rx.note_data(cx.now_ns);
             self.rx.enter_quick_ack(cx, cx.config.quick_acks_max);
         }
@@ -83,13 +83,13 @@ impl Connection {
         effects
     }
 
-    /// Fifth step in SYN_RECEIVED and SYN_SENT: our SYN is acknowledged. The state becomes
-    /// ESTABLISHED, or the one that the application's calls lead to.
+    /// Takes the ACK of our SYN in SYN_RECEIVED and SYN_SENT (fifth step). The state becomes
+    /// ESTABLISHED, or another one that the application's calls lead to.
     pub(super) fn syn_acknowledged(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Effects {
         cx.counters.established += 1;
         self.timers
             .note_handshake_rtt(cx, seg, &mut self.conn_flags, &self.snd, &self.tx);
-        // The SYN included, as Linux counts.
+        // The count includes the SYN, as in Linux.
         let numbers = seg.ack.since(self.snd.una());
         let bytes = self.snd.acknowledge_syn(self.tx.iss(), seg);
         self.tx.note_acked(bytes, numbers);
@@ -100,7 +100,7 @@ impl Connection {
         } else {
             self.snd.scaled_window(seg)
         });
-        // The state changes before `begin_established`, which arms keep-alive by the state.
+        // The state changes before `begin_established`, which arms keep-alive depending on it.
         self.state
             .transition_to(if self.conn_flags.has(ConnFlags::FIN_QUEUED) {
                 State::FinWait1
@@ -132,8 +132,8 @@ impl Connection {
         }
     }
 
-    /// The echo is the timestamp of the SYN that left first: those that followed were needless, and
-    /// their loss is none (Eifel, RFC 3522).
+    /// True if the echo is the timestamp of the first SYN. The later ones were needless, so no SYN
+    /// was lost (Eifel, RFC 3522).
     fn answers_first_syn(&self, seg: &Segment) -> bool {
         let echo = seg.options.timestamp.map(|timestamp| timestamp.echo);
         self.conn_flags.has(ConnFlags::TIMESTAMPS)
@@ -155,11 +155,11 @@ impl Connection {
             _ => {
                 self.conn_flags.clear(ConnFlags::WINDOW_SCALING);
                 self.rcv.set_shift(0);
-                // No more can ever be advertised.
+                // The window field can never advertise more.
                 self.rx.limit_window(self.rcv.window_ceiling());
             }
         }
-        // If we scale, our next segment announces a window that is larger than a SYN can express.
+        // With scaling, our next segment announces a window that is larger than a SYN can express.
         self.rcv.open(self.rx.wnd());
         match options.timestamp {
             Some(stamp) if self.conn_flags.has(ConnFlags::TIMESTAMPS) => {
@@ -179,8 +179,8 @@ impl Connection {
             .refresh_mss(self.conn_flags, &mut self.snd, &mut self.tx);
     }
 
-    /// Simultaneous open: the SYNs crossed (RFC 9293 3.5, figure 8). Our SYN goes out again, with
-    /// an ACK.
+    /// Simultaneous open: the SYNs crossed (RFC 9293 3.5, figure 8). Our SYN leaves again, with an
+    /// ACK.
     fn enter_syn_received(&mut self, cx: &Cx<'_>) -> Effects {
         self.state.transition_to(State::SynReceived);
         // Crossing SYNs lose the result of a Fast Open; the SYN-ACK is plain.
@@ -198,7 +198,7 @@ impl Connection {
         Effects::SYNS_CROSSED
     }
 
-    /// The echo is of no timestamp that one of our SYNs bore: an answer to another connection's
+    /// True if the echo is no timestamp of our SYNs, so that the segment answers another connection
     /// (Linux; RFC 7323 5.8).
     fn is_echo_foreign(&self, cx: &Cx<'_>, seg: &Segment) -> bool {
         let Some(stamp) = seg.options.timestamp.filter(|stamp| stamp.echo != 0) else {
@@ -209,9 +209,9 @@ impl Connection {
         self.conn_flags.has(ConnFlags::TIMESTAMPS) && stamp.echo.wrapping_sub(first) > span
     }
 
-    /// Rejects an ACK of data that we never sent: it belongs to an old connection, which a RST
-    /// ends. If the segment is no RST itself, our SYN leaves again soon, because the RST has made
-    /// room for it and a wait of a second would be wasted (Linux).
+    /// Rejects an ACK of data that was never sent. It belongs to an old connection, which a RST
+    /// ends. If the segment is no RST itself, our SYN leaves again soon, without waiting a second
+    /// for its timeout, because the RST has made room for it (Linux).
     fn reject_ack(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Effects {
         cx.counters.drop_syn_sent += 1;
         if !seg.has(Flags::RST) {

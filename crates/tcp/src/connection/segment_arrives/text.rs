@@ -1,4 +1,5 @@
-//! Sixth and seventh step: urgent pointer and segment text: in order, out of order, refused.
+//! Sixth and seventh step: urgent pointer and segment text, which is in order, out of order, or
+//! refused.
 use wire::SeqNumber;
 use wire::tcp::Flags;
 
@@ -15,7 +16,7 @@ use crate::state::{ConnectionError, State};
 use crate::variables::Text;
 
 impl Connection {
-    /// Seventh step, and the eighth for the FIN behind the text.
+    /// Runs the seventh step, and the eighth for a FIN behind the text.
     pub(super) fn step_text(
         &mut self,
         cx: &mut Cx<'_>,
@@ -33,7 +34,7 @@ impl Connection {
         }
         let plain = seg.seq == self.rcv.nxt() && !self.conn_flags.has(ConnFlags::OUT_OF_ORDER);
         if !plain && !self.conn_flags.has(ConnFlags::ACK_NOW) {
-            // A duplicate that no ACK has reported by now stays unreported, as in Linux.
+            // A duplicate that no ACK has reported yet stays unreported, as in Linux.
             self.conn_flags.clear(ConnFlags::DSACK);
         }
         if seg.end().le(self.rcv.nxt()) {
@@ -64,13 +65,14 @@ impl Connection {
         effects | self.step_fin(cx, seg, fin && stored == text.len, rx)
     }
 
-    /// The peer had ended: it repeats itself and has not seen our ACK.
+    /// Answers text after the peer's FIN: the peer repeats itself because it lacks our ACK.
     pub(super) fn text_after_end(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Effects {
         if seg.seq_len() == 0 || !seg.seq.lt(self.rcv.nxt()) {
             return Effects::NONE;
         }
         if (seg.seq + seg.len).gt(self.rcv.nxt()) && self.state() != State::TimeWait {
-            // The text continues behind the peer's own FIN: the peer contradicts itself (Linux).
+            // The text continues behind the peer's own FIN, so the peer contradicts itself (Linux
+            // resets).
             self.tx.reply_reset(seg, &mut self.conn_flags);
             return self.reset_by_peer();
         }
@@ -86,7 +88,7 @@ impl Connection {
         Effects::NONE
     }
 
-    /// The next bytes in order: published, with whatever they connect to.
+    /// Publishes the next bytes in order, and the stored ranges that they connect to.
     fn take_in_order(
         &mut self,
         cx: &mut Cx<'_>,
@@ -132,7 +134,7 @@ impl Connection {
             &self.rcv,
             &mut self.rx,
         );
-        // With the peer's last text the FIN decides when to acknowledge.
+        // If the text is the peer's last, its FIN decides when to acknowledge.
         if !is_last {
             self.rx
                 .schedule_ack(cx, &mut self.conn_flags, &self.rcv, &mut self.timers);
@@ -172,7 +174,7 @@ impl Connection {
             && self
                 .rx
                 .hold_range(cx, left, left + stored, rx, &mut self.conn_flags, &self.rcv);
-        // Bytes that were stored before do not grow the buffer.
+        // Bytes that were stored before do not make the buffer grow.
         let fresh = self.rx.held().bytes(cx.ranges).saturating_sub(before);
         if held {
             self.rx.count_out_of_order();
@@ -202,7 +204,7 @@ impl Connection {
         (if held { stored } else { 0 }, Effects::NONE)
     }
 
-    /// True if `left..right` may be stored beyond a gap. If not, the drop is counted, and answered
+    /// True if `left..right` may be stored beyond a gap. Otherwise the drop is counted and answered
     /// by a duplicate ACK.
     fn has_place_beyond_gap(
         &mut self,
@@ -222,8 +224,8 @@ impl Connection {
             .rx
             .make_room(cx, left, rx, &mut self.conn_flags, &self.rcv)
         {
-            // The buffer is full because the application does not read. As in Linux no ACK reports
-            // it, unless the window is shut.
+            // The buffer is full because the application does not read. As in Linux no ACK answers
+            // the segment, unless the window is shut.
             cx.counters.bytes_drop_no_memory += len;
             is_answered = self.rcv.wnd() == 0;
         } else {
@@ -236,8 +238,8 @@ impl Connection {
         false
     }
 
-    /// The application is gone: nothing can read new text, and the peer should know (RFC 9293
-    /// SHLD-3).
+    /// Refuses new text because the application is gone. The RST tells the peer that nothing reads
+    /// it (RFC 9293 SHLD-3).
     #[cold]
     fn refuse_text(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> Effects {
         cx.counters.bytes_drop_orphan += u64::from(seg.len);
@@ -248,8 +250,8 @@ impl Connection {
         }
     }
 
-    /// Bytes in order find no memory, this connection's or another's: everything beyond gaps goes.
-    /// The peer sends it again. False if there is nothing.
+    /// Drops all text beyond gaps, because bytes in order of this or another connection find no
+    /// memory. The peer sends it again. False if there was none.
     pub fn shed_out_of_order(&mut self, cx: &mut Cx<'_>, rx: &mut impl RecvBuffer) -> bool {
         let bytes = self.rx.held().bytes(cx.ranges);
         if bytes == 0 {

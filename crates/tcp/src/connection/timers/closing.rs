@@ -1,5 +1,4 @@
-//! The timers of a connection that is closing: TIME_WAIT, and FIN_WAIT_2 once the application is
-//! gone.
+//! The timers of a closing connection: TIME_WAIT, and FIN_WAIT_2 once the application is gone.
 
 use crate::config::Config;
 use crate::conn_flags::ConnFlags;
@@ -11,7 +10,7 @@ use crate::state::State;
 use crate::timers::NOT_AWAITED;
 
 impl Connection {
-    /// RFC 9293 3.6.1: the last ACK is out, old segments die out.
+    /// Enters TIME_WAIT after the last ACK, so that old segments expire (RFC 9293 3.6.1).
     pub(crate) fn enter_time_wait(&mut self, cx: &mut Cx<'_>) -> Effects {
         cx.counters.time_waits += 1;
         self.state.transition_to(State::TimeWait);
@@ -21,14 +20,16 @@ impl Connection {
         Effects::TIME_WAIT
     }
 
-    /// Our FIN is acknowledged. `fin`: the segment has the peer's, which comes next.
+    /// Enters FIN_WAIT_2: our FIN is acknowledged. `fin`: the segment has the peer's FIN too, which
+    /// is taken next.
     pub(crate) fn enter_fin_wait_2(&mut self, cx: &mut Cx<'_>, fin: bool) -> Effects {
         self.state.transition_to(State::FinWait2);
         self.await_fin(cx, fin)
     }
 
-    /// Limits the wait of an orphan in FIN_WAIT_2: a compact entry waits for the peer's FIN, as in
-    /// Linux. The connection itself takes the first part of a long wait. `fin`: the FIN comes next.
+    /// Limits the wait of an orphan in FIN_WAIT_2. A compact entry waits for the peer's FIN, as in
+    /// Linux; the connection itself takes the first part of a long wait. `fin`: the peer's FIN is
+    /// taken next.
     pub(crate) fn await_fin(&mut self, cx: &mut Cx<'_>, fin: bool) -> Effects {
         if !self.conn_flags.has(ConnFlags::ORPHAN) {
             return if fin {
@@ -64,8 +65,8 @@ impl Connection {
         Effects::TIME_WAIT
     }
 
-    /// Closed now, it would leave an entry that waits for the peer's FIN, and no connection without
-    /// an application.
+    /// True if closing now would leave an entry that waits for the peer's FIN, and no connection
+    /// without an application.
     #[must_use]
     pub fn closes_as_entry(&self, config: &Config) -> bool {
         self.state() == State::FinWait2
@@ -73,7 +74,8 @@ impl Connection {
             && self.timers.fin_wait_2_ns(config) <= FIN_WAIT_2_ENTRY_NS_MAX
     }
 
-    /// As in Linux the ACK of our FIN is answered as if the connection no longer existed.
+    /// Resets the peer when it acknowledges our FIN, as if the connection no longer existed
+    /// (Linux).
     #[cold]
     pub(crate) fn refuse_the_rest(&mut self, cx: &mut Cx<'_>) -> Effects {
         cx.counters.fin_wait_2_expired += 1;
@@ -86,8 +88,8 @@ impl Connection {
         self.finish_closed()
     }
 
-    /// The first part of a long wait is over, or a FIN that came with the ACK of ours was not
-    /// taken. The peer hears no more of us than a RST.
+    /// Ends the first part of a long wait, or the wait for a FIN that came with the ACK of ours and
+    /// was not taken. From now on the peer only gets a RST.
     pub(super) fn on_fin_wait_2_timer(&mut self, cx: &mut Cx<'_>) -> Effects {
         let remaining_ns = self
             .timers

@@ -1,4 +1,5 @@
-//! Text in order is taken, and ACKs leave. `receive::delayed_ack` decides when.
+//! Notes for delayed ACKs: text that is taken in order, and ACKs that leave. `receive::delayed_ack`
+//! decides when an ACK leaves.
 
 use wire::tcp::Flags;
 
@@ -10,7 +11,8 @@ use crate::receive::delayed_ack::{AckKind, least_delay_us};
 use crate::timers::NEVER_NS;
 
 impl Connection {
-    /// Payload arrived in order: learn the peer's segment size and pace, and what memory is worth.
+    /// Learns from payload in order: the peer's segment size and pace, and the ratio of payload to
+    /// memory.
     #[inline(always)]
     pub(crate) fn note_received(&mut self, cx: &Cx<'_>, len: u32, flags: Flags) {
         self.rx.request_ack(AckKind::Owed, &mut self.conn_flags);
@@ -28,7 +30,7 @@ impl Connection {
         }
     }
 
-    /// A segment with the ACK flag leaves.
+    /// Notes that a segment with the ACK flag leaves.
     #[inline]
     pub(crate) fn note_ack_sent(&mut self, cx: &Cx<'_>) {
         self.rcv.note_acked();

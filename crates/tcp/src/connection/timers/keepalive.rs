@@ -1,4 +1,4 @@
-//! Keep-alive (RFC 9293 3.8.4): off unless asked for; a probe without data after a long silence.
+//! Keep-alive (RFC 9293 3.8.4): off by default; sends a probe without data after a long silence.
 
 use crate::MILLISECOND_NS;
 use crate::conn_flags::ConnFlags;
@@ -8,7 +8,7 @@ use crate::effects::Effects;
 use crate::timers::NEVER_NS;
 
 impl Connection {
-    /// Another idle time while keep-alive is on: the silence so far counts (Linux).
+    /// Arms the timer again after a change of the idle time. The silence so far counts (Linux).
     pub(crate) fn rearm_keepalive(&mut self, cx: &Cx<'_>) {
         if self.conn_flags.keeps_alive(self.state()) {
             let idle_ns = u64::from(self.timers.keepalive_idle_ms()) * MILLISECOND_NS;
@@ -25,7 +25,7 @@ impl Connection {
         let idle_ns = u64::from(self.timers.keepalive_idle_ms()) * MILLISECOND_NS;
         let interval_ns = u64::from(self.timers.keepalive_interval_ms()) * MILLISECOND_NS;
         let silent_ns = cx.now_ns.saturating_sub(self.rx.last_heard_ns());
-        // Data in flight or waiting has its own timers, which notice a dead peer sooner.
+        // Data in flight or waiting has timers of its own, which notice a dead peer sooner.
         if silent_ns < idle_ns
             || self
                 .snd

@@ -16,8 +16,8 @@ impl Connection {
         self.timers.set_rto_min_us(us);
     }
 
-    /// The connection begins with its listener's `TCP_RTO_MIN_US`: the handshake's round trip
-    /// counts by it too.
+    /// Begins with the listener's `TCP_RTO_MIN_US`, which also applies to the handshake's round
+    /// trip.
     pub fn begin_with_rto_min_us(&mut self, cx: &Cx<'_>, us: u32) {
         self.planned.forget();
         self.timers.begin_with_rto_min_us(us, cx.config);

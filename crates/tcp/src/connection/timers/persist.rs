@@ -1,6 +1,6 @@
 //! The persist timer (RFC 9293 3.8.6.1): data waits, nothing is in flight, and the peer's window
-//! (or a cork, or silly-window avoidance) holds it. Shares the retransmission deadline, marked
-//! `PERSIST`.
+//! (or a cork, or silly-window avoidance) holds the data back. It shares the retransmission
+//! deadline; `PERSIST` marks that.
 
 use crate::conn_flags::ConnFlags;
 use crate::connection::Connection;
@@ -14,9 +14,9 @@ use crate::timers::NEVER_NS;
 const BLOCKED_LOOK_NS: u64 = crate::SECOND_NS / 2;
 
 impl Connection {
-    /// The port had no room for a due segment. If no timer runs, nothing would notice how long that
-    /// lasts, so the persist timer runs. The user timeout and the limit of probes count as for a
-    /// shut window (Linux: a full queue).
+    /// The port had no room for a due segment. If no timer runs, the persist timer measures how
+    /// long that lasts. The user timeout and the limit of probes apply as for a shut window (Linux
+    /// does so for a full queue).
     pub fn on_port_blocked(&mut self, cx: &mut Cx<'_>) -> Effects {
         let deadline_ns = self.timers.deadline_ns();
         let waits =
@@ -37,9 +37,9 @@ impl Connection {
         self.finish(cx, Effects::NONE, deadline_ns)
     }
 
-    /// The port is still blocked, or was a moment ago. If segments of others have left since the
-    /// last look, the connection is only short of room and waits for its turn. Then nothing counts
-    /// as a probe without an answer, however many are before it.
+    /// The port is still blocked, or was a moment ago. If other connections have sent since the
+    /// last check, this one only waits for its turn, and the check does not count as an unanswered
+    /// probe.
     #[cold]
     fn on_blocked_timer(&mut self, cx: &mut Cx<'_>) -> Effects {
         let departed = departed(cx);
@@ -81,10 +81,11 @@ impl Connection {
             return self.on_blocked_timer(cx);
         }
         if self.timers.backoff() == 0 {
-            // The user's patience is counted from the first probe on, as in Linux.
+            // The user timeout counts from the first probe on, as in Linux.
             self.timers.note_progress(cx.now_ns);
         }
-        // MUST-37: as long as probes are answered (`probes` is 0 again), the window may stay shut.
+        // RFC 9293 MUST-37: as long as probes are answered (`probes` is 0 again), the window may
+        // stay shut.
         if self
             .flight
             .persist_exhausted(cx, self.state(), self.conn_flags, &self.snd, &self.timers)
@@ -93,7 +94,7 @@ impl Connection {
             return self.fail(self.timers.timeout_error());
         }
         if self.snd.usable() > 0 {
-            // Override of silly-window avoidance and of the cork: send what fits.
+            // Overrides silly-window avoidance and the cork: whatever fits is sent.
             self.conn_flags
                 .set(ConnFlags::PUSH_DUE | ConnFlags::PUSH_AT_END);
         } else {
@@ -101,8 +102,8 @@ impl Connection {
             self.timers.count_probe();
             cx.counters.window_probes_out += 1;
             if self.tx.is_urgent(self.conn_flags) {
-                // The peer drops the probe for its number, and its urgent pointer with it; an ACK
-                // at RCV.NXT is heard through a shut window (RFC 9293 3.10.7.4, Linux).
+                // The peer drops the probe for its number, and its urgent pointer with it. An ACK
+                // at RCV.NXT passes a shut window (RFC 9293 3.10.7.4, Linux).
                 self.rx.request_ack(AckKind::Urgent, &mut self.conn_flags);
             }
         }
@@ -120,9 +121,8 @@ impl Connection {
     }
 }
 
-/// A value that changes when any connection of the stack sends: the number of segments sent, folded
-/// into one byte that is not zero. Two looks may see the same value by chance, so giving up takes a
-/// dozen in a row.
+/// A value that changes when any connection of the stack sends: the number of sent segments modulo
+/// 255, plus 1. Two checks may see the same value by chance, so giving up takes a dozen in a row.
 fn departed(cx: &Cx<'_>) -> u8 {
     (cx.counters.segments_out % 255) as u8 + 1
 }

@@ -1,4 +1,4 @@
-//! The end of the retransmission timer (RFC 6298 5), whatever it stands for.
+//! Expiry of the retransmission timer (RFC 6298 5), whatever it is armed for.
 
 use wire::SeqNumber;
 
@@ -10,8 +10,8 @@ use crate::recovery::{Pending, flag};
 use crate::state::State;
 use crate::timers::NEVER_NS;
 
-/// Timeouts for whose usual time nothing must be acknowledged before the path is suspected to
-/// swallow long segments: R1 of RFC 9293 3.8.3, Linux's `tcp_retries1`.
+/// Number of timeouts whose usual duration must pass without an acknowledgment before the path is
+/// suspected to swallow long segments: R1 of RFC 9293 3.8.3, Linux's `tcp_retries1`.
 const PATH_RETRIES: u8 = 3;
 
 impl Connection {
@@ -20,7 +20,7 @@ impl Connection {
         let pending = self.flight.recovery().pending();
         let effects = match self.state() {
             State::SynSent | State::SynReceived => self.on_syn_timeout(cx),
-            // Closed before the handshake was complete: the SYN-ACK still comes first.
+            // Closed before the handshake was complete: the SYN-ACK comes before everything else.
             _ if self.conn_flags.has(ConnFlags::FAST_OPENED) => self.on_syn_timeout(cx),
             _ if self.conn_flags.has(ConnFlags::PERSIST) => self.on_persist_timer(cx),
             _ if self.snd.flight() == 0 => Effects::NONE,
@@ -143,9 +143,9 @@ impl Connection {
         effects
     }
 
-    /// RFC 6069: a router reports that the first segment in flight, which was retransmitted, did
-    /// not get through. Its loss is no sign of congestion, so one doubling of the timeout is taken
-    /// back. A connection that is overdue by the shorter timeout retransmits at once.
+    /// Takes back one doubling of the timeout (RFC 6069): a router reports that the first segment
+    /// in flight, a retransmission, did not get through, so its loss is no sign of congestion. If
+    /// the shorter timeout has passed already, the connection retransmits at once.
     pub(crate) fn revert_backoff(&mut self, cx: &mut Cx<'_>, quoted_seq: SeqNumber) -> Effects {
         let applies = quoted_seq == self.snd.una()
             && self.conn_flags.may_send_data(self.state())

@@ -1,5 +1,5 @@
-//! The short computation of a window gives the long one's result, and where it applies the long one
-//! changes no state.
+//! `roomy_window` gives the same result as the full computation, which changes no state where
+//! `roomy_window` applies.
 
 use std::format;
 

@@ -1,4 +1,4 @@
-//! The arithmetic of buffer sizes, against its definition.
+//! The arithmetic of buffer sizes, compared with its definition.
 
 use super::{RUN_BYTES_MAX, RUN_OVERHEAD, Runs};
 use crate::buffers::{space_for, window_of};
@@ -11,7 +11,7 @@ fn space_and_window_are_inverse() {
     }
 }
 
-/// Payload in runs of `run` bytes that `memory` bytes hold.
+/// Payload that `memory` bytes hold in runs of `run` bytes.
 fn payload(memory: u32, run: u32) -> u32 {
     (u64::from(memory) * u64::from(run) / u64::from(run + RUN_OVERHEAD)) as u32
 }
@@ -19,14 +19,14 @@ fn payload(memory: u32, run: u32) -> u32 {
 #[test]
 fn runs_fill_half_of_the_largest_window() {
     for (mss, window_max, bytes) in [
-        // Whole segments, and a single one at least.
+        // Runs consist of whole segments, at least one.
         (1000, 60_000, 30_000),
         (1000, 59_998, 29_000),
         (1000, 1_500, 1000),
-        // A small window is no half.
+        // A small window is not halved.
         (100, 536, 500),
         (100, 537, 200),
-        // The largest run, whatever the window.
+        // The largest run, with any window.
         (1460, 1 << 30, 64_240),
         (1, 1 << 30, RUN_BYTES_MAX as u16),
         (0, 1 << 30, RUN_BYTES_MAX as u16),

@@ -47,7 +47,7 @@ fn fin_wait_2_fin_is_acked_and_becomes_time_wait() {
     let out = ack(entry.on_segment(&mut world.cx(), &fin));
     assert_eq!(said(&out), ("A".into(), 201, 101));
     assert_eq!((out.window, out.ecn), (195, Ecn::NotEct));
-    // The echo is of the FIN.
+    // The ACK echoes the timestamp of the FIN.
     assert_eq!(
         out.options.timestamp,
         Some(Timestamp {

@@ -32,7 +32,7 @@ pub(crate) struct PortSide {
     arrivals: Arrivals,
     departures: Departures,
     /// True once the port has reported that it is gone for good.
-    is_gone: bool,
+    pub is_gone: bool,
     /// Frames of this port that were dropped, by reason. `None`: it is the only port, so the
     /// stack's counters tell.
     pub drops: Option<Box<DropCounts>>,

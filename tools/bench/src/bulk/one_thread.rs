@@ -343,7 +343,7 @@ impl Receiver {
 enum Reading {
     /// Into this buffer.
     Copied(Vec<u8>),
-    /// Nowhere: they are looked at in the receive buffer.
+    /// No copy: the bytes are read in the receive buffer.
     Lent,
 }
 

@@ -20,7 +20,7 @@ const BUFFER_OVERHEAD_BYTES: usize = 18;
 const SERVER_ADDRESS: &str = "10.92.0.2/24";
 const CLIENT_ADDRESS: &str = "10.92.0.1/24";
 
-/// Receive windows of all flows together where ACKs are what is looked at.
+/// Receive windows of all flows together, in runs that measure ACKs.
 const WINDOWS_BYTES: u32 = 1 << 20;
 /// The least of one flow: a few runs of segments.
 const WINDOW_BYTES_MIN: u32 = 128 << 10;

@@ -154,7 +154,8 @@ tests! {
     }
 
     application_that_is_slow_to_read_gets_all_routes(world) {
-        let routes = (0..1100).map(|n| format!("route add 172.16.{}.{}/32 dev eth0\n", n / 256, n % 256));
+        let route = |n: u32| format!("route add 172.16.{}.{}/32 dev eth0\n", n / 256, n % 256);
+        let routes = (0..1100).map(route);
         let batch = world.run_dir.join("routes");
         std::fs::write(&batch, routes.collect::<String>()).unwrap();
         world.near.exec(&format!("ip -batch {}", batch.display()));

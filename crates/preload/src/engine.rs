@@ -11,7 +11,7 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use millstream::{Config, Heir, IpCidr, Runtime};
+use millstream::{Config, Heir, HugePages, IpCidr, Runtime};
 use packetio::Backend;
 use packetio::mux::MuxHost;
 use posix::{EpollEvent, Errno, Outcome, Reply, Request, Sockets, number};
@@ -508,17 +508,25 @@ impl Engine {
     }
 }
 
-fn open(settings: &Settings) -> Result<Net, String> {
+fn config_of(settings: &Settings) -> Config {
     let mut config = Config::new(settings.wire.clone());
     config.addresses.clone_from(&settings.addresses);
     config.gateways.clone_from(&settings.gateways);
     config.loopback = settings.rules.has_loopback();
+    // Programs fork, and so does an heir. A table is a process's own, and its copies of written
+    // pages would take reserved ones that nobody has promised.
+    config.hugetlb = HugePages::Transparent;
     config.linger_ns = END_NS;
     config.heir = Some(Heir {
         after_ns: HEIR_AFTER_NS,
         take_over,
     });
     config.story_one_in = settings.story_one_in;
+    config
+}
+
+fn open(settings: &Settings) -> Result<Net, String> {
+    let config = config_of(settings);
     heir::await_predecessor(settings);
     let mut reach = settings.addresses.clone();
     let (context, template) = memory_unsafe::with_high_numbers(|| {
@@ -652,5 +660,16 @@ pub fn after_fork_in_child(inherit: impl FnOnce(&mut Engine)) {
         if let What::Socket(_) | What::Epoll(_) = entry.what {
             entry.what = What::Parents;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stack_of_a_program_that_forks_leaves_reserved_pages_to_others() {
+        let settings = Settings::parse("wire=loopback\naddr=10.9.8.7/24").expect("settings");
+        assert_eq!(config_of(&settings).hugetlb, HugePages::Transparent);
     }
 }

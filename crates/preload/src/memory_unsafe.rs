@@ -178,9 +178,8 @@ pub unsafe fn copied(at: *const c_void, len: usize) -> Result<Vec<u8>, Errno> {
     };
     let pid = std::process::id() as libc::pid_t;
     // SAFETY: room of ours; the kernel checks the other place.
-    match told(
-        unsafe { libc::process_vm_readv(pid, &raw const to, 1, &raw const from, 1, 0) } as i64,
-    ) {
+    let read = unsafe { libc::process_vm_readv(pid, &raw const to, 1, &raw const from, 1, 0) };
+    match told(read as i64) {
         Ok(count) if count as usize == len => Ok(copy),
         Ok(_) | Err(Errno::FAULT) => Err(Errno::FAULT),
         // SAFETY: the caller's promise.

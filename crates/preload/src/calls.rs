@@ -63,6 +63,33 @@ pub fn receive(
     Ok(got)
 }
 
+/// `read` and `recv` into memory that is not there: an end or an error comes first, as in Linux,
+/// and the bytes stay.
+pub fn receive_nowhere(key: usize, flags: i32) -> Result<i64, Errno> {
+    let request = Request::Recv {
+        fd: id(key)?,
+        len: 1,
+        flags: flags | number::MSG_PEEK,
+    };
+    match sleep::call(request)? {
+        (0, _) => Ok(0),
+        _ => Err(Errno::FAULT),
+    }
+}
+
+/// `write` and `send` from memory that is not there: an error of the connection comes first.
+pub fn send_nowhere(key: usize, flags: i32) -> Result<i64, Errno> {
+    send(key, &[], flags).and(Err(Errno::FAULT))
+}
+
+/// `writev`, which does nothing at all if there are no bytes, as in Linux.
+pub fn write_pieces(key: usize, pieces: &[IoSlice<'_>], flags: i32) -> Result<i64, Errno> {
+    match pieces.iter().all(|piece| piece.is_empty()) {
+        true => id(key).map(|_| 0),
+        false => send(key, pieces, flags),
+    }
+}
+
 /// `recv` with `MSG_TRUNC` and no room: drops bytes and returns their number.
 pub fn discard(key: usize, len: usize, flags: i32) -> Result<i64, Errno> {
     let fd = id(key)?;
@@ -119,6 +146,22 @@ fn send_quietly(key: usize, pieces: &[IoSlice<'_>], flags: i32) -> Result<i64, E
     }
 }
 
+/// Commands that `posix` answers or refuses: about flags, and about signals of the description.
+const OF_THE_DESCRIPTION: [i32; 8] = [
+    number::F_GETFL,
+    number::F_SETFL,
+    number::F_SETOWN,
+    number::F_GETOWN,
+    number::F_SETSIG,
+    number::F_GETSIG,
+    F_SETOWN_EX,
+    F_GETOWN_EX,
+];
+
+/// Linux's numbers.
+const F_SETOWN_EX: i32 = 15;
+const F_GETOWN_EX: i32 = 16;
+
 /// `fcntl`: `posix` has the flags of the description, the kernel those of the descriptor.
 pub fn fcntl(fd: i32, key: usize, command: i32, argument: usize) -> Result<i64, Errno> {
     match command {
@@ -128,6 +171,9 @@ pub fn fcntl(fd: i32, key: usize, command: i32, argument: usize) -> Result<i64, 
             share(copy as i32, fd);
             Ok(copy)
         }
+        // What has nothing to do with a socket, the kernel's says of the socket that keeps the
+        // number.
+        _ if !OF_THE_DESCRIPTION.contains(&command) => memory_unsafe::fcntl(fd, command, argument),
         _ => {
             let request = Request::Fcntl {
                 fd: id(key)?,

@@ -1,6 +1,6 @@
 //! The process's events: the library is loaded, the process forks, the process ends.
 
-use libc::c_int;
+use libc::{c_int, c_void};
 
 use crate::config::{Settings, VARIABLE};
 use crate::{engine, exec_unsafe, kernel_listeners, log, memory_unsafe, own_process, real_unsafe};
@@ -23,12 +23,22 @@ extern "C" fn constructor() {
             unsafe {
                 libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child));
                 libc::atexit(at_exit);
+                // The first that is registered runs last, as above.
+                __cxa_at_quick_exit(at_quick_exit, std::ptr::null_mut());
             }
             engine::turn_on(settings);
             exec_unsafe::begin();
         }
         Err(cause) => log::once(&format!("{cause}: the kernel has all sockets")),
     }
+}
+
+unsafe extern "C" {
+    fn __cxa_at_quick_exit(function: extern "C" fn(*mut c_void), object: *mut c_void) -> c_int;
+}
+
+extern "C" fn at_quick_exit(_: *mut c_void) {
+    engine::finish();
 }
 
 extern "C" fn before_fork() {

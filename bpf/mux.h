@@ -85,8 +85,8 @@ struct slot {
 	u64 cookie;
 	u64 rate;  /* bytes a second; 0: as many as it likes */
 	u64 burst; /* bytes */
-	u64 tokens;
-	u64 at_ns;
+	u64 zero;
+	s64 used_ns; /* the time up to which the rate is used up */
 };
 
 struct flow {

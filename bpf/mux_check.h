@@ -19,7 +19,12 @@ struct map_def SECTION("maps") half_open = {MAP_LRU_HASH, sizeof(struct flow), 4
 struct map_def SECTION("maps") settings = {MAP_ARRAY, 4, sizeof(struct settings), 1, 0};
 struct map_def SECTION("maps") port_counters = {MAP_ARRAY, 4, 8, SLOTS * COUNTS_EACH, 0};
 
+#define SECOND_NS 1000000000ULL
+
 enum { PASSES = -1 };
+
+/* Least bytes of options and payload of a segment that is cut from a packet. */
+enum { SEGMENT_BYTES_MIN = 48 };
 
 /* What the checks have found so far. Lengths are in bytes. */
 struct packet {
@@ -199,6 +204,23 @@ INLINE int check_segments(const struct packet *p, const struct settings *host)
 	return p->segment_len && longest > host->mtu ? DROP_OVERSIZE : PASSES;
 }
 
+/* Segments that the packet is cut into. */
+INLINE u32 segments(const struct packet *p)
+{
+	u32 payload = p->total_len - p->header_len - p->tcp_header_len;
+
+	return p->segment_len && payload > p->segment_len ? (payload + p->segment_len - 1) / p->segment_len : 1;
+}
+
+/* One write must not become a crowd of tiny frames. Linux and Millstream fill 48 bytes of each
+ * segment with options and payload at least, whatever the peer announces. */
+INLINE int check_cut(const struct packet *p)
+{
+	if (segments(p) > 1 && p->tcp_header_len + p->segment_len < TCP_BYTES + SEGMENT_BYTES_MIN)
+		return DROP_OFFLOAD;
+	return PASSES;
+}
+
 /* What the owner sends makes a flow its own (decision 0046): anything but a SYN, a FIN or a RST.
  * The latter end it. A SYN-ACK's flow is remembered apart, so that a flood of SYNs takes no places
  * of open flows. */
@@ -265,32 +287,32 @@ INLINE int check_sender(const struct packet *p, u32 number, const struct slot *s
 	return PASSES;
 }
 
-/* A token bucket. Two CPUs may both take the last token: a rate is no guarantee, and a lock would
- * cost every frame. */
-INLINE int check_rate(struct slot *slot, u32 len)
+/* A token bucket, kept as the time up to which the rate is used up. A full bucket is used up to
+ * `burst` bytes before now. A packet that costs more than a full bucket passes when the bucket is
+ * full, and what follows pays for it. Two CPUs may both use the same time: a rate is no guarantee,
+ * and a lock would cost every frame. */
+INLINE int check_rate(struct slot *slot, u64 bytes)
 {
-	u64 now, earned, tokens;
+	s64 now, full, cost, used;
 
 	if (!slot->rate)
 		return PASSES;
 	now = bpf_ktime_get_ns();
-	earned = now - slot->at_ns;
-	if (earned > 1000000000)
-		earned = 1000000000;
-	earned = earned / 1000 * slot->rate / 1000000;
-	tokens = slot->tokens;
-	if (earned) {
-		tokens += earned;
-		slot->at_ns = now;
-	}
-	if (tokens > slot->burst)
-		tokens = slot->burst;
-	if (tokens < len) {
-		slot->tokens = tokens;
+	full = slot->burst * SECOND_NS / slot->rate;
+	cost = (bytes * SECOND_NS + slot->rate - 1) / slot->rate;
+	used = slot->used_ns;
+	if (used < now - full)
+		used = now - full;
+	if (used + (cost < full ? cost : full) > now)
 		return DROP_RATE;
-	}
-	slot->tokens = tokens - len;
+	slot->used_ns = used + cost;
 	return PASSES;
+}
+
+/* Bytes of the frames that leave: each segment has headers of its own. */
+INLINE u64 frame_bytes(const struct packet *p)
+{
+	return p->len + (u64)(segments(p) - 1) * (ETHERNET_BYTES + p->header_len + p->tcp_header_len);
 }
 
 INLINE int check(struct packet *p, u32 number)
@@ -324,7 +346,10 @@ INLINE int check(struct packet *p, u32 number)
 	reason = check_sender(p, number, slot);
 	if (reason != PASSES)
 		return reason;
-	return check_rate(slot, p->len);
+	reason = check_cut(p);
+	if (reason != PASSES)
+		return reason;
+	return check_rate(slot, frame_bytes(p));
 }
 
 #endif

@@ -2,9 +2,10 @@
  * the service's AF_XDP socket of their queue, and the service hands them to their owners.
  *
  * The owner is found as in mux_ingress.c. Its number takes the place of the first two bytes of the
- * destination, which is the NIC's address: the service writes the address again. Frames for another
- * address are the kernel's. While no service runs the map is empty, and what is owned is dropped
- * and counted.
+ * destination, which is the NIC's address: the service writes the address again. Frames of owned
+ * flows for another address are dropped and counted: the interface's address may just change, and
+ * the kernel would reset the flow. While no service runs the map is empty, and what is owned is
+ * dropped and counted.
  */
 #include "mux_demux.h"
 
@@ -43,7 +44,7 @@ int mux_switch(struct xdp_md *context)
 	if (action != FOUND)
 		return action;
 	if (frame + ETHERNET_BYTES > end || !name_owner(frame, slot))
-		return XDP_PASS;
+		return drop(INGRESS_NO_PORT);
 	return delivered(bpf_redirect_map(&nic_sockets, context->rx_queue_index, XDP_DROP), slot, len);
 }
 

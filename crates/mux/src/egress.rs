@@ -19,6 +19,8 @@ const FRAME_BYTES_MIN: usize = ETHERNET_BYTES + 20;
 /// Least size of an Ethernet frame without its checksum; shorter packets are padded.
 const FRAME_BYTES_PADDED: usize = 60;
 const TCP_BYTES: usize = 20;
+/// Least bytes of options and payload of a segment that is cut from a packet.
+const SEGMENT_BYTES_MIN: usize = 48;
 /// Number of bytes at the beginning of a frame that the check reads: all headers up to the fixed
 /// part of TCP's, with the longest IPv4 header.
 pub const HEAD_BYTES: usize = 96;
@@ -155,6 +157,9 @@ impl EgressTable {
             return Err(Reason::Oversize);
         }
         let tracks = self.check_sender(&packet, slot, device)?;
+        if segment_bytes > 0 && packet.is_cut_too_short(headers, segment_bytes.into()) {
+            return Err(Reason::Offload);
+        }
         Ok(Passed {
             destination: packet.destination,
             header_len: packet.header_len,
@@ -314,6 +319,14 @@ impl<'a> Packet<'a> {
             true => Ok(self.header_len + header_len),
             false => Err(Reason::DataOffset),
         }
+    }
+
+    /// Whether the packet, whose headers have so many bytes, would become several segments of
+    /// which each is tiny.
+    fn is_cut_too_short(&self, headers: usize, segment_bytes: usize) -> bool {
+        let tcp_header_len = headers - self.header_len;
+        let is_cut = self.room - tcp_header_len > segment_bytes;
+        is_cut && tcp_header_len + segment_bytes < TCP_BYTES + SEGMENT_BYTES_MIN
     }
 }
 

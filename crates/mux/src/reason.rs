@@ -70,7 +70,8 @@ reasons! {
     SourcePort = "source_port",
     /// The source port is another application's, or another context's.
     ForeignPort = "foreign_port",
-    /// The virtio header requests a checksum in bytes that the check has read (bulk lane).
+    /// The virtio header asks for a checksum where the check has read the packet, or for segments
+    /// that are too short (bulk lane).
     Offload = "offload",
     /// The application exceeds its rate.
     Rate = "rate",

@@ -82,12 +82,16 @@ impl World {
     }
 
     fn join(&mut self, device: u16, ports: Vec<MemifPort>) {
+        self.join_with(device, ports, (0, 0));
+    }
+
+    fn join_with(&mut self, device: u16, ports: Vec<MemifPort>, (rate, burst): (u64, u64)) {
         self.frames.join(Channel {
             device,
             slot: device,
             ports,
-            rate: 0,
-            burst: 0,
+            rate,
+            burst,
         });
     }
 
@@ -117,11 +121,17 @@ impl World {
 
     /// A correct application.
     fn application(&mut self, number: u16) -> MemifPort {
+        self.application_at(number, (0, 0))
+    }
+
+    /// An honest application that may send at a rate, in bytes a second, with a bucket of so many
+    /// bytes.
+    fn application_at(&mut self, number: u16, limit: (u64, u64)) -> MemifPort {
         self.own(number);
         let (ours, theirs) = channel();
         let options = channel_options(1500, Some(256), 1);
         let served = memif::serve(ours, &options, 64 << 20).unwrap();
-        self.join(number, vec![served]);
+        self.join_with(number, vec![served], limit);
         let handover = Handover::default();
         handover.put(theirs);
         let mut port = memif::join(&handover, &options, capabilities()).unwrap();
@@ -528,4 +538,44 @@ fn frames_sent_by_another_queue_than_the_first_are_dropped() {
     assert!(until(LONG, || world.word(0, Word::TxOtherQueue) == 10));
     assert_eq!(world.word(0, Word::TxFrames), 0);
     assert!(world.take().is_empty() && take_of(&mut world.others[0]).is_empty());
+}
+
+#[test]
+fn application_above_its_rate_is_held_back_and_its_neighbour_is_not() {
+    let mut world = World::new(256);
+    // A bucket of ten frames, that fills by one byte a second.
+    let mut slow = world.application_at(0, (1, 10 * 55));
+    let mut quick = world.application(1);
+    for payload in 0..30 {
+        assert!(send(&mut slow, &ours(0, payload)) && send(&mut quick, &ours(1, payload)));
+    }
+    assert!(until(LONG, || world.word(1, Word::TxFrames) == 30));
+    let dropped = |world: &World| world.frames.drops(0, Reason::Rate);
+    assert!(until(LONG, || dropped(&world) == 20));
+    assert_eq!(world.word(0, Word::TxFrames), 10);
+    assert!(until(LONG, || {
+        world.take();
+        world.frames.drops(1, Reason::Rate) == 0
+    }));
+}
+
+#[test]
+fn frames_for_a_nic_that_is_gone_are_dropped_and_counted_until_it_is_back() {
+    let mut world = World::new(256);
+    let mut port = world.application(0);
+    assert!(send(&mut port, &ours(0, 1)));
+    assert_eq!(first_of(&mut world.wire).len(), 1);
+    world.frames.set_nic(Vec::new());
+    for payload in 0..5 {
+        assert!(send(&mut port, &ours(0, payload)));
+    }
+    let dropped = |world: &World| world.frames.drops(0, Reason::NoNic);
+    assert!(until(LONG, || dropped(&world) == 5));
+    assert_eq!(world.word(0, Word::TxFrames), 1);
+    let (nic, wire) = wire(256);
+    world.wire = wire;
+    world.frames.set_nic(vec![nic]);
+    assert!(send(&mut port, &ours(0, 9)));
+    assert_eq!(first_of(&mut world.wire), [ours(0, 9)]);
+    assert_eq!(dropped(&world), 5);
 }

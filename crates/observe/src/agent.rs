@@ -1,14 +1,15 @@
 //! The agent: one thread per process that listens for readers and carries their requests to the
 //! contexts.
 //!
-//! Owns the socket, the statistics file and the agent's end of every mailbox. No reader is waited
-//! for: one whose queue is full, or who sends what makes no sense, is disconnected.
+//! The agent owns the socket, the statistics file and its end of every mailbox. It waits for no
+//! reader: a reader whose queue is full, or who sends nonsense, is disconnected.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 use ring::doorbell::StackBell;
 use ring::due::Due;
@@ -19,27 +20,28 @@ use rustix::io::Errno;
 use rustix::net::{SocketAddrUnix, SocketFlags, accept_with, bind, listen};
 use rustix::process::geteuid;
 
-use crate::limits::{CLIENTS_MAX, REQUEST_BYTES_MAX};
+use crate::client::Client;
+use crate::limits::{CLIENTS_MAX, REQUEST_BYTES_MAX, SILENT_MS_MAX};
 use crate::mailbox::{Mailbox, Sender, mailbox};
 use crate::message::{HEADER_BYTES, Header, kind};
 use crate::packet;
 use crate::place::socket_path;
 use crate::segment::{Segment, Vector};
 
-/// The agent of this process. Its thread and its socket go with it.
+/// The agent of this process. Dropping it ends the thread and removes the socket.
 pub struct Agent {
     path: PathBuf,
-    /// Device and inode of the socket: another agent may have taken the path.
+    /// Device and inode of the socket. They differ if another agent has taken over the path.
     file: Option<(u64, u64)>,
     shared: Arc<Shared>,
 }
 
-/// The part that the thread needs.
+/// The state that the agent's thread shares with contexts.
 struct Shared {
     pid: u32,
     segment: Arc<Segment>,
     mailboxes: Mutex<Vec<ContextMailbox>>,
-    /// Wakes the thread.
+    /// Wakes the agent's thread.
     bell: StackBell,
     stop: Flag,
 }
@@ -50,26 +52,26 @@ struct ContextMailbox {
     sender: Sender,
 }
 
-/// A context's part: its values and its mailbox. Dropped with the context.
+/// A context's part of the agent: its values and its mailbox. Dropping it signs the context off.
 pub struct Joined {
-    /// Its values in the statistics file.
+    /// The context's values in the statistics file.
     pub vector: Vector,
-    /// Requests to it.
+    /// Requests to the context.
     pub mailbox: Mailbox,
-    /// The time of its next look at both.
+    /// Tells the context when to look at its values and mailbox next.
     pub due: Arc<Due>,
     agent: Arc<Agent>,
 }
 
 impl Joined {
-    /// The statistics file, to register names.
+    /// The statistics file, in which names are registered.
     #[must_use]
     pub fn segment(&self) -> &Segment {
         &self.agent.shared.segment
     }
 
-    /// Adds the wire `port`, number `number` of this context's, with values of its own. `None`:
-    /// there are too many.
+    /// Adds a vector of values for the wire `port`, number `number` of this context. `None`: no
+    /// vector is free.
     #[must_use]
     pub fn port(&self, number: usize, port: &str) -> Option<Vector> {
         let segment = &self.agent.shared.segment;
@@ -89,11 +91,11 @@ impl Drop for Joined {
     }
 }
 
-/// The process's agent, started in `directory` when the first context asks for it. It goes with
-/// the last one. A child of `fork` gets one of its own.
+/// The process's agent, started in `directory` when the first context asks for it and ended with
+/// the last one. A child of `fork` gets its own.
 ///
 /// # Errors
-/// The kernel's error: no such directory, no right to write it, no thread.
+/// The kernel's error: the directory is missing or not writable, or no thread can start.
 pub fn of_process(directory: &Path) -> io::Result<Arc<Agent>> {
     static AGENT: Mutex<Weak<Agent>> = Mutex::new(Weak::new());
     let mut place = AGENT.lock().unwrap_or_else(PoisonError::into_inner);
@@ -108,7 +110,7 @@ pub fn of_process(directory: &Path) -> io::Result<Arc<Agent>> {
 }
 
 impl Agent {
-    /// Starts an agent whose socket lies in `directory`, which is made if it is not there.
+    /// Starts an agent with a socket in `directory`, which is created if missing.
     ///
     /// # Errors
     /// The error that the kernel returns.
@@ -116,15 +118,7 @@ impl Agent {
         let pid = std::process::id();
         let path = socket_path(directory, pid);
         std::fs::create_dir_all(directory)?;
-        let listener = packet::socket()?;
-        let address = SocketAddrUnix::new(&path)?;
-        if bind(&listener, &address) == Err(Errno::ADDRINUSE) {
-            // A process of the same number left it, or it is this one's before `exec`.
-            std::fs::remove_file(&path)?;
-            bind(&listener, &address)?;
-        }
-        rustix::fs::chmod(&path, Mode::RUSR | Mode::WUSR)?;
-        listen(&listener, CLIENTS_MAX as i32)?;
+        let listener = listen_at(&path)?;
         let shared = Arc::new(Shared {
             pid,
             segment: Arc::new(Segment::create(pid, &command())?),
@@ -144,14 +138,14 @@ impl Agent {
         Ok(agent)
     }
 
-    /// Where it listens.
+    /// Path of the socket at which the agent listens.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
     /// Adds context `context` on the wire `port`, whose stack sleeps on `bell`. `None`: there are
-    /// too many.
+    /// too many contexts.
     pub fn join(self: &Arc<Self>, context: usize, port: &str, bell: StackBell) -> Option<Joined> {
         let vector = self.shared.segment.vector(context, port)?;
         let due = Arc::new(Due::never());
@@ -183,12 +177,31 @@ impl Drop for Agent {
             return;
         }
         if self.file.is_some() && identity(&self.path) == self.file {
-            // A reader may have removed it meanwhile.
+            // A reader may already have removed the socket.
             let _ = std::fs::remove_file(&self.path);
         }
         self.shared.stop.raise();
         self.shared.bell.insist();
     }
+}
+
+/// A socket that listens at `path`, for its own user only. It gets its name once it listens:
+/// readers remove sockets at which nobody does.
+fn listen_at(path: &Path) -> io::Result<OwnedFd> {
+    if Client::connect(path).is_ok() {
+        // A process of another PID namespace has the same number.
+        return Err(Errno::ADDRINUSE.into());
+    }
+    let unnamed = path.with_extension("new");
+    let _ = std::fs::remove_file(&unnamed);
+    let listener = packet::socket()?;
+    // The file that `bind` makes has these rights from the beginning.
+    rustix::fs::fchmod(&listener, Mode::RUSR | Mode::WUSR)?;
+    bind(&listener, &SocketAddrUnix::new(&unnamed)?)?;
+    listen(&listener, CLIENTS_MAX as i32)?;
+    // A process of the same number may have left its own, or this one before `exec`.
+    std::fs::rename(&unnamed, path)?;
+    Ok(listener)
 }
 
 /// Device and inode of a file.
@@ -197,7 +210,7 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
     Some((found.dev(), found.ino()))
 }
 
-/// The command's name, as the kernel has it.
+/// Name of the command: the last component of its first argument.
 fn command() -> String {
     let bytes = std::fs::read("/proc/self/cmdline").unwrap_or_default();
     let first = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
@@ -205,13 +218,15 @@ fn command() -> String {
     path.rsplit('/').next().unwrap_or_default().to_owned()
 }
 
-/// A reader.
+/// A connected reader.
 struct Reader {
-    /// Answers find it by this number.
+    /// Identifies the reader in the tokens of its requests.
     key: u32,
     socket: OwnedFd,
-    /// The request that has no answer yet, with its number: one at a time.
+    /// Header of the request that has no answer yet. A reader may have one at a time.
     asked: Option<Header>,
+    /// Time at which the reader connected or last sent a packet.
+    heard: Instant,
     is_over: bool,
 }
 
@@ -229,7 +244,7 @@ fn serve(agent: &Shared, listener: &OwnedFd) {
         agent.bell.prepare_sleep();
         readers.hand_out(agent);
         if sleep(agent, listener, &readers.all).is_err() {
-            // Without memory for `poll`: look again, after a while.
+            // `poll` failed for want of memory: try again after a while.
             std::thread::sleep(std::time::Duration::from_millis(10));
         }
         agent.bell.cancel_sleep();
@@ -251,7 +266,8 @@ fn sleep(agent: &Shared, listener: &OwnedFd, readers: &[Reader]) -> Result<(), E
 }
 
 impl Readers {
-    /// Takes readers of our own user, and root. Others, and those that are too many, are closed.
+    /// Accepts readers of our own user and of root. Connections of other users, and those above the
+    /// limit, are closed.
     fn accept(&mut self, listener: &OwnedFd) {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         for _ in 0..CLIENTS_MAX {
@@ -260,25 +276,47 @@ impl Readers {
             };
             let peer = rustix::net::sockopt::socket_peercred(&socket);
             let is_ours = peer.is_ok_and(|peer| peer.uid == geteuid() || peer.uid.is_root());
+            if is_ours {
+                self.make_room(Instant::now());
+            }
             if is_ours && self.all.len() < CLIENTS_MAX {
                 self.keys = self.keys.wrapping_add(1);
                 self.all.push(Reader {
                     key: self.keys,
                     socket,
                     asked: None,
+                    heard: Instant::now(),
                     is_over: false,
                 });
             }
         }
     }
 
-    /// Takes one packet of each reader. A reader that has an answer to come waits for it.
+    /// Disconnects the reader that has been silent for longest, if there is no room for another and
+    /// it has been silent for [`SILENT_MS_MAX`]: readers that only connect shut nobody out.
+    fn make_room(&mut self, now: Instant) {
+        if self.all.len() < CLIENTS_MAX {
+            return;
+        }
+        let waiting = self.all.iter().enumerate();
+        let waiting = waiting.filter(|(_, reader)| reader.asked.is_none());
+        let longest = waiting.min_by_key(|(_, reader)| reader.heard);
+        let silent_max = Duration::from_millis(SILENT_MS_MAX);
+        if let Some((at, reader)) = longest
+            && now.saturating_duration_since(reader.heard) >= silent_max
+        {
+            self.all.remove(at);
+        }
+    }
+
+    /// Reads one packet from each reader. A second packet before the answer disconnects the reader.
     fn read(&mut self, agent: &Shared) {
         let mut bytes = [0; HEADER_BYTES + REQUEST_BYTES_MAX + 1];
         for reader in &mut self.all {
             match packet::receive_plain(&reader.socket, &mut bytes) {
                 Err(Errno::AGAIN | Errno::INTR) => {}
                 Ok(length) if length > 0 && reader.asked.is_none() => {
+                    reader.heard = Instant::now();
                     reader.is_over |= reader.request(agent, &bytes[..length]).is_err();
                 }
                 _ => reader.is_over = true,
@@ -286,7 +324,8 @@ impl Readers {
         }
     }
 
-    /// Hands answers to those who asked. Requests of contexts that are gone have none.
+    /// Sends answers to the readers that asked. A request to a context that has gone is answered
+    /// with an error.
     fn hand_out(&mut self, agent: &Shared) {
         let mut mailboxes = agent.mailboxes();
         for mailbox in mailboxes.iter_mut() {
@@ -312,10 +351,10 @@ impl Readers {
 }
 
 impl Reader {
-    /// Acts upon a packet.
+    /// Executes a reader's packet.
     ///
     /// # Errors
-    /// The packet makes no sense.
+    /// The packet is malformed.
     fn request(&mut self, agent: &Shared, packet: &[u8]) -> Result<(), Errno> {
         let (header, body) = Header::decode(packet, REQUEST_BYTES_MAX)?;
         self.asked = Some(header);
@@ -339,7 +378,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Sends the answer to what was asked. A reader that does not read is disconnected.
+    /// Sends an answer to a reader. A reader whose queue is full is disconnected.
     fn answer(
         &mut self,
         body: &[u8],
@@ -356,5 +395,37 @@ impl Reader {
             ..asked
         };
         self.is_over |= packet::send(&self.socket, &header.encode(), body, file).is_err();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn full() -> Readers {
+        let reader = |key| Reader {
+            key,
+            socket: packet::socket().unwrap(),
+            asked: None,
+            heard: Instant::now(),
+            is_over: false,
+        };
+        Readers {
+            all: (0..CLIENTS_MAX as u32).map(reader).collect(),
+            keys: CLIENTS_MAX as u32,
+        }
+    }
+
+    #[test]
+    fn agent_without_room_lets_the_reader_go_that_was_silent_for_longest() {
+        let mut readers = full();
+        let now = Instant::now();
+        readers.make_room(now);
+        assert_eq!(readers.all.len(), CLIENTS_MAX, "all spoke a moment ago");
+        let later = now + Duration::from_millis(SILENT_MS_MAX);
+        readers.all[0].heard = later;
+        readers.make_room(later);
+        let keys: Vec<u32> = readers.all.iter().map(|reader| reader.key).collect();
+        assert_eq!((keys.len(), keys[0], keys[1]), (CLIENTS_MAX - 1, 0, 2));
     }
 }

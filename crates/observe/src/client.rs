@@ -1,8 +1,8 @@
-//! A reader's connection to the agent of one process. The process may be hostile: answers are
-//! checked, and waited for a while at most.
+//! A reader's connection to the agent of one process. The process may be hostile, so answers are
+//! checked, and the client waits a limited time for each.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -17,17 +17,18 @@ use crate::reader::Statistics;
 /// See the module's documentation.
 pub struct Client {
     socket: OwnedFd,
+    path: PathBuf,
     pid: u32,
     requests: u32,
     patience: Duration,
 }
 
-/// An answer.
+/// An answer of the agent.
 #[derive(Debug)]
 pub struct Answer {
-    /// Its bytes: from another process, to be checked.
+    /// The body of the answer. It comes from another process, so it must be checked.
     pub body: Vec<u8>,
-    /// The descriptor that came with it.
+    /// The descriptor that came with the answer.
     pub file: Option<OwnedFd>,
 }
 
@@ -37,25 +38,50 @@ impl Client {
     /// # Errors
     /// Errors of `connect`: `CONNREFUSED` if the process is gone.
     pub fn connect(path: &Path) -> Result<Self, Errno> {
+        Self::connect_through(path, path.to_owned())
+    }
+
+    /// Connects to the agent at `path`, to which `through` leads.
+    pub(crate) fn connect_through(through: &Path, path: PathBuf) -> Result<Self, Errno> {
         let socket = packet::socket()?;
-        rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+        rustix::net::connect(&socket, &SocketAddrUnix::new(through)?)?;
         let peer = rustix::net::sockopt::socket_peercred(&socket)?;
         Ok(Self {
             socket,
+            path,
             pid: peer.pid.as_raw_nonzero().get() as u32,
             requests: 0,
             patience: Duration::from_millis(ANSWER_MS_MAX),
         })
     }
 
-    /// The process at the other end, as the kernel has it.
+    /// Process id of the agent, as the kernel reports it.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// Waits so long for answers from now on. An agent takes one request at a time: after one that
-    /// has timed out, connect anew.
+    /// Connects to the same process anew, which is necessary after a request that has timed out: an
+    /// agent takes one request of a connection at a time.
+    ///
+    /// # Errors
+    /// Errors of `connect`; `SRCH` if another process listens there now.
+    pub fn reconnect(&mut self) -> Result<(), Errno> {
+        let again = Self::connect(&self.path)?;
+        if again.pid != self.pid {
+            return Err(Errno::SRCH);
+        }
+        self.socket = again.socket;
+        Ok(())
+    }
+
+    /// The path of the agent's socket.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Waits so long for answers from now on.
     pub fn set_patience(&mut self, patience: Duration) {
         self.patience = patience;
     }
@@ -63,7 +89,7 @@ impl Client {
     /// Maps the statistics of the process.
     ///
     /// # Errors
-    /// The errors of [`ask`](Self::ask); `INVAL` for what is no statistics file.
+    /// The errors of [`ask`](Self::ask); `INVAL` if the descriptor is not a statistics file.
     pub fn statistics(&mut self) -> Result<Statistics, Errno> {
         let answer = self.ask(0, kind::STATISTICS, &[])?;
         Statistics::open(answer.file.ok_or(Errno::PROTO)?)
@@ -80,8 +106,8 @@ impl Client {
     /// Asks the context at `slot`, and waits for its answer.
     ///
     /// # Errors
-    /// The context's; `TIMEDOUT` without an answer; `PIPE` if the process is gone, or refused us;
-    /// `PROTO` and `MSGSIZE` for an answer that makes no sense.
+    /// The context's errno; `TIMEDOUT` without an answer; `PIPE` if the process is gone or refused
+    /// us; `PROTO` and `MSGSIZE` for a malformed answer.
     pub fn ask(&mut self, slot: u16, kind: u16, body: &[u8]) -> Result<Answer, Errno> {
         self.requests = self.requests.wrapping_add(1);
         let asked = Header {
@@ -105,7 +131,7 @@ impl Client {
                 Err(errno) => return Err(errno),
             };
             let (header, body) = Header::decode(&bytes[..length], ANSWER_BYTES_MAX)?;
-            // An answer that came too late belongs to an earlier request.
+            // A late answer belongs to an earlier request.
             if header.request != asked.request {
                 continue;
             }

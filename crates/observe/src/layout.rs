@@ -1,4 +1,4 @@
-//! The statistics file: where its words lie. All numbers are in the machine's byte order.
+//! The layout of the statistics file, in 64-bit words of the machine's byte order.
 //!
 //! ```text
 //!  0         header: magic, layout, process, start, counts, sequence, command
@@ -9,13 +9,13 @@
 //! ```
 //!
 //! The directory only grows while the process lives. A histogram takes `BUCKETS + 1` words: its
-//! buckets, then the sum of its values. A value that a context does not have is [`ABSENT`].
+//! buckets, then the sum of its values. [`ABSENT`] marks a value that a context does not have.
 
 use crate::limits::{BUCKETS, CONTEXTS_MAX, ENTRIES_MAX, TEXT_BYTES_MAX, VECTOR_WORDS};
 
-/// `MILLSTAT`
+/// The first word of the file, in ASCII.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"MILLSTAT");
-/// Changes with every change of this page.
+/// Version of the layout. It changes whenever a constant of this module changes.
 pub const LAYOUT_VERSION: u64 = 1;
 
 /// Offsets in the header, in words.
@@ -23,10 +23,10 @@ pub mod header {
     #![allow(missing_docs)]
     pub const MAGIC: usize = 0;
     pub const LAYOUT: usize = 1;
-    /// Sequence of the directory: even while it is whole.
+    /// Sequence number of the directory: odd while the directory is being written.
     pub const EPOCH: usize = 2;
     pub const PID: usize = 3;
-    /// When the process began to publish, ns since 1970.
+    /// Time at which the process began to publish, ns since 1970.
     pub const START_NS: usize = 4;
     pub const ENTRIES: usize = 5;
     pub const TEXT_BYTES: usize = 6;
@@ -36,15 +36,15 @@ pub mod header {
 /// Offsets in the head of a vector, in words.
 pub mod vector {
     #![allow(missing_docs)]
-    /// Sequence of the vector: even while it is whole.
+    /// Sequence number of the vector: odd while the vector is being written.
     pub const SEQUENCE: usize = 0;
     /// [`CONTEXT_VALUES`](super::CONTEXT_VALUES) or [`PORT_VALUES`](super::PORT_VALUES) while a
-    /// context has it.
+    /// context uses the vector, else 0.
     pub const IN_USE: usize = 1;
     pub const CONTEXT: usize = 2;
-    /// When the values were copied, ns by the monotonic clock.
+    /// Time at which the values were copied, ns of the monotonic clock.
     pub const UPDATED_NS: usize = 3;
-    /// The vector of the port's context, of a vector of a port.
+    /// In a vector of a port: index of the vector of the port's context.
     pub const OWNER: usize = 4;
     /// The port's number in its context, from 0 on.
     pub const PORT_NUMBER: usize = 5;
@@ -59,13 +59,14 @@ pub const CONTEXT_VALUES: u64 = 1;
 pub const PORT_VALUES: u64 = 2;
 /// The value of a name that a context does not have.
 pub const ABSENT: u64 = u64::MAX;
-/// Words of a directory entry: three places of text, then kind and offset.
+/// Words of a directory entry: three text references (name, help, unit), then kind and offset in
+/// one word.
 pub const ENTRY_WORDS: usize = 4;
-/// Where the directory begins.
+/// First word of the directory.
 pub const DIRECTORY: usize = 64;
-/// Where texts begin.
+/// First word of the texts.
 pub const TEXT: usize = DIRECTORY + ENTRIES_MAX * ENTRY_WORDS;
-/// Where vectors begin.
+/// First word of the vectors.
 pub const VECTORS: usize = TEXT + TEXT_BYTES_MAX / 8;
 /// Words of the whole file.
 pub const FILE_WORDS: usize = VECTORS + CONTEXTS_MAX * VECTOR_WORDS;
@@ -77,7 +78,7 @@ pub enum Kind {
     Counter,
     /// The value grows and shrinks.
     Gauge,
-    /// Powers of two, and a sum.
+    /// Counts of values by power of two, and their sum.
     Histogram,
 }
 

@@ -1,9 +1,9 @@
 //! The way into a process from outside: its statistics, and requests to its contexts.
 //!
-//! A process with stacks runs one agent thread. It listens on a socket named after the process,
-//! hands readers of the same user (or root) a file with the process's statistics, and carries
-//! their requests to the contexts. A context answers at the end of a turn, through a mailbox with
-//! a few places; while nobody asks it looks at one word per turn.
+//! A process with stacks runs one agent thread, which listens on a socket named after the process.
+//! The agent hands readers of the same user (or root) a file with the process's statistics, and
+//! carries their requests to the contexts. A context answers at the end of a turn through a short
+//! mailbox. While no request waits, this costs the context a look at one word per turn.
 //!
 //! | module | what it is |
 //! |---|---|

@@ -1,18 +1,21 @@
 //! Every limit of this crate, with what happens when it is reached.
 
-/// Readers that are connected at once. More: the connection is closed.
+/// Readers that are connected at once. Further connections are closed.
 pub const CLIENTS_MAX: usize = 16;
-/// Requests to one context that have no answer yet. More: `AGAIN`.
+/// Time after which a reader that sends nothing makes room for another, in ms.
+pub const SILENT_MS_MAX: u64 = 60_000;
+/// Requests to one context without an answer. Further ones fail with `AGAIN`.
 pub const MAILBOX_SLOTS: usize = 8;
-/// Requests that a context answers in one look at its mailbox. More wait for its next turn.
+/// Requests that a context answers in one turn. Further ones wait for its next turn.
 pub const ANSWERS_PER_TURN: usize = 1;
-/// Bytes of a request behind its header. More: the packet is refused and the reader disconnected.
+/// Bytes of a request behind its header. A longer packet is refused and its reader disconnected.
 pub const REQUEST_BYTES_MAX: usize = 1024;
-/// Bytes of an answer behind its header. What a context has beyond goes into the next answer.
+/// Bytes of an answer behind its header. Contexts put what does not fit into the next answer.
 pub const ANSWER_BYTES_MAX: usize = 32 * 1024;
-/// Contexts of a process with statistics, and ports behind their first. More run without.
+/// Vectors in the statistics file: contexts, and their ports behind the first. Further ones run
+/// without statistics.
 pub const CONTEXTS_MAX: usize = 128;
-/// Names in the directory. More are left out.
+/// Names in the directory. Further names are left out.
 pub const ENTRIES_MAX: usize = 400;
 /// Bytes of all names, helps and units. What does not fit is left out.
 pub const TEXT_BYTES_MAX: usize = 48 * 1024;
@@ -26,7 +29,7 @@ pub const FILE_WORDS_MAX: usize = 1 << 20;
 pub const COMMAND_BYTES: usize = 64;
 /// Bytes of a port's name in the file.
 pub const PORT_BYTES: usize = 64;
-/// How long a reader waits for an answer, in ms. Then: `TIMEDOUT`.
+/// Time that a reader waits for an answer, in ms; then it fails with `TIMEDOUT`.
 pub const ANSWER_MS_MAX: u64 = 2_000;
-/// Sockets of one directory that a reader looks at.
+/// Sockets of one directory that a reader examines. Further ones are ignored.
 pub const SOCKETS_MAX: usize = 4096;

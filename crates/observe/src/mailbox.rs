@@ -1,4 +1,4 @@
-//! The queues between the agent and one context. Neither waits for the other.
+//! The queues between the agent and one context. Neither end waits for the other.
 //!
 //! ```text
 //!   agent                                        context, at the end of a turn
@@ -6,7 +6,7 @@
 //!          ◀───────────────────────────── answers ──
 //! ```
 //!
-//! A request brings the memory that its answer goes into, so that the context allocates nothing.
+//! A request brings the memory for its answer, so that the context allocates nothing.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -22,33 +22,33 @@ use crate::limits::{ANSWER_BYTES_MAX, MAILBOX_SLOTS};
 pub struct Request {
     /// One of [`kind`](crate::message::kind).
     pub kind: u16,
-    /// Its arguments. They come from another process: every length is to be checked.
+    /// The request's arguments. They come from another process: every length must be checked.
     pub body: Vec<u8>,
-    /// The answer, of at most [`ANSWER_BYTES_MAX`] bytes, for which there is room already.
+    /// The answer, at most [`ANSWER_BYTES_MAX`] bytes; its memory is already allocated.
     pub answer: Vec<u8>,
-    /// A descriptor that goes with the answer.
+    /// A descriptor to send with the answer.
     pub file: Option<OwnedFd>,
-    /// The agent's own note of who asked.
+    /// The agent's note of the reader that asked.
     pub token: u64,
 }
 
 impl Request {
-    /// Bytes that the answer still takes.
+    /// Bytes that still fit the answer.
     #[must_use]
     pub fn room(&self) -> usize {
         ANSWER_BYTES_MAX.saturating_sub(self.answer.len())
     }
 }
 
-/// A request that came back.
+/// A request that the context has answered.
 pub struct Answered {
     /// The request, with its answer.
     pub request: Request,
-    /// The error, if the answer failed.
+    /// The error, if the request failed.
     pub outcome: Result<(), Errno>,
 }
 
-/// The context's end.
+/// The context's end of a mailbox.
 pub struct Mailbox {
     requests: Consumer<Request>,
     answers: Producer<Answered>,
@@ -56,14 +56,14 @@ pub struct Mailbox {
     bell: StackBell,
 }
 
-/// The agent's end.
+/// The agent's end of a mailbox.
 pub struct Sender {
     requests: Producer<Request>,
     answers: Consumer<Answered>,
     due: Arc<Due>,
     /// Wakes the context.
     bell: StackBell,
-    /// Requests without an answer.
+    /// Number of requests without an answer.
     open: usize,
 }
 
@@ -93,7 +93,7 @@ impl Mailbox {
         self.requests.pop()
     }
 
-    /// More requests wait.
+    /// True if more requests wait.
     pub fn has_more(&mut self) -> bool {
         !self.requests.is_empty()
     }
@@ -101,7 +101,7 @@ impl Mailbox {
     /// Sends a request back with its answer.
     pub fn answer(&mut self, mut request: Request, outcome: Result<(), Errno>) {
         request.answer.truncate(ANSWER_BYTES_MAX);
-        // There is a place for the answer to each request that has a place.
+        // The queue of answers is as long as that of requests, so there is always room.
         let _ = self.answers.push(Answered { request, outcome });
         self.bell.ring();
     }
@@ -111,7 +111,7 @@ impl Sender {
     /// Sends a request, and wakes the context.
     ///
     /// # Errors
-    /// `AGAIN`: too many have no answer yet.
+    /// `AGAIN`: too many requests have no answer yet.
     pub fn send(&mut self, kind: u16, body: &[u8], token: u64) -> Result<(), Errno> {
         if self.open >= MAILBOX_SLOTS {
             return Err(Errno::AGAIN);

@@ -4,12 +4,13 @@
 //!  0 version  2 kind  4 request  8 slot  10 errno  12 body bytes
 //! ```
 //!
-//! Numbers are in the machine's byte order: both ends run on it. An answer bears the request's
-//! number and kind. A kind from [`kind::CONTEXT_FIRST`] on goes to the context at `slot`.
+//! Numbers are in the machine's byte order, because both ends run on it. An answer carries the
+//! number and kind of its request. A kind from [`kind::CONTEXT_FIRST`] on goes to the context at
+//! `slot`.
 
 use rustix::io::Errno;
 
-/// Changes with every change of this page.
+/// Version of the packet format. It changes whenever this module changes.
 pub const VERSION: u16 = 1;
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 16;
@@ -18,11 +19,11 @@ pub const HEADER_BYTES: usize = 16;
 pub mod kind {
     /// Hand over the statistics file. The answer brings its descriptor.
     pub const STATISTICS: u16 = 1;
-    /// The first of those that a context answers.
+    /// The first kind that a context answers.
     pub const CONTEXT_FIRST: u16 = 16;
     /// Copy all values to the statistics file now. The answer is empty.
     pub const PUBLISH: u16 = 16;
-    /// The first that the tools of `mill ss` and `mill capture` define.
+    /// The first kind that belongs to `mill ss` and `mill capture`.
     pub const TOOLS_FIRST: u16 = 32;
     /// Give the next flows of a walk (`stack::survey::request`).
     pub const LIST: u16 = 32;
@@ -32,28 +33,28 @@ pub mod kind {
     pub const STORY: u16 = 40;
     /// Give the counts of the next packet rules (`stack::rules::counts`).
     pub const RULES: u16 = 41;
-    /// Log frames for a while, and hand over the log. The body is what is kept of each in 4 bytes,
-    /// then the port's number, then a filter (`packetio::frame_filter::encode`).
+    /// Log frames for a while, and hand over the log. The body holds the bytes to keep of each
+    /// frame (4 bytes), the port's number and a filter (`packetio::frame_filter::encode`).
     pub const CAPTURE: u16 = 34;
 }
 
-/// A header.
+/// The header of a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
     /// One of [`kind`].
     pub kind: u16,
-    /// The asker's number for it.
+    /// The reader's number for the request.
     pub request: u32,
-    /// The context, by its vector's place in the statistics file.
+    /// The context, by the index of its vector in the statistics file.
     pub slot: u16,
-    /// 0, or why there is no answer.
+    /// 0, or the errno that explains why there is no answer.
     pub errno: u16,
     /// Bytes behind the header.
     pub body_bytes: u32,
 }
 
 impl Header {
-    /// The header's bytes.
+    /// The header in the form in which it is sent.
     #[must_use]
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
@@ -66,10 +67,10 @@ impl Header {
         bytes
     }
 
-    /// Reads a packet whose body has at most `body_bytes_max` bytes: its header and its body.
+    /// Splits a packet into header and body. The body may have at most `body_bytes_max` bytes.
     ///
     /// # Errors
-    /// `PROTO` for another version; `MSGSIZE` for a length that is not the packet's or too large.
+    /// `PROTO` for another version; `MSGSIZE` for a length that is too large or not the packet's.
     pub fn decode(packet: &[u8], body_bytes_max: usize) -> Result<(Self, &[u8]), Errno> {
         let (head, body) = packet
             .split_first_chunk::<HEADER_BYTES>()

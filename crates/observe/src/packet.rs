@@ -10,13 +10,13 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType,
 };
 
-/// A socket that neither blocks nor survives `exec`.
+/// Makes a socket that does not block and is closed by `exec`.
 pub fn socket() -> Result<OwnedFd, Errno> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
 }
 
-/// Sends one packet, or says `AGAIN`.
+/// Sends one packet; `AGAIN` if the peer's queue is full.
 pub fn send(
     socket: &OwnedFd,
     head: &[u8],
@@ -34,7 +34,7 @@ pub fn send(
     rustix::net::sendmsg(socket, &parts, &mut control, flags).map(|_| ())
 }
 
-/// Takes one packet with its descriptor; 0 bytes: the other end is gone.
+/// Receives one packet with its descriptor; 0 bytes: the other end is gone.
 pub fn receive(socket: &OwnedFd, bytes: &mut [u8]) -> Result<(usize, Option<OwnedFd>), Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -49,7 +49,7 @@ pub fn receive(socket: &OwnedFd, bytes: &mut [u8]) -> Result<(usize, Option<Owne
     Ok((got.bytes, file))
 }
 
-/// Takes one packet and no descriptor: there is no room for one, so the kernel lets it go.
+/// Receives one packet without room for descriptors: the kernel discards any that come with it.
 pub fn receive_plain(socket: &OwnedFd, bytes: &mut [u8]) -> Result<usize, Errno> {
     let got = rustix::net::recv(socket, bytes, RecvFlags::DONTWAIT)?;
     Ok(got.0)

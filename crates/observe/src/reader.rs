@@ -1,7 +1,7 @@
-//! The statistics file of another process, read. Its writer may be dead, stopped or hostile: every
-//! number is checked, texts are cut, and nothing is waited for long.
+//! The statistics file of another process, as a reader sees it. Its writer may be dead, stopped or
+//! hostile: every number is checked, texts are cut, and no wait is long.
 //!
-//! Owned by `mill top`, `mill metrics` and their like.
+//! `mill top`, `mill metrics` and similar tools use it.
 
 use std::os::fd::OwnedFd;
 
@@ -20,22 +20,22 @@ use crate::limits::{
 /// See the module's documentation.
 pub struct Statistics(StatWords);
 
-/// A name of the directory.
+/// A name in the directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name {
-    /// A letter, then letters, digits and `_`.
+    /// The name: a letter, then letters, digits and `_`.
     pub name: String,
     /// The meaning of the value, in one line.
     pub help: String,
-    /// `bytes`, `seconds` or nothing.
+    /// The unit: `bytes`, `seconds` or empty.
     pub unit: String,
-    /// The kind of its values.
+    /// The kind of the values under this name.
     pub kind: Kind,
     offset: usize,
 }
 
 impl Name {
-    /// A name without a file, for tests of those who show values.
+    /// Makes a name without a file, for tests of tools that show values.
     #[must_use]
     pub fn new(name: &str, help: &str, unit: &str, kind: Kind) -> Self {
         Self {
@@ -53,28 +53,28 @@ impl Name {
 pub enum Value {
     /// A counter or a gauge.
     Number(u64),
-    /// Counts of each bucket, and the sum of all values.
+    /// The count of each bucket, and the sum of all values.
     Histogram(Vec<u64>, u64),
 }
 
 /// The values of one context at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ContextValues {
-    /// The vector's place in the file: requests name the context by it.
+    /// Index of the vector in the file. Requests name the context by it.
     pub slot: u16,
     /// The context's number in its runtime.
     pub context: u64,
     /// The wire, such as `xdp:eth1`.
     pub port: String,
-    /// The values are those of a port behind the context's first.
+    /// Set if the values belong to a port behind the context's first one.
     pub behind_first: Option<BehindFirst>,
-    /// When they were copied, ns by the monotonic clock.
+    /// Time at which the values were copied, ns of the monotonic clock.
     pub updated_ns: u64,
     /// A value for each name of the directory; `None` for what this context does not have.
     pub values: Vec<Option<Value>>,
 }
 
-/// The place of a port behind the first.
+/// The context and number of a port behind the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BehindFirst {
     /// The slot of the port's context.
@@ -87,7 +87,7 @@ impl Statistics {
     /// Maps a file that came from another process.
     ///
     /// # Errors
-    /// `INVAL`: no file of this layout; else the kernel's.
+    /// `INVAL` if the file has another layout; else the kernel's error.
     pub fn open(file: OwnedFd) -> Result<Self, Errno> {
         let words = StatWords::open(file, FILE_WORDS_MAX)?;
         Self::of(words)
@@ -100,25 +100,25 @@ impl Statistics {
         is_ours.then_some(Self(words)).ok_or(Errno::INVAL)
     }
 
-    /// The process's command, as it told it.
+    /// The process's command, as the process itself wrote it.
     #[must_use]
     pub fn command(&self) -> String {
         self.text(header::COMMAND * 8, COMMAND_BYTES)
     }
 
-    /// When the process began to publish, ns since 1970.
+    /// Time at which the process began to publish, ns since 1970.
     #[must_use]
     pub fn start_ns(&self) -> u64 {
         self.0.load(header::START_NS)
     }
 
-    /// Changes with the directory.
+    /// A number that changes with the directory.
     #[must_use]
     pub fn epoch(&self) -> u64 {
         self.0.load(header::EPOCH)
     }
 
-    /// The directory, without entries that make no sense. `None`: its writer never let go.
+    /// The directory, without invalid entries. `None`: its writer did not finish an update in time.
     #[must_use]
     pub fn names(&self) -> Option<Vec<Name>> {
         self.0.read_group(header::EPOCH, |words| {
@@ -149,8 +149,8 @@ impl Statistics {
         })
     }
 
-    /// The values of every context for these names. A context whose writer never lets go is left
-    /// out.
+    /// The values of every context for these names. A context is left out if it never finishes an
+    /// update.
     #[must_use]
     pub fn contexts(&self, names: &[Name]) -> Vec<ContextValues> {
         let mut all = self.ports(names);
@@ -158,8 +158,8 @@ impl Statistics {
         all
     }
 
-    /// As [`contexts`](Self::contexts), and the values of the ports behind their first, which
-    /// answer no requests.
+    /// The values of every context and of the ports behind their first. Such ports answer no
+    /// requests.
     #[must_use]
     pub fn ports(&self, names: &[Name]) -> Vec<ContextValues> {
         let slots = 0..CONTEXTS_MAX;
@@ -212,7 +212,7 @@ impl Statistics {
     }
 }
 
-/// A name that every format takes: a letter, then letters, digits and `_`.
+/// True for a name that every output format allows: a letter, then letters, digits and `_`.
 fn is_name(text: &str) -> bool {
     text.starts_with(|first: char| first.is_ascii_lowercase())
         && text

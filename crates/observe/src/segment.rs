@@ -1,8 +1,8 @@
-//! The statistics file of this process, written: a directory that grows under a lock, and vectors
-//! with one writer each.
+//! The statistics file of this process, as the process writes it: a directory that grows under a
+//! lock, and vectors with one writer each.
 //!
-//! Owned by the agent. Contexts hold a [`Vector`], which copies values at the end of a turn without
-//! a lock.
+//! The agent owns the file. A context holds a [`Vector`], into which it copies its values at the
+//! end of a turn, without a lock.
 
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,16 +19,16 @@ use crate::limits::{
     COMMAND_BYTES, CONTEXTS_MAX, ENTRIES_MAX, PORT_BYTES, TEXT_BYTES_MAX, VECTOR_WORDS,
 };
 
-/// A name in the directory and what it means.
+/// A name for the directory, with its meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<'a> {
     /// The name, as `Context::counters` has it.
     pub name: &'a str,
-    /// One sentence.
+    /// The meaning of the value, in one sentence.
     pub help: &'a str,
-    /// `bytes`, `seconds`, or nothing for a plain number.
+    /// The unit: `bytes`, `seconds`, or empty for a plain number.
     pub unit: &'a str,
-    /// The kind of its values.
+    /// The kind of the values under this name.
     pub kind: Kind,
 }
 
@@ -40,19 +40,19 @@ pub struct Segment {
 
 #[derive(Default)]
 struct Directory {
-    /// Name and offset of each entry.
+    /// Name, kind and offset of each entry.
     entries: Vec<(String, Kind, usize)>,
     text_bytes: usize,
     value_words: usize,
-    /// Vectors that contexts have.
+    /// One flag per vector: true while a context uses it.
     taken: Vec<bool>,
 }
 
 impl Segment {
-    /// Makes the file of this process.
+    /// Creates the statistics file of this process.
     ///
     /// # Errors
-    /// The error that the kernel returns.
+    /// The kernel's error.
     pub fn create(pid: u32, command: &str) -> Result<Self, Errno> {
         let words = StatWords::create(FILE_WORDS)?;
         let start = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -75,14 +75,15 @@ impl Segment {
         self.words.file()
     }
 
-    /// Where a vector keeps the value of this name. A new name is added; `None`: it has no room.
+    /// The offset of this name's value within a vector. A new name is added; `None`: there is no
+    /// room for it.
     pub fn place(&self, entry: &Entry<'_>) -> Option<usize> {
         let mut directory = self
             .directory
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
         let known = directory.entries.iter().find(|(name, kind, _)| {
-            // A name that means two things would be misread: the second is left out.
+            // A name with two kinds would be misread, so the second one is refused.
             name == entry.name && *kind == entry.kind
         });
         if let Some((_, _, offset)) = known {
@@ -106,7 +107,7 @@ impl Segment {
         if !fits {
             return None;
         }
-        // No context has the value yet, and the names of a context come one after the other.
+        // No context has the new value yet, so every vector starts with `ABSENT`.
         for vector in 0..CONTEXTS_MAX {
             self.words.store(value_at(vector, offset), ABSENT);
         }
@@ -128,13 +129,13 @@ impl Segment {
         Some(offset)
     }
 
-    /// A vector for context `context` on the wire `port`; `None` if all are taken.
+    /// Takes a vector for context `context` on the wire `port`; `None` if all are in use.
     pub fn vector(self: &Arc<Self>, context: usize, port: &str) -> Option<Vector> {
         self.take(CONTEXT_VALUES, context as u64, port, [0; 2])
     }
 
-    /// A vector for the wire `port`, number `number` of the context that has the vector `owner`;
-    /// `None` if all are taken.
+    /// Takes a vector for the wire `port`, number `number` of the context with the vector `owner`.
+    /// `None` if all are in use.
     pub fn port_vector(
         self: &Arc<Self>,
         owner: &Vector,
@@ -181,27 +182,28 @@ impl Segment {
     }
 }
 
-/// Where vector `vector` has its value at `offset`.
+/// The word of the file that holds the value at `offset` of a vector.
 fn value_at(vector: usize, offset: usize) -> usize {
     VECTORS + vector * VECTOR_WORDS + vector::VALUES + offset
 }
 
-/// One context's values.
+/// The values of one context, writable by it alone.
 pub struct Vector {
     segment: Arc<Segment>,
     index: usize,
-    /// The process that made it: a child of `fork` must not give it up.
+    /// Process that took the vector. A child of `fork` must not free it.
     pid: u32,
 }
 
 impl Vector {
-    /// Which vector of the file it is.
+    /// Index of the vector in the file.
     #[must_use]
     pub fn index(&self) -> usize {
         self.index
     }
 
-    /// Publishes values, each with its [place](Segment::place), as one group.
+    /// Publishes a group of values, each at its [place](Segment::place), so that readers see all or
+    /// none of them.
     pub fn publish(&self, now_ns: u64, values: impl Iterator<Item = (usize, u64)>) {
         let base = VECTORS + self.index * VECTOR_WORDS;
         let words = &self.segment.words;
@@ -234,7 +236,7 @@ impl Drop for Vector {
     }
 }
 
-/// Stores text in whole words, cut to `bytes_max`, zeros behind it.
+/// Stores text in whole words, cut to `bytes_max` and padded with zeros.
 fn store_text(words: &StatWords, at: usize, bytes_max: usize, text: &str) {
     let mut cut = text.len().min(bytes_max);
     while !text.is_char_boundary(cut) {
@@ -251,7 +253,7 @@ fn store_text(words: &StatWords, at: usize, bytes_max: usize, text: &str) {
     }
 }
 
-/// Adds text behind the `used` bytes of texts that are there.
+/// Appends a text behind the `used` bytes stored before.
 fn append_text(words: &StatWords, used: usize, text: &str) {
     for (index, byte) in text.bytes().enumerate() {
         let (word, shift) = (TEXT + (used + index) / 8, (used + index) % 8 * 8);

@@ -1,10 +1,10 @@
-//! A counted loop of hand-overs between two contexts, for an instruction counter: `hand_over
-//! frames|flows COUNT BYTES`. `frames` hands over COUNT frames of BYTES and takes them in batches
-//! of 64; `flows` adds COUNT flows to the directory, looks them up from the other end and removes
+//! A counted loop of hand-overs between two contexts, to be run under an instruction counter:
+//! `hand_over frames|flows COUNT BYTES`. `frames` hands over COUNT frames of BYTES bytes in batches
+//! of 64. `flows` adds COUNT flows to the directory, looks them up from the other end and removes
 //! them.
 //!
-//! The difference of two counts is free of what is done once: `valgrind --tool=callgrind
-//! target/debug/examples/hand_over frames 20000 64`, and with 40000.
+//! Subtracting two counts removes the cost of set-up: `valgrind --tool=callgrind
+//! target/debug/examples/hand_over frames 20000 64`, and the same with 40000.
 
 use std::error::Error;
 
@@ -12,7 +12,7 @@ use packetio::Port as _;
 use packetio::loopback::{LoopbackOptions, pair};
 use packetio::mesh::{Claim, HandOver, Mesh};
 
-/// Frames that are handed over before the receiver looks.
+/// Number of frames that are handed over before the receiver looks.
 const BATCH: usize = 64;
 
 fn main() -> Result<(), Box<dyn Error>> {

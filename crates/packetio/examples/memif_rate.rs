@@ -1,14 +1,14 @@
-//! How many frames a second go through memif between two threads of this process, one way, for 64
-//! and 1500 bytes, in both directions.
+//! Frames per second through memif between two threads of this process, one way, for 64 and 1500
+//! bytes, in both directions.
 //!
 //! ```text
 //! cargo run --release -p packetio --example memif_rate [-- seconds-per-case]
 //! ```
 //!
-//! The sender writes each frame whole, in place; the receiver reads the first bytes of each
-//! ("look") or copies it all ("copy"). Both poll. With fewer than two idle cores the figure says
-//! little. Then look at the last part: both ends on one thread in turn, CPU time per frame for
-//! sending and receiving it.
+//! The sender writes each whole frame in place. The receiver reads the first bytes of each ("look")
+//! or copies it all ("copy"). Both poll. With fewer than two idle cores only the last part is
+//! meaningful: both ends in turn on one thread, with the CPU time per frame for sending and
+//! receiving.
 
 use std::time::{Duration, Instant};
 
@@ -110,7 +110,8 @@ fn run(length: usize, server_sends: bool, copy: bool, time: Duration) {
     let start = Instant::now();
     let (sent_batches, received_batches) = std::thread::scope(|scope| {
         let sending = scope.spawn(|| send(&mut sender, length, &stop));
-        // The receiver keeps the time, so that two real-time threads need no third to end.
+        // The receiver watches the time, so that no third thread is needed to stop two real-time
+        // ones.
         let receiving = scope.spawn(|| receive(&mut receiver, copy, &stop, start + time));
         (sending.join().unwrap_or(1), receiving.join().unwrap_or(1))
     });
@@ -127,7 +128,7 @@ fn run(length: usize, server_sends: bool, copy: bool, time: Duration) {
     );
 }
 
-/// Sends until told to stop; the number of batches that were not empty.
+/// Sends until told to stop; returns the number of non-empty batches.
 fn send(port: &mut MemifPort, length: usize, stop: &Flag) -> u64 {
     let bytes = vec![0x5a; length];
     let mut batches = 0;
@@ -151,7 +152,7 @@ fn send_batch(port: &mut MemifPort, bytes: &[u8]) -> bool {
     count > 0 && port.send(count).is_ok()
 }
 
-/// Receives until `end` and tells the sender to stop; the number of batches that were not empty.
+/// Receives until `end`, then stops the sender; returns the number of non-empty batches.
 fn receive(port: &mut MemifPort, copy: bool, stop: &Flag, end: Instant) -> u64 {
     let mut seen = 0u64;
     let mut batches = 0;

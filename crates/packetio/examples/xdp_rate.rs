@@ -1,15 +1,15 @@
-//! Frames per second one way over a veth pair, AF_XDP on both ends, in namespaces of its own. Needs
-//! root.
+//! Frames per second one way over a veth pair with AF_XDP on both ends, in separate namespaces.
+//! Needs root.
 //!
 //! ```text
 //! cargo run --release -p packetio --example xdp_rate -- [native|generic] [frame bytes] [seconds] [received|sent]
 //! ```
 //!
-//! One thread sends as fast as the port takes frames, another receives and looks at each one's
-//! first bytes. With `received` (the default) both ends are AF_XDP. With `sent` the far end is the
-//! kernel, which drops the frames: the cost of sending alone. veth does the receiver's work in the
-//! sender's system call, so what is measured is copying, twice, and veth. The CPU time per frame is
-//! each thread's own, and so holds on a busy machine as well.
+//! One thread sends as fast as the port takes frames; another receives and looks at the first bytes
+//! of each. With `received` (the default) both ends are AF_XDP. With `sent` the far end is the
+//! kernel, which drops the frames, so only sending is measured. veth does the receiver's work in
+//! the sender's system call, so the figure covers two copies and veth. CPU time per frame is
+//! counted by thread and therefore valid on a busy machine too.
 
 #[path = "../tests/xdp_support/mod.rs"]
 mod xdp_support;
@@ -87,7 +87,7 @@ fn cpu_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Frames that the port took, and the CPU time of that.
+/// Sends frames; returns the number that the port took, and the CPU time.
 fn send(mut port: XdpPort, bytes: usize, time: Duration) -> (u64, u64) {
     let cpu = cpu_ns();
     let template = frame(OURS, 0, bytes);
@@ -110,7 +110,7 @@ fn send(mut port: XdpPort, bytes: usize, time: Duration) -> (u64, u64) {
     (port.counters().tx_frames, cpu)
 }
 
-/// Frames that came, and the CPU time of taking them.
+/// Receives frames; returns their number, and the CPU time.
 fn receive(mut port: XdpPort, time: Duration) -> (u64, u64) {
     let cpu = cpu_ns();
     let begin = Instant::now();

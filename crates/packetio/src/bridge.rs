@@ -1,18 +1,18 @@
-//! The engine of `mill wire A B`: joins two ports through a bad wire in each direction.
+//! The engine of `mill wire A B`: it joins two ports through a faulty wire in each direction.
 //!
-//! Owns both ports and the frames under way. Called by `mill` and by tests. Any two ports will do:
-//! TAPs (the kernel on both sides), a veth's end through `packet` or `xdp`, memif. Frames reach the
-//! other side whole. Where a kernel peer left the checksum to hardware (`checksum=partial`, as
-//! AF_XDP on a veth needs) the bridge fills it in. `packet` does so by itself, and cuts
-//! super-frames too. Nothing needs `ethtool -K`.
+//! The bridge owns both ports and the frames under way. `mill` and tests call it. Any two ports
+//! will do: TAPs (the kernel on both sides), the end of a veth through `packet` or `xdp`, memif.
+//! Frames leave whole. If a kernel peer left the checksum to hardware (`checksum=partial`, as
+//! AF_XDP on a veth needs), the bridge fills it in. `packet` does so itself and also cuts
+//! super-frames, so `ethtool -K` is never needed.
 //!
 //! ```text
 //!  A ── receive ─► Line a_to_b ─► reserve, send ── B
 //!  A ── send ◄──── Line b_to_a ◄──────── receive ── B
 //! ```
 //!
-//! An idle bridge sleeps in the kernel, until a frame arrives, one is due, or the stop descriptor
-//! is readable.
+//! An idle bridge sleeps in the kernel until a frame arrives, a frame is due, or the stop
+//! descriptor is readable.
 
 use std::fmt;
 use std::io;
@@ -27,7 +27,7 @@ use crate::offload::complete_partial;
 use crate::port::{ChecksumPolicy, Port, PortCounters, PortError};
 use crate::wait::{monotonic_ns, wait_each};
 
-/// Why a bridge ended, other than by being asked to.
+/// The reason why a bridge ended without being asked to.
 #[derive(Debug, thiserror::Error)]
 pub enum BridgeError {
     /// A port failed.
@@ -43,16 +43,16 @@ pub enum BridgeError {
     Wait(#[from] io::Error),
 }
 
-/// Ends a [`Bridge::run`] from another thread or a signal handler. Clones are handles on the same
-/// flag.
+/// A flag that ends a [`Bridge::run`] from another thread or a signal handler. Clones are handles
+/// to the same flag.
 #[derive(Clone, Debug)]
 pub struct StopFlag(Arc<OwnedFd>);
 
 impl StopFlag {
-    /// A flag that is not raised.
+    /// Makes a flag that is not raised.
     ///
     /// # Errors
-    /// When the process is out of descriptors.
+    /// The process has no descriptor left.
     pub fn new() -> io::Result<Self> {
         let fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         Ok(Self(Arc::new(fd)))
@@ -60,7 +60,7 @@ impl StopFlag {
 
     /// Asks the bridge to end.
     pub fn raise(&self) {
-        // The write fails only when the flag was raised very often already.
+        // The write can fail only if the flag was raised very often before.
         let _ = rustix::io::write(&*self.0, &1u64.to_ne_bytes());
     }
 }
@@ -76,17 +76,17 @@ impl AsFd for StopFlag {
 pub struct DirectionStats {
     /// Frames received on the near side.
     pub rx_frames: u64,
-    /// Their bytes.
+    /// Bytes of the received frames.
     pub rx_bytes: u64,
     /// Frames sent on the far side.
     pub tx_frames: u64,
-    /// Their bytes.
+    /// Bytes of the sent frames.
     pub tx_bytes: u64,
-    /// Checksums that were filled in.
+    /// Checksums that the bridge filled in.
     pub completed: u64,
-    /// Dropped: longer than the far side takes.
+    /// Frames dropped because they are longer than the far side takes.
     pub too_long: u64,
-    /// Counts of the faults of the wire.
+    /// Counts of the wire's faults.
     pub line: LineCounters,
 }
 
@@ -125,19 +125,19 @@ impl fmt::Display for DirectionStats {
 /// Counts of both directions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BridgeStats {
-    /// From the first port to the second.
+    /// Counts from the first port to the second.
     pub a_to_b: DirectionStats,
-    /// From the second to the first.
+    /// Counts from the second port to the first.
     pub b_to_a: DirectionStats,
 }
 
-/// One direction.
+/// The state of one direction.
 #[derive(Debug)]
 struct Direction {
     line: Line,
-    /// The near side's peer leaves checksums to hardware.
+    /// True if the near side's peer leaves checksums to hardware.
     completes: bool,
-    /// Frames are due, and the far side has no room.
+    /// True if frames are due but the far side has no room.
     blocked: bool,
     stats: DirectionStats,
 }
@@ -151,7 +151,7 @@ pub struct Bridge<A, B> {
 }
 
 impl<A: Port, B: Port> Bridge<A, B> {
-    /// Joins `a` and `b`. `faults.tx` is what happens from `a` to `b`, `faults.rx` from `b` to `a`.
+    /// Joins `a` and `b`. `faults.tx` acts on frames from `a` to `b`, `faults.rx` from `b` to `a`.
     pub fn new(a: A, b: B, faults: &FaultOptions) -> Self {
         let mtu = a.capabilities().mtu.max(b.capabilities().mtu);
         let bytes = mtu + FRAME_HEADER_MAX;
@@ -166,11 +166,11 @@ impl<A: Port, B: Port> Bridge<A, B> {
         }
     }
 
-    /// Moves at most one batch from each port, and what is due to the other; the frames moved.
-    /// Never blocks.
+    /// Moves at most one batch from each port into its line, and due frames out to the other port.
+    /// Returns the number of frames moved. Never blocks.
     ///
     /// # Errors
-    /// A port failed. A peer that is merely disconnected is no error.
+    /// A port failed. A disconnected peer is no error.
     pub fn turn(&mut self, now_ns: u64) -> Result<usize, BridgeError> {
         let Self {
             a,
@@ -183,10 +183,10 @@ impl<A: Port, B: Port> Bridge<A, B> {
         Ok(taken + given)
     }
 
-    /// Runs until `stop` is readable: a [`StopFlag`], a signalfd, a pipe.
+    /// Runs until `stop` (a [`StopFlag`], a signalfd or a pipe) is readable.
     ///
     /// # Errors
-    /// A port failed, or the sleep.
+    /// A port or the sleep failed.
     pub fn run(&mut self, stop: BorrowedFd<'_>) -> Result<(), BridgeError> {
         loop {
             for _ in 0..BRIDGE_TURNS_MAX {
@@ -200,8 +200,7 @@ impl<A: Port, B: Port> Bridge<A, B> {
         }
     }
 
-    /// Sleeps until there is something to do; `true` if `stop` is readable. A bridge that has
-    /// something to do only looks.
+    /// Sleeps until there is work; true if `stop` is readable. With work at hand it only polls.
     fn sleep(&mut self, stop: BorrowedFd<'_>) -> Result<bool, BridgeError> {
         let due = [&self.a_to_b, &self.b_to_a]
             .into_iter()
@@ -241,7 +240,7 @@ fn is_readable(fd: BorrowedFd<'_>) -> Result<bool, BridgeError> {
     }
 }
 
-/// A disconnected peer is nothing to do; all else ends the bridge.
+/// Treats a disconnected peer as nothing to do; any other error ends the bridge.
 fn tolerate<P: Port>(port: &P, error: PortError) -> Result<usize, BridgeError> {
     if error == PortError::Disconnected {
         return Ok(0);
@@ -262,7 +261,7 @@ impl Direction {
         }
     }
 
-    /// One batch from `from` into the line.
+    /// Moves one batch from `from` into the line.
     fn take(&mut self, from: &mut impl Port, now_ns: u64) -> Result<usize, BridgeError> {
         let frames = match from.receive() {
             Ok(frames) => frames,
@@ -290,7 +289,7 @@ impl Direction {
         Ok(n)
     }
 
-    /// Hands the frames that are due to `to`, while there is room.
+    /// Moves due frames to `to` while it has room.
     fn give(&mut self, to: &mut impl Port, now_ns: u64) -> Result<usize, BridgeError> {
         self.blocked = false;
         let capabilities = to.capabilities();
@@ -317,7 +316,7 @@ impl Direction {
             self.line.give_slot(buf);
         }
         if let Err(error) = to.send(moved) {
-            // The port has counted the frames that it dropped.
+            // The port itself counts the frames that it dropped.
             return tolerate(to, error);
         }
         self.stats.tx_frames += frames;

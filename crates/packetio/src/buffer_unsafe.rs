@@ -1,10 +1,10 @@
-//! Frame buffers in our own memory, for the ports whose driver has none: tap, packet, loopback, and
-//! the wrappers.
+//! Frame buffers in our own memory, for ports whose driver has none: tap, packet, loopback and the
+//! wrappers.
 //!
-//! A [`FrameBuf`] owns one slot of a slab; who holds it may read and write it as a slice. To lend
-//! it to the caller of a port it is moved into an [`RxBatch`] or a [`TxBatch`], which show it only
-//! as raw frames, and taken out again afterwards. So a slot is at any time either a slice of one
-//! owner or raw memory behind one batch, never both.
+//! A [`FrameBuf`] owns one slot of a slab, and its holder may access it as a slice. To lend it to a
+//! port's caller it is moved into an [`RxBatch`] or [`TxBatch`], which shows it only as a raw
+//! frame, and taken out afterwards. So a slot is either a slice of one owner or raw memory behind
+//! one batch, never both.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
@@ -12,10 +12,10 @@ use std::sync::Arc;
 
 use crate::frame_unsafe::{RxChecksum, RxFrame, TxFrame};
 
-/// Slots start on cache lines.
+/// Alignment of slots: a cache line.
 const SLOT_ALIGN: usize = 64;
 
-/// One zeroed allocation; freed when its last slot is dropped.
+/// One zeroed allocation, freed when its last slot is dropped.
 #[derive(Debug)]
 struct Slab {
     ptr: NonNull<u8>,
@@ -35,17 +35,17 @@ impl Drop for Slab {
     }
 }
 
-/// One frame's slot and its length.
+/// A slot for one frame, with the frame's length.
 #[derive(Debug)]
 pub struct FrameBuf {
     ptr: NonNull<u8>,
     capacity: u32,
     len: u32,
-    /// Verdict about the transport checksum of the frame in it.
+    /// Verdict on the transport checksum of the frame.
     pub checksum: RxChecksum,
-    /// Payload bytes of each segment, if the frame in it stands for several TCP segments; else 0.
+    /// Payload bytes of each segment if the frame stands for several TCP segments; else 0.
     pub segment_bytes: u16,
-    /// Start and offset of the checksum that the port fills in, of a frame to be sent.
+    /// Start and offset of the checksum that the port fills in when it sends the frame.
     pub offload: Option<(u16, u16)>,
     _slab: Arc<Slab>,
 }
@@ -55,9 +55,9 @@ unsafe impl Send for FrameBuf {}
 // SAFETY: `&FrameBuf` only reads the slot.
 unsafe impl Sync for FrameBuf {}
 
-/// `slots` buffers of at least `slot_bytes` bytes each out of one zeroed allocation.
+/// Makes `slots` buffers of at least `slot_bytes` bytes each from one zeroed allocation.
 ///
-/// Aborts like any Rust collection if memory is out; called when a port is opened.
+/// Called when a port is opened. Aborts like any Rust collection if memory is exhausted.
 pub fn carve(slots: usize, slot_bytes: usize) -> Vec<FrameBuf> {
     let stride = slot_bytes.max(1).next_multiple_of(SLOT_ALIGN);
     let bytes = stride.saturating_mul(slots.max(1));
@@ -85,25 +85,25 @@ pub fn carve(slots: usize, slot_bytes: usize) -> Vec<FrameBuf> {
 }
 
 impl FrameBuf {
-    /// Most bytes that it holds.
+    /// Capacity of the buffer in bytes.
     #[inline]
     pub fn capacity(&self) -> usize {
         self.capacity as usize
     }
 
-    /// Length of the frame in it, in bytes.
+    /// Length of the frame in bytes.
     #[inline]
     pub fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// Whether it holds no frame.
+    /// True if the buffer holds no frame.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The frame is `len` bytes long now; capped at the capacity.
+    /// Sets the frame's length; capped at the capacity.
     #[inline]
     pub fn set_len(&mut self, len: usize) {
         debug_assert!(len <= self.capacity());
@@ -118,22 +118,22 @@ impl FrameBuf {
         unsafe { std::slice::from_raw_parts(self.ptr.as_ptr(), self.len as usize) }
     }
 
-    /// The frame's bytes, to be changed.
+    /// The frame's bytes, by mutable reference.
     #[inline]
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         let len = self.len();
         &mut self.space()[..len]
     }
 
-    /// The whole slot, to be filled and followed by `set_len`.
+    /// The whole slot, to be filled before `set_len`.
     #[inline]
     pub fn space(&mut self) -> &mut [u8] {
         // SAFETY: the slot is ours alone and initialised; `&mut self` makes the access exclusive.
         unsafe { std::slice::from_raw_parts_mut(self.ptr.as_ptr(), self.capacity as usize) }
     }
 
-    /// Takes over the bytes and the checksum mark of a received frame; `false` if it does not fit
-    /// (the buffer is then empty).
+    /// Copies a received frame with its checksum verdict. False: the frame does not fit, and the
+    /// buffer is empty.
     #[inline]
     pub fn copy_frame(&mut self, frame: &RxFrame) -> bool {
         self.len = 0;
@@ -147,8 +147,8 @@ impl FrameBuf {
         true
     }
 
-    /// Takes over the bytes of a frame that is about to be sent, and the size of the segments in
-    /// it. `false`: the frame does not fit, and the buffer is empty.
+    /// Copies a frame that is about to be sent, with its segment size. False: the frame does not
+    /// fit, and the buffer is empty.
     #[inline]
     pub fn copy_written(&mut self, frame: &TxFrame) -> bool {
         self.len = 0;
@@ -161,7 +161,7 @@ impl FrameBuf {
         true
     }
 
-    /// Takes over `bytes`; `false` if they do not fit (the buffer is then empty).
+    /// Copies `bytes`. False: they do not fit, and the buffer is empty.
     #[inline]
     pub fn copy_bytes(&mut self, bytes: &[u8]) -> bool {
         self.len = 0;
@@ -176,7 +176,7 @@ impl FrameBuf {
     }
 }
 
-/// Buffers lent to the caller of `receive`.
+/// Buffers that are lent to the caller of `receive`.
 #[derive(Debug)]
 pub struct RxBatch {
     bufs: Vec<FrameBuf>,
@@ -184,7 +184,7 @@ pub struct RxBatch {
 }
 
 impl RxBatch {
-    /// Room for `batch_max` frames.
+    /// Makes a batch with room for `batch_max` frames.
     pub fn new(batch_max: usize) -> Self {
         Self {
             bufs: Vec::with_capacity(batch_max),
@@ -192,13 +192,13 @@ impl RxBatch {
         }
     }
 
-    /// Frames in the batch.
+    /// Number of frames in the batch.
     #[inline]
     pub fn len(&self) -> usize {
         self.frames.len()
     }
 
-    /// Whether nothing is lent.
+    /// True if the batch holds no frame.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.frames.is_empty()
@@ -217,8 +217,7 @@ impl RxBatch {
         self.bufs.push(buf);
     }
 
-    /// Adds the frames that `take` pushes. It can do nothing else: the buffers before them are
-    /// lent.
+    /// Adds the frames that `take` pushes. `take` has no access to the buffers already lent.
     ///
     /// ```
     /// use packetio::buffer_unsafe::{RxBatch, carve};
@@ -246,13 +245,13 @@ impl RxBatch {
         }));
     }
 
-    /// The frames, to be lent.
+    /// The frames of the batch, to be lent.
     #[inline]
     pub fn frames(&self) -> &[RxFrame] {
         &self.frames
     }
 
-    /// The loan is over: the buffers come back, in order.
+    /// Ends the loan: returns the buffers, in order.
     #[inline]
     pub fn drain(&mut self) -> std::vec::Drain<'_, FrameBuf> {
         self.frames.clear();
@@ -260,7 +259,7 @@ impl RxBatch {
     }
 }
 
-/// Where [`RxBatch::extend_with`] lets frames be put.
+/// The end of a batch, to which [`RxBatch::extend_with`] lets frames be added.
 #[derive(Debug)]
 pub struct RxBatchEnd<'a>(&'a mut Vec<FrameBuf>);
 
@@ -272,17 +271,17 @@ impl RxBatchEnd<'_> {
     }
 }
 
-/// Buffers granted to the caller of `reserve`.
+/// Buffers that are granted to the caller of `reserve`.
 #[derive(Debug)]
 pub struct TxBatch {
     bufs: Vec<FrameBuf>,
     frames: Vec<TxFrame>,
-    /// Of a port with a bulk lane.
+    /// Buffers of the bulk lane, for a port that has one.
     bulk: Option<BulkSlots>,
 }
 
 impl TxBatch {
-    /// Room for `batch_max` frames.
+    /// Makes a batch with room for `batch_max` slots.
     pub fn new(batch_max: usize) -> Self {
         Self {
             bufs: Vec::with_capacity(batch_max),
@@ -291,7 +290,7 @@ impl TxBatch {
         }
     }
 
-    /// As [`new`](Self::new), with a bulk lane's buffer behind each slot.
+    /// Makes a batch like [`new`](Self::new), with a buffer of the bulk lane behind each slot.
     pub fn with_bulk(batch_max: usize, bulk: BulkSlots) -> Self {
         Self {
             bulk: Some(bulk),
@@ -299,19 +298,19 @@ impl TxBatch {
         }
     }
 
-    /// The frame of slot `at`, if it was written to leave by the bulk lane.
+    /// The frame of slot `at`, if it was written to the bulk lane's buffer.
     pub fn bulk_written(&mut self, at: usize) -> Option<&FrameBuf> {
         let frame = self.frames.get(at).filter(|frame| frame.is_bulk())?;
         self.bulk.as_mut()?.written(at, frame)
     }
 
-    /// Slots in the batch.
+    /// Number of slots in the batch.
     #[inline]
     pub fn len(&self) -> usize {
         self.frames.len()
     }
 
-    /// Whether nothing is granted.
+    /// True if no slot is granted.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.frames.is_empty()
@@ -339,15 +338,15 @@ impl TxBatch {
         }));
     }
 
-    /// Forgetting the result of [`drain_first`](Self::drain_first) loses all buffers. Their frames
-    /// must not stand before those of other buffers, which would then leave while they are still
-    /// shown.
+    /// Handles a forgotten iterator of [`drain_first`](Self::drain_first), which loses all buffers.
+    /// Their frames must be removed before other buffers are added, so that frames and buffers stay
+    /// in step.
     #[inline]
     fn forget_lost(&mut self) {
         self.frames.truncate(self.bufs.len());
     }
 
-    /// The first `n` slots, each of length 0 again.
+    /// The first `n` slots, each reset to length 0.
     #[inline]
     pub fn frames(&self, n: usize) -> &[TxFrame] {
         let frames = &self.frames[..n.min(self.frames.len())];
@@ -360,14 +359,14 @@ impl TxBatch {
         frames
     }
 
-    /// Frames that the caller wrote, to look at before `drain`.
+    /// The written frames, to be looked at before `drain`.
     #[inline]
     pub fn written(&self) -> &[TxFrame] {
         &self.frames
     }
 
-    /// The grant is over: all buffers come back in order, each with the length that the caller set
-    /// and with what it left to the port.
+    /// Ends the grant: returns all buffers in order, each with its frame's length and offload
+    /// requests.
     #[inline]
     pub fn drain(&mut self) -> std::vec::Drain<'_, FrameBuf> {
         for (buf, frame) in self.bufs.iter_mut().zip(&self.frames) {
@@ -377,8 +376,8 @@ impl TxBatch {
         self.drain_first(self.len())
     }
 
-    /// The grant is over for the first `n` buffers: they come back as from [`drain`](Self::drain),
-    /// the others stay. For ports to which nothing is left.
+    /// Ends the grant of the first `n` buffers and returns them as [`drain`](Self::drain) does; the
+    /// others stay. For ports without offload.
     #[inline]
     pub fn drain_first(&mut self, n: usize) -> std::vec::Drain<'_, FrameBuf> {
         let n = n.min(self.len());
@@ -391,27 +390,27 @@ impl TxBatch {
     }
 }
 
-/// Buffers of a bulk lane, one behind each slot that a port grants: the slot changes to its buffer
-/// when its frame is to leave by the lane.
+/// Buffers of a bulk lane, one behind each granted slot. A slot changes to its buffer if its frame
+/// leaves by the bulk lane.
 #[derive(Debug)]
 pub struct BulkSlots {
     bufs: Vec<FrameBuf>,
 }
 
 impl BulkSlots {
-    /// So many buffers of at least `slot_bytes` bytes each.
+    /// Makes `slots` buffers of at least `slot_bytes` bytes each.
     pub fn new(slots: usize, slot_bytes: usize) -> Self {
         Self {
             bufs: carve(slots, slot_bytes),
         }
     }
 
-    /// Puts a buffer behind each of the slots, which a port is about to grant. Slots beyond the
-    /// buffers get none.
+    /// Puts a buffer behind each of the slots that a port is about to grant. Slots beyond the
+    /// number of buffers get none.
     ///
     /// # Safety
-    /// The frames can be reached only for as long as this value lives, and not while
-    /// [`written`](Self::written) or [`held`](Self::held) lends a buffer to somebody who reads it.
+    /// The frames must be unreachable once this value is dropped, and while a reader borrows a
+    /// buffer from [`written`](Self::written) or [`held`](Self::held).
     #[inline]
     pub unsafe fn attach(&self, frames: &[TxFrame]) {
         for (buf, frame) in self.bufs.iter().zip(frames) {
@@ -421,7 +420,7 @@ impl BulkSlots {
         }
     }
 
-    /// The buffer behind slot `at` as its frame was written. The grant is over.
+    /// The buffer behind slot `at`, with what was written to its frame. The grant must be over.
     #[inline]
     pub fn written(&mut self, at: usize, frame: &TxFrame) -> Option<&FrameBuf> {
         let buf = self.bufs.get_mut(at)?;
@@ -431,7 +430,8 @@ impl BulkSlots {
         Some(buf)
     }
 
-    /// The buffer behind slot `at` as [`written`](Self::written) last showed it. No grant is out.
+    /// The buffer behind slot `at`, as [`written`](Self::written) last returned it. No grant may be
+    /// out.
     #[inline]
     pub fn held(&self, at: usize) -> Option<&FrameBuf> {
         self.bufs.get(at)
@@ -483,8 +483,8 @@ mod tests {
         assert!(tx.is_empty());
     }
 
-    /// Forgetting the iterator forgets the buffers, also those that were to stay: the batch begins
-    /// anew, and shows no slot that somebody else owns.
+    /// A forgotten iterator loses all buffers, even those that were to stay. The batch must start
+    /// anew and show no slot that it does not own.
     #[test]
     fn first_buffers_forgotten_are_shown_no_more() {
         let mut tx = TxBatch::new(4);

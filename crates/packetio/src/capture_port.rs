@@ -1,13 +1,12 @@
-//! A port around another that copies what passes into a log which other processes read.
+//! A wrapper port that copies passing frames into a log which other processes read.
 //!
-//! The stack [covers](CapturePort::cover) its port with it while somebody captures, and
-//! [uncovers](CapturePort::uncover) it afterwards: a stack without a capture pays nothing for it.
-//! Everything passes through. Slots are the inner port's own and are read just before they leave.
-//! A batch of received frames reaches readers when the caller gives it back, so that the caller can
-//! say before which frames it dropped.
+//! The stack [covers](CapturePort::cover) a port with this wrapper for the time of a capture and
+//! [uncovers](CapturePort::uncover) it afterwards, so other stacks pay nothing. All calls pass
+//! through. Transmit slots are the inner port's own and are read just before they leave. Readers
+//! get a received batch only when the caller gives it back, so that the caller can note its drops.
 //!
-//! Readers say which frames they want. One that wants few costs the stack a look at each frame's
-//! headers in place of a copy.
+//! Readers tell which frames they want. For unwanted frames the stack reads headers but copies
+//! nothing.
 
 use std::any::Any;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -28,21 +27,21 @@ mod wishes;
 pub struct CapturePort {
     inner: Box<dyn Port + Send>,
     recorder: Recorder,
-    /// Records of the batch that is lent. `None`: nobody wants the frame.
+    /// Log records of the batch that is lent; `None`: no reader wants the frame.
     lent: Vec<Option<Record>>,
 }
 
-/// The log, and what goes into it.
+/// The log, and the readers' wishes.
 struct Recorder {
     log: FrameLog,
     wishes: Wishes,
-    /// Where a frame is copied on its way into the log.
+    /// Buffer for a frame on its way into the log.
     scratch: Vec<u8>,
 }
 
 impl Recorder {
-    /// Logs a frame of `bytes` bytes, if somebody wants it. `copy` puts the first of them into a
-    /// slice and says how many; `complete` changes them on their way into the log.
+    /// Logs a frame of `bytes` bytes if some reader wants it. `copy` copies its first bytes into a
+    /// slice and returns how many. `complete` modifies them before they are logged.
     #[inline]
     fn record(
         &mut self,
@@ -77,8 +76,8 @@ impl Recorder {
         let stamp = (realtime_ns(), true);
         for frame in frames.iter().filter(|frame| !frame.is_empty()) {
             let copy = |out: &mut [u8]| frame.copy_to(0, out);
-            // A checksum that the driver computes is in the slot as a partial sum. That of a frame
-            // which the wire cuts is made whole as if it were one segment.
+            // The slot holds a partial sum if the driver computes the checksum. The log gets the
+            // complete checksum, for a frame that the wire cuts too, as if it were one segment.
             let complete = |first: &mut [u8]| {
                 if let Some((start, offset)) = frame.checksum_offload()
                     && first.len() == frame.len()
@@ -93,7 +92,7 @@ impl Recorder {
 }
 
 impl CapturePort {
-    /// Logs what passes `port` from now on. No batch may be lent and no slot reserved.
+    /// Begins to log the frames of `port`. No batch may be lent and no slot reserved.
     pub fn cover(port: &mut Box<dyn Port + Send>, log: FrameLog) {
         let capabilities = port.capabilities().clone();
         let lent = Vec::with_capacity(capabilities.batch_max);
@@ -110,7 +109,7 @@ impl CapturePort {
         });
     }
 
-    /// Ends the log: `port` is again the one that was covered. Nothing happens to any other port.
+    /// Ends the log and restores the covered port. A port without a cover is left alone.
     pub fn uncover(port: &mut Box<dyn Port + Send>) {
         let Some(cover) = Self::of(&mut **port) else {
             return;
@@ -120,13 +119,13 @@ impl CapturePort {
         *port = std::mem::replace(&mut cover.inner, place);
     }
 
-    /// The cover of this port, if it has one.
+    /// The cover of `port`, if it has one.
     pub fn of(port: &mut dyn Port) -> Option<&mut Self> {
         port.wrapper()?.downcast_mut()
     }
 
-    /// Logs the frames that a filter takes until `until_ns`, or all frames, and keeps at least
-    /// `snap` bytes of each. Nothing is logged before the first such request.
+    /// Logs frames that `filter` selects (all without a filter) until `until_ns`, with at least
+    /// `snap` bytes of each. Nothing is logged before the first call.
     pub fn want(&mut self, snap: usize, filter: Option<FrameFilter>, now_ns: u64, until_ns: u64) {
         let recorder = &mut self.recorder;
         if snap > recorder.log.snap() {
@@ -139,24 +138,24 @@ impl CapturePort {
     /// A copy of the log's descriptor, to hand to a reader.
     ///
     /// # Errors
-    /// The kernel's error: no descriptor is left.
+    /// The process has no descriptor left.
     pub fn file(&self) -> rustix::io::Result<OwnedFd> {
         rustix::io::fcntl_dupfd_cloexec(self.recorder.log.file(), 0)
     }
 
-    /// The caller dropped the frame at this position of the lent batch, for the reason of this
-    /// number.
+    /// Notes that the caller dropped the frame at position `at` of the lent batch. `reason`: the
+    /// number of the drop reason.
     pub fn note_drop(&mut self, at: usize, reason: usize) {
         if let Some(&Some(record)) = self.lent.get(at) {
             self.recorder.log.drop_record(record, reason);
         }
     }
 
-    /// Receives as [`Port::receive`], and says in `logged` which of the frames go into the log.
-    /// The reasons of other drops need not be [noted](Self::note_drop).
+    /// Receives like [`Port::receive`], and sets one flag per frame in `logged`: true if the frame
+    /// is logged. Only drops of such frames need to be [noted](Self::note_drop).
     ///
     /// # Errors
-    /// As [`Port::receive`].
+    /// The errors of [`Port::receive`].
     pub fn receive_noting(&mut self, logged: &mut Vec<bool>) -> Result<&[RxFrame], PortError> {
         self.give_back();
         let frames = self.inner.receive()?;
@@ -166,8 +165,8 @@ impl CapturePort {
         Ok(frames)
     }
 
-    /// Logs the first bytes of a frame that the caller did not send, for the reason of this number.
-    /// No batch may be lent.
+    /// Logs the first bytes of a frame that the caller gave up. `reason`: the number of the drop
+    /// reason. No batch may be lent.
     pub fn note_unsent(&mut self, bytes: &[u8], wire_bytes: usize, reason: usize) {
         let copy = |out: &mut [u8]| {
             let n = bytes.len().min(out.len());
@@ -182,7 +181,7 @@ impl CapturePort {
         }
     }
 
-    /// Readers may have the batch that was lent.
+    /// Releases the records of the lent batch to the readers.
     fn give_back(&mut self) {
         self.lent.clear();
         self.recorder.log.publish();
@@ -220,7 +219,7 @@ impl Port for CapturePort {
         mover_shares_cpu);
 }
 
-/// A port on which nothing happens. It holds a place while the real one moves.
+/// A port without function, which stands in while the real port is moved.
 struct NoPort(Capabilities);
 
 impl Port for NoPort {

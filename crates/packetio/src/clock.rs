@@ -1,9 +1,8 @@
-//! Where a runtime takes the time from: the kernel, or whoever holds the handle of a virtual clock.
+//! The source of a runtime's time: the kernel, or a virtual clock.
 //!
-//! One virtual clock may serve any number of stacks and wires of a process; it goes only forwards,
-//! and only when its holder says so. With it, hours of timers pass in milliseconds and every run is
-//! the same run. [`ip_wire`](crate::ip_wire) stamps packets with it, `millstream` turns its stacks
-//! by it.
+//! One virtual clock may serve all stacks and wires of a process. It moves only forwards, and only
+//! when its holder advances it. With it, hours pass in milliseconds and every run is identical.
+//! [`ip_wire`](crate::ip_wire) stamps packets with it; `millstream` turns its stacks by it.
 
 use std::sync::Arc;
 
@@ -17,12 +16,12 @@ pub enum Clock {
     /// `CLOCK_MONOTONIC`.
     #[default]
     System,
-    /// The time to which its holder has advanced it.
+    /// A virtual clock, which shows the time to which its holder has advanced it.
     Virtual(VirtualClock),
 }
 
 impl Clock {
-    /// Now, in ns.
+    /// The present time, ns.
     #[inline]
     #[must_use]
     pub fn now_ns(&self) -> u64 {
@@ -32,8 +31,8 @@ impl Clock {
         }
     }
 
-    /// A time by this clock as one since 1970 (UTC), in ns. A virtual clock's own times are taken
-    /// for such.
+    /// Converts a time of this clock to ns since 1970 (UTC). The times of a virtual clock count as
+    /// such already.
     #[must_use]
     pub fn wall_ns(&self, at_ns: u64) -> u64 {
         match self {
@@ -44,15 +43,15 @@ impl Clock {
         }
     }
 
-    /// Time passes only when somebody advances it: nothing may sleep.
+    /// True if time passes only when a holder advances it, so that no thread may sleep.
     #[must_use]
     pub const fn is_virtual(&self) -> bool {
         matches!(self, Self::Virtual(_))
     }
 }
 
-/// A clock that stands until it is advanced. Clones show the same time; one holder at a time
-/// advances it.
+/// A clock that moves only when it is advanced. Clones show the same time; only one holder at a
+/// time may advance it.
 ///
 /// ```
 /// let clock = packetio::VirtualClock::new(1_000);
@@ -64,25 +63,25 @@ impl Clock {
 pub struct VirtualClock(Arc<Published64>);
 
 impl VirtualClock {
-    /// A clock that shows `now_ns`.
+    /// Makes a clock that shows `now_ns`.
     #[must_use]
     pub fn new(now_ns: u64) -> Self {
         Self(Arc::new(Published64::new(now_ns)))
     }
 
-    /// The time that it shows, in ns.
+    /// The time that the clock shows, ns.
     #[inline]
     #[must_use]
     pub fn now_ns(&self) -> u64 {
         self.0.load()
     }
 
-    /// Shows `now_ns` from here on; an earlier time than it shows already changes nothing.
+    /// Advances the clock to `now_ns`; an earlier time changes nothing.
     pub fn advance_to_ns(&self, now_ns: u64) {
         self.0.store(self.now_ns().max(now_ns));
     }
 
-    /// Lets `ns` pass.
+    /// Advances the clock by `ns`.
     pub fn advance_ns(&self, ns: u64) {
         self.advance_to_ns(self.now_ns().saturating_add(ns));
     }

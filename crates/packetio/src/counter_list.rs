@@ -1,19 +1,19 @@
-//! Every named counter of ports: its meaning, and what to do when it grows. Statistics and the
-//! operators' page are made from this list, and [`PortCounters::push`](crate::PortCounters::push)
-//! takes no other name.
+//! Every named counter of ports, with its meaning and a remedy. Statistics and the operators' page
+//! are made from this list, and [`PortCounters::push`](crate::PortCounters::push) accepts no other
+//! name.
 
 /// A named counter of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortCounter {
-    /// The counter's name, which begins with its backend.
+    /// Name of the counter, which begins with its backend's.
     pub name: &'static str,
-    /// The meaning: one sentence.
+    /// Meaning of the counter, in one sentence.
     pub help: &'static str,
-    /// The remedy when it grows; empty: nothing is wrong.
+    /// Remedy if the counter grows; empty: growth is no fault.
     pub remedy: &'static str,
 }
 
-/// The entry of this name.
+/// The entry for `name`.
 #[must_use]
 pub fn port_counter(name: &str) -> Option<&'static PortCounter> {
     PORT_COUNTERS.iter().find(|one| one.name == name)
@@ -21,7 +21,7 @@ pub fn port_counter(name: &str) -> Option<&'static PortCounter> {
 
 macro_rules! port_counters {
     ($($name:literal: $help:literal, $remedy:literal;)*) => {
-        /// All of them, by backend.
+        /// All counters, by backend.
         pub const PORT_COUNTERS: &[PortCounter] = &[$(PortCounter {
             name: $name,
             help: $help,

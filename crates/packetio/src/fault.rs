@@ -1,9 +1,9 @@
-//! A bad wire: any port with seeded loss, duplication, reordering, corruption, delay, jitter and a
-//! rate, each direction on its own.
+//! A faulty wire: any port with seeded loss, duplication, reordering, corruption, delay, jitter and
+//! rate limit, separately in each direction.
 //!
-//! Owns the frames that are under way (preallocated, at open). Made by [`open`](crate::open::open)
-//! from keys like `loss=0.01,delay=5ms`, by the simulator with its own clock, and by tests. The
-//! same seed, times and frames give the same trace.
+//! The wrapper owns the frames under way, in memory allocated at open. [`open`](crate::open::open)
+//! makes it from keys like `loss=0.01,delay=5ms`; the simulator uses it with its own clock, and
+//! tests directly. Equal seeds, times and frames give equal traces.
 //!
 //! ```text
 //!             ┌─ Fault ───────────────────────────┐
@@ -29,17 +29,17 @@ mod ratio;
 pub use line::{Line, LineCounters, LineOptions};
 pub use ratio::{Random, Ratio};
 
-/// The faults of a port's frames.
+/// The faults of a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FaultOptions {
-    /// Where the dice start.
+    /// Seed of the random numbers.
     pub seed: u64,
-    /// Faults of frames on their way in.
+    /// Faults of received frames.
     pub rx: LineOptions,
-    /// Faults of frames on their way out.
+    /// Faults of sent frames.
     pub tx: LineOptions,
-    /// Frames under way at most, per direction; beyond it: a drop on the way in, back-pressure on
-    /// the way out. `None`: enough for the delay at the rate.
+    /// Most frames under way per direction. At the limit received frames are dropped, and sending
+    /// meets back-pressure. `None`: enough for the delay at the rate.
     pub slots: Option<usize>,
 }
 
@@ -55,7 +55,7 @@ impl Default for FaultOptions {
 }
 
 impl FaultOptions {
-    /// Frame slots for one direction.
+    /// Number of frame slots for one direction.
     pub(crate) fn slots_of(&self, line: &LineOptions) -> usize {
         self.slots
             .unwrap_or_else(|| FAULT_SLOTS_DEFAULT.max(line.frames_under_way()))
@@ -63,17 +63,17 @@ impl FaultOptions {
     }
 }
 
-/// Where a [`Fault`] takes the time from.
+/// The source of a [`Fault`]'s time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
     /// `CLOCK_MONOTONIC`.
     Monotonic,
-    /// The time that the caller set last, in ns; for simulation.
+    /// The time that the caller set last, ns; for simulations.
     Manual(u64),
 }
 
 impl Clock {
-    /// Now, ns.
+    /// The present time, ns.
     #[inline]
     pub fn now_ns(self) -> u64 {
         match self {
@@ -83,7 +83,7 @@ impl Clock {
     }
 }
 
-/// A port behind a bad wire.
+/// A port behind a faulty wire.
 #[derive(Debug)]
 pub struct Fault<P> {
     inner: P,
@@ -93,28 +93,28 @@ pub struct Fault<P> {
     tx: Line,
     lent: RxBatch,
     granted: TxBatch,
-    /// Frames are due, and the inner port had no room for them.
+    /// True if frames are due but the inner port has no room.
     tx_blocked: bool,
-    /// Partial checksums are finished before frames are damaged.
+    /// True if partial checksums are completed before frames are corrupted.
     completes: bool,
-    /// Frames handed up, and their bytes.
+    /// Number of frames delivered to the caller; `rx_bytes` holds their bytes.
     rx_frames: u64,
     rx_bytes: u64,
 }
 
 impl<P: Port> Fault<P> {
-    /// Puts `inner` behind a bad wire, on the monotonic clock.
+    /// Puts `inner` behind a faulty wire, on the monotonic clock.
     pub fn new(inner: P, options: &FaultOptions) -> Self {
         Self::with_clock(inner, options, Clock::Monotonic)
     }
 
-    /// Puts `inner` behind a bad wire, on a clock of the caller's choice.
+    /// Puts `inner` behind a faulty wire, on the given clock.
     pub fn with_clock(inner: P, options: &FaultOptions, clock: Clock) -> Self {
         let mut capabilities = inner.capabilities().clone();
         capabilities.tx_checksum_offload = false;
         capabilities.segment_bytes_max = 0;
-        // A checksum that nobody finished, or that nobody looks at, would not show what was
-        // damaged.
+        // Corruption must be detectable: partial checksums would hide it, and so would a policy
+        // that does not verify.
         let damages = options.rx.corrupt != Ratio::ZERO;
         let completes = damages && capabilities.rx_checksum == ChecksumPolicy::AcceptPartial;
         if damages {
@@ -138,12 +138,12 @@ impl<P: Port> Fault<P> {
         }
     }
 
-    /// Sets the time and with it the manual clock.
+    /// Sets the time of a manual clock.
     pub fn set_now_ns(&mut self, now_ns: u64) {
         self.clock = Clock::Manual(now_ns);
     }
 
-    /// Sends what is due, as far as the inner port has room.
+    /// Sends due frames as far as the inner port has room.
     fn pump_tx(&mut self, now_ns: u64) -> Result<(), PortError> {
         self.tx_blocked = false;
         loop {
@@ -169,7 +169,7 @@ impl<P: Port> Fault<P> {
         }
     }
 
-    /// Takes one batch from the inner port into the line.
+    /// Moves one batch from the inner port into the line.
     fn pump_rx(&mut self, now_ns: u64) -> Result<(), PortError> {
         for frame in self.inner.receive()? {
             let Some(mut buf) = self.rx.take_slot() else {
@@ -249,8 +249,8 @@ impl<P: Port> Port for Fault<P> {
 
     fn prepare_wait(&mut self, want_tx: bool) -> bool {
         let now_ns = self.clock.now_ns();
-        // A failure of the inner port shows again at the caller's next `receive`.
-        // One that only waits for its peer is woken by that, so the caller may sleep.
+        // The caller's next `receive` reports a failure of the inner port again. A disconnected
+        // port is also noticed by `receive`, so the caller may sleep.
         let pumped = self.pump_tx(now_ns);
         let failed = pumped.is_err_and(|error| error != PortError::Disconnected);
         let ready = self
@@ -274,7 +274,7 @@ impl<P: Port> Port for Fault<P> {
     }
 
     fn counters(&self) -> PortCounters {
-        // The inner port counts the frames that left.
+        // The inner port itself counts the frames that it sent.
         let mut all = self.inner.counters();
         all.rx_frames = self.rx_frames;
         all.rx_bytes = self.rx_bytes;

@@ -1,11 +1,9 @@
-//! The common part of ports over a file descriptor: one system call moves one frame, in bounded
-//! batches.
+//! The common part of ports over a file descriptor: one system call per frame, in bounded batches.
 //!
-//! Owns the frame buffers of both directions and the frames that the kernel did not take at once.
-//! `tap` and `packet` give it a [`FrameIo`] and are done. Frames that the kernel refuses for now
-//! wait here in order; their slots are missing from `reserve`, which is the back-pressure. They are
-//! offered again with every call that speaks to the kernel anyway: `receive`, `send`,
-//! `prepare_wait`.
+//! An [`FdPort`] owns the frame buffers of both directions, and frames that the kernel did not take
+//! at once. `tap` and `packet` only add a [`FrameIo`]. Frames that the kernel refuses for now wait
+//! in order. Their slots are missing from `reserve`, which is the back-pressure. Every call that
+//! reaches the kernel anyway offers them again: `receive`, `send`, `prepare_wait`.
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -18,32 +16,32 @@ use crate::frame_unsafe::{RxFrame, TxFrame};
 use crate::limits::{FD_BATCH_BYTES, FD_BATCH_MAX, FD_TX_SLOTS, FRAME_HEADER_MAX};
 use crate::port::{Capabilities, Port, PortCounters, PortError};
 
-/// Frame buffers are a multiple of this long.
+/// Frame buffers are a multiple of this long, bytes.
 const FRAME_ALIGN: usize = 64;
 
-/// The outcome of one attempt to read.
+/// The outcome of one read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Read {
-    /// A frame is in the buffer.
+    /// The buffer holds a frame.
     Frame,
-    /// Something came and was dropped and counted; try again.
+    /// A frame was dropped and counted; read again.
     Dropped,
-    /// Nothing there.
+    /// No frame is there.
     Empty,
 }
 
-/// The outcome of one attempt to write a frame.
+/// The outcome of one write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
-    /// The kernel has it.
+    /// The kernel took the frame.
     Sent,
-    /// The kernel has no room; the same frame again later.
+    /// The kernel has no room; the same frame must be written again later.
     Full,
-    /// The frame was refused and counted.
+    /// The kernel refused the frame, which was counted.
     Dropped,
 }
 
-/// Bytes of a frame that is no super-frame, and of the slot that one is written into.
+/// Longest frame that is no super-frame, in bytes, and the size of the slot for one.
 pub(crate) fn frame_bytes_max(mtu: usize) -> usize {
     (mtu + FRAME_HEADER_MAX).next_multiple_of(FRAME_ALIGN)
 }
@@ -54,7 +52,7 @@ fn slot_bytes(capabilities: &Capabilities) -> usize {
 
 /// The system calls of one kind of descriptor.
 pub trait FrameIo {
-    /// Bytes of a buffer that `read` fills.
+    /// Size of a buffer for `read`, bytes.
     fn frame_bytes(capabilities: &Capabilities) -> usize {
         frame_bytes_max(capabilities.mtu)
     }
@@ -63,23 +61,23 @@ pub trait FrameIo {
     fn read(&mut self, into: &mut FrameBuf) -> Result<Read, PortError>;
     /// Writes one frame.
     fn write(&mut self, frame: &FrameBuf) -> Result<Written, PortError>;
-    /// Merged frames may be read from now on; see [`Port::accept_merged`].
+    /// Accepts merged frames from now on; see [`Port::accept_merged`].
     fn accept_merged(&mut self) -> bool {
         false
     }
-    /// Frames were read ahead of what was handed out: do not sleep.
+    /// True if frames were read ahead, so that the caller must not sleep.
     fn holds_frames(&self) -> bool {
         false
     }
     /// The descriptor to sleep on.
     fn fd(&self) -> BorrowedFd<'_>;
-    /// The name under which frames are counted that a failed port dropped.
+    /// Name of the counter for frames that a failed port dropped.
     const TX_FAILED: &'static str;
-    /// When there is something to look after that the descriptor does not announce, in ns.
+    /// Time to look for what the descriptor does not announce, ns.
     fn deadline_ns(&self) -> Option<u64> {
         None
     }
-    /// Adds the named counters.
+    /// Adds the port's named counters.
     fn export(&self, into: &mut PortCounters);
 }
 
@@ -92,20 +90,20 @@ pub struct FdPort<T> {
     lent: RxBatch,
     tx_free: Vec<FrameBuf>,
     granted: TxBatch,
-    /// Frames to be written, oldest first.
+    /// Frames that the kernel has not taken, oldest first.
     pending: VecDeque<FrameBuf>,
-    /// The last batch was full, so more may be there.
+    /// True if the last batch was full, so that more frames may be there.
     more: bool,
-    /// A call said that the interface is gone: others need not find out by themselves.
+    /// True once a call reported that the interface is gone; other calls then need not find out.
     is_gone: bool,
     tx_failed: u64,
     totals: PortCounters,
 }
 
 impl<T: FrameIo> FdPort<T> {
-    /// `capabilities.batch_max` is set here.
+    /// Makes a port; it sets `capabilities.batch_max` itself.
     pub(crate) fn new(io: T, capabilities: Capabilities) -> Self {
-        // Memory of a slot is touched as far as frames reach.
+        // Memory of a slot is touched only as far as frames reach.
         let (rx_bytes, tx_bytes) = (T::frame_bytes(&capabilities), slot_bytes(&capabilities));
         Self {
             io,
@@ -125,7 +123,7 @@ impl<T: FrameIo> FdPort<T> {
         }
     }
 
-    /// Fills the batch; system calls are bounded by the batch size, whatever they bring.
+    /// Fills the batch. The batch size bounds the number of system calls, whatever they return.
     fn fill(&mut self) -> Result<(), PortError> {
         self.more = true;
         let mut bytes = 0;
@@ -160,7 +158,7 @@ impl<T: FrameIo> FdPort<T> {
         Ok(())
     }
 
-    /// Writes what is pending, until the kernel is full.
+    /// Writes pending frames until the kernel has no room.
     fn flush(&mut self) -> Result<(), PortError> {
         while let Some(buf) = self.pending.front() {
             let written = self.io.write(buf);
@@ -192,10 +190,10 @@ impl<T: FrameIo> Port for FdPort<T> {
 
     fn receive(&mut self) -> Result<&[RxFrame], PortError> {
         self.release();
-        // A caller who is kept busy by what arrives neither sleeps nor, when it has nothing to send
-        // or no slot for it, sends.
+        // A caller busy with received frames never sleeps, and does not send if it has nothing to
+        // send or no slot.
         if !self.pending.is_empty() {
-            // A failure shows as in `prepare_wait`.
+            // `prepare_wait` reports a failure.
             let _ = self.flush();
         }
         if self.is_gone {
@@ -243,7 +241,7 @@ impl<T: FrameIo> Port for FdPort<T> {
     }
 
     fn prepare_wait(&mut self, want_tx: bool) -> bool {
-        // A failure shows again at the caller's next `send` or `receive`, for one that lasts is
+        // The caller's next `send` or `receive` reports a failure again, because a lasting one is
         // remembered.
         let failed = self.flush().is_err() || self.is_gone;
         let room = want_tx && !self.tx_free.is_empty();
@@ -272,7 +270,7 @@ impl<T: FrameIo> Port for FdPort<T> {
     }
 }
 
-/// The meaning of a failed system call for the port.
+/// The port's error for a failed system call.
 #[cold]
 pub(crate) fn failure(call: &'static str, errno: Errno) -> PortError {
     match errno {

@@ -1,42 +1,54 @@
-//! Descriptors that a peer sent, and how those are closed that may be slow to close.
+//! Descriptors that a peer sent, and a thread that closes those which may be slow to close.
 //!
-//! A peer may send any descriptor, and as soon as it has closed its own, ours is the last. Then
-//! `close` does what the file wants done. A TCP socket that lingers, or a file whose file system is
-//! a program of the peer's, makes it wait for as long as the peer likes. So nothing that came from
-//! a peer is closed on the thread of a stack, until it is known to be memory or a bell, which close
-//! at once. That goes for sockets, too, in whose queue descriptors lie that nobody took. Called by
-//! the control channel.
+//! A peer may send any descriptor, and once it has closed its own copy, ours is the last. `close`
+//! then does what the file requires. A lingering TCP socket, or a file whose file system is the
+//! peer's program, may block as long as the peer likes. A stack's thread therefore closes nothing
+//! from a peer unless it is known to be memory or a bell, which close at once. The same goes for
+//! sockets in whose queues unread descriptors may lie. The control channel uses this module.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::limits::CLOSING_MAX;
 
-/// Closes on a thread of its own, which lives as long as there is something to close.
+/// Closes descriptors on a thread that lives while there are any.
 #[derive(Clone, Debug, Default)]
 pub struct Closer(Arc<Mutex<Closing>>);
 
 #[derive(Debug, Default)]
 struct Closing {
     waiting: Vec<OwnedFd>,
-    /// A thread is at it.
+    /// True while the thread runs.
     at_it: bool,
 }
 
 impl Closer {
-    /// Closes `descriptor`, some time.
+    /// Closes `descriptor` at some later time.
     pub fn close(&self, descriptor: OwnedFd) {
         let mut closing = self.lock();
         closing.waiting.push(descriptor);
         self.begin(&mut closing);
     }
 
-    /// Whether so many wait that no further peer shall be heard: each may bring some more, a few.
+    /// True if too many descriptors wait, so that no further peer may be served: each could bring a
+    /// few more.
     pub fn is_full(&self) -> bool {
+        self.waiting() >= CLOSING_MAX
+    }
+
+    /// How many wait, beside one that is being closed.
+    pub fn waiting(&self) -> usize {
         let mut closing = self.lock();
-        // Perhaps there was no thread to be had the last time.
+        // Starting the thread may have failed the last time.
         self.begin(&mut closing);
-        closing.waiting.len() >= CLOSING_MAX
+        closing.waiting.len()
+    }
+
+    /// Whether nothing waits and nobody else has a copy of the closer.
+    pub fn is_unused(&self) -> bool {
+        let closing = self.lock();
+        let is_idle = closing.waiting.is_empty() && !closing.at_it;
+        is_idle && Arc::strong_count(&self.0) == 1
     }
 
     fn begin(&self, closing: &mut Closing) {
@@ -65,8 +77,8 @@ impl Closer {
     }
 }
 
-/// The descriptor that came with a message, if one did. It is left to the closer, unless it is
-/// kept.
+/// The descriptor that came with a message, if any. Dropping it leaves the descriptor to the
+/// closer.
 #[derive(Debug)]
 pub struct Foreign {
     descriptor: Option<OwnedFd>,
@@ -74,7 +86,7 @@ pub struct Foreign {
 }
 
 impl Foreign {
-    /// `descriptor`, as it came.
+    /// Wraps the descriptor of a message.
     pub fn new(descriptor: Option<OwnedFd>, closer: &Closer) -> Self {
         Self {
             descriptor,
@@ -82,12 +94,12 @@ impl Foreign {
         }
     }
 
-    /// The descriptor, once `check` has found it to be of a kind that closes at once, and fit for
+    /// Keeps the descriptor once `check` has found it of a kind that closes at once, and fit for
     /// its purpose.
     ///
     /// # Errors
-    /// `missing`, or those of `check`, which must not ask the file's own file system for anything:
-    /// it may be the peer's, and never answer.
+    /// `missing` without a descriptor, or the errors of `check`. `check` must not query the file's
+    /// own file system, which may be the peer's and never answer.
     pub fn keep_if(
         mut self,
         missing: &'static str,
@@ -106,12 +118,12 @@ impl Drop for Foreign {
     }
 }
 
-/// The value of the line `name` in the kernel's description of an open file in `/proc`, read
-/// without asking the file itself. `None` without such a line, or without `/proc`.
+/// The value of line `name` in the kernel's description of an open file in `/proc`, which does not
+/// query the file itself. `None` without such a line or without `/proc`.
 pub fn fdinfo(descriptor: BorrowedFd<'_>, name: &str) -> Option<String> {
     let path = format!("/proc/thread-self/fdinfo/{}", descriptor.as_raw_fd());
     let info = std::fs::read_to_string(path).ok()?;
-    // Some files have lines with names that others chose, but none begins with one.
+    // Some files have lines with names chosen by others, but such lines never come first.
     let value = info
         .lines()
         .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;

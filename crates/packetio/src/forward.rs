@@ -1,10 +1,10 @@
 //! Forwarding of [`Port`](crate::Port)'s methods, for a port that stands around another one.
 //!
-//! Owns nothing. A wrapper writes the methods in which it differs and names the others; a method
-//! that is neither written nor named has the trait's default. Used by the wrappers of this crate
-//! and of the tests.
+//! A wrapper implements the methods in which it differs and lists those to forward. Methods that
+//! are neither implemented nor listed have the trait's default. Wrappers of this crate and of tests
+//! use it.
 
-/// Writes methods of an `impl Port` that call the method of the same name of another port.
+/// Generates methods of an `impl Port` that call the same method of another port.
 ///
 /// ```
 /// use packetio::{Port, PortError, RxFrame};

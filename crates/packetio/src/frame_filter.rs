@@ -1,24 +1,24 @@
-//! A filter of libpcap's, as a program of the classic BPF machine (McCanne and Jacobson, USENIX
-//! 1993): checked when it is made, run for each frame.
+//! A filter in libpcap's form, a program of the classic BPF machine (McCanne and Jacobson, USENIX
+//! 1993). It is checked when it is made, and runs for each frame.
 //!
-//! The program may come from another process. Every program ends: jumps go forward only, and its
-//! length has a limit. A program that divides by zero takes nothing.
+//! The program may come from another process. Every program ends, because jumps only go forward and
+//! its length is limited. A program that divides by zero selects nothing.
 
 use crate::limits::{FILTER_INSTRUCTIONS_MAX, SENT_FILTER_INSTRUCTIONS_MAX};
 
 /// Bytes of an instruction: code, two jumps, operand (`struct sock_filter`, little endian).
 const INSTRUCTION_BYTES: usize = 8;
-/// Words of scratch memory (`BPF_MEMWORDS`).
+/// Number of words of scratch memory (`BPF_MEMWORDS`).
 const MEMORY_WORDS: usize = 16;
 
-/// An instruction of the machine as it travels: `struct sock_filter`.
+/// An instruction in the form in which it is sent: `struct sock_filter`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Instruction {
     /// The operation.
     pub code: u16,
-    /// Instructions to skip if a condition holds.
+    /// Number of instructions to skip if a condition holds.
     pub then: u8,
-    /// Instructions to skip if it does not.
+    /// Number of instructions to skip if a condition does not hold.
     pub otherwise: u8,
     /// The operand.
     pub k: u32,
@@ -31,12 +31,12 @@ pub enum Verdict {
     Wanted,
     /// The frame is not wanted.
     Unwanted,
-    /// The program looked at bytes that are not there. It says more once there are more bytes; a
-    /// whole frame is not wanted.
+    /// The program read bytes beyond those given. With more bytes it may decide; a complete frame
+    /// is unwanted.
     Beyond,
 }
 
-/// A program that was checked. See the module's documentation.
+/// A checked program.
 ///
 /// ```
 /// use packetio::frame_filter::{FrameFilter, Instruction, Verdict};
@@ -84,7 +84,7 @@ enum Computation {
     ExclusiveOr,
 }
 
-/// How many instructions a comparison skips.
+/// Numbers of instructions that a comparison skips, by its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Skips {
     then: u8,
@@ -107,7 +107,7 @@ enum Field {
 }
 
 impl Field {
-    /// The field at its place, and so much behind it.
+    /// The field at its place plus `behind`.
     #[inline]
     fn of(self, bytes: &[u8], behind: u32) -> Option<u32> {
         match self {
@@ -121,45 +121,45 @@ impl Field {
 /// A checked instruction. `A` is the accumulator, `X` the index register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// `A` = a number.
+    /// `A` = constant.
     Constant(u32),
     /// `A` = the frame's length on the wire.
     Length,
-    /// `A` = a word of scratch memory.
+    /// `A` = word of scratch memory.
     Memory(u8),
-    /// `A` = a byte of the frame.
+    /// `A` = byte of the frame at a place.
     Byte(u32),
-    /// `A` = two bytes of the frame.
+    /// `A` = two bytes of the frame at a place.
     Half(u32),
-    /// `A` = four bytes of the frame.
+    /// `A` = four bytes of the frame at a place.
     Word(u32),
-    /// `A` = bytes of the frame, as far behind `X`.
+    /// `A` = field of the frame at a place plus `X`.
     FieldBehindIndex(Field),
-    /// `X` = a number.
+    /// `X` = constant.
     IndexConstant(u32),
     /// `X` = the frame's length on the wire.
     IndexLength,
-    /// `X` = a word of scratch memory.
+    /// `X` = word of scratch memory.
     IndexMemory(u8),
-    /// `X` = the length of the IPv4 header at this place.
+    /// `X` = length of the IPv4 header at a place.
     IndexHeader(u32),
-    /// A word of scratch memory = `A`.
+    /// Word of scratch memory = `A`.
     Store(u8),
-    /// A word of scratch memory = `X`.
+    /// Word of scratch memory = `X`.
     StoreIndex(u8),
-    /// `A` = `A` and an operand, computed.
+    /// `A` = result of computing with `A` and an operand.
     Compute(Computation, Operand),
     /// Skips this many instructions.
     Jump(u32),
-    /// Skips as many instructions as it says whether `A` is a number.
+    /// Skips instructions depending on whether `A` equals a constant.
     IfEqual(u32, Skips),
-    /// Skips as many instructions as it says whether `A` and a number have a bit in common.
+    /// Skips instructions depending on whether `A` and a constant share a bit.
     IfAnyBit(u32, Skips),
-    /// Skips as many instructions as another comparison with `A` says.
+    /// Skips instructions depending on another comparison of `A` with an operand.
     Branch(Condition, Operand, Skips),
-    /// Ends with a number: how much of the frame is wanted.
+    /// Ends with a constant: the number of bytes wanted of the frame.
     Return(u32),
-    /// Ends with `A`.
+    /// Ends with `A` as the result.
     ReturnAccumulator,
     /// `X` = `A`.
     ToIndex,
@@ -187,8 +187,8 @@ impl FrameFilter {
         .then_some(Self(steps))
     }
 
-    /// The program in `bytes`, which another process [encoded](encode). `None` as in
-    /// [`new`](Self::new), and if it has more than [`SENT_FILTER_INSTRUCTIONS_MAX`] instructions.
+    /// Decodes a program that another process [encoded](encode). `None` as in [`new`](Self::new),
+    /// or if it has more than [`SENT_FILTER_INSTRUCTIONS_MAX`] instructions.
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let (chunks, []) = bytes.as_chunks::<INSTRUCTION_BYTES>() else {
             return None;
@@ -215,11 +215,11 @@ impl FrameFilter {
         }
     }
 
-    /// The program's result; `None`: it looked beyond `bytes`.
+    /// The program's result; `None`: it read beyond `bytes`.
     fn run(&self, bytes: &[u8], wire_bytes: u32) -> Option<u32> {
         let (mut a, mut x, mut at) = (0_u32, 0_u32, 0_usize);
         let mut memory = [0_u32; MEMORY_WORDS];
-        // A checked program ends before its steps do.
+        // A checked program ends before its last step has been passed.
         while let Some(&step) = self.0.get(at) {
             at += 1;
             match step {
@@ -258,7 +258,7 @@ impl FrameFilter {
     }
 }
 
-/// A program's bytes, for [`FrameFilter::decode`].
+/// Encodes a program for [`FrameFilter::decode`].
 pub fn encode(program: &[Instruction]) -> Vec<u8> {
     let bytes = |one: &Instruction| {
         let [a, b] = one.code.to_le_bytes();
@@ -268,22 +268,22 @@ pub fn encode(program: &[Instruction]) -> Vec<u8> {
     program.iter().flat_map(bytes).collect()
 }
 
-/// A byte of a frame; `None` beyond its end. The sum of two numbers of 32 bits does not wrap
-/// around: our platforms have 64.
+/// A byte of a frame; `None` beyond its end. The sum of two 32-bit numbers cannot overflow on our
+/// 64-bit platforms.
 #[inline]
 fn byte(bytes: &[u8], at: u32, behind: u32) -> Option<u32> {
     let byte = bytes.get(at as usize + behind as usize)?;
     Some(u32::from(*byte))
 }
 
-/// Two bytes, likewise.
+/// Two bytes of a frame, like [`byte`].
 #[inline]
 fn half(bytes: &[u8], at: u32, behind: u32) -> Option<u32> {
     let half = bytes.get(at as usize + behind as usize..)?.first_chunk()?;
     Some(u32::from(u16::from_be_bytes(*half)))
 }
 
-/// Four bytes, likewise.
+/// Four bytes of a frame, like [`byte`].
 #[inline]
 fn word(bytes: &[u8], at: u32, behind: u32) -> Option<u32> {
     let word = bytes.get(at as usize + behind as usize..)?.first_chunk()?;
@@ -308,7 +308,7 @@ fn holds(condition: Condition, a: u32, operand: u32) -> bool {
     }
 }
 
-/// `None`: a division by zero.
+/// The result of a computation; `None`: division by zero.
 #[inline]
 fn compute(computation: Computation, a: u32, operand: u32) -> Option<u32> {
     Some(match computation {
@@ -326,7 +326,7 @@ fn compute(computation: Computation, a: u32, operand: u32) -> Option<u32> {
     })
 }
 
-/// Checks an instruction that has `behind` others behind it.
+/// Checks an instruction that is followed by `behind` others.
 fn step(instruction: Instruction, behind: usize) -> Option<Step> {
     let Instruction { code, k, .. } = instruction;
     let memory = |k: u32| {
@@ -364,7 +364,7 @@ fn step(instruction: Instruction, behind: usize) -> Option<Step> {
     })
 }
 
-/// `BPF_JMP`: never beyond the last instruction, which ends the program.
+/// Checks a jump (`BPF_JMP`): it must not go beyond the last instruction, which ends the program.
 fn jump(instruction: Instruction, behind: usize) -> Option<Step> {
     let Instruction {
         code,
@@ -389,7 +389,7 @@ fn jump(instruction: Instruction, behind: usize) -> Option<Step> {
     (usize::from(then.max(otherwise)) < behind).then_some(step)
 }
 
-/// The field of a load (`BPF_SIZE`).
+/// The field of a load instruction (`BPF_SIZE`).
 fn place(code: u16, at: u32) -> Option<Field> {
     match code & 0x18 {
         0x00 => Some(Field::Word(at)),
@@ -399,7 +399,7 @@ fn place(code: u16, at: u32) -> Option<Field> {
     }
 }
 
-/// `BPF_SRC`.
+/// The operand of an instruction (`BPF_SRC`).
 fn operand(code: u16, k: u32) -> Operand {
     match code & 8 {
         0 => Operand::Constant(k),
@@ -407,7 +407,7 @@ fn operand(code: u16, k: u32) -> Operand {
     }
 }
 
-/// `BPF_OP` of a computation.
+/// The operation of a computation (`BPF_OP`).
 fn computation(code: u16) -> Option<Computation> {
     Some(match code & 0xf0 {
         0x00 => Computation::Add,

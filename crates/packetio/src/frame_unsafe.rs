@@ -1,8 +1,8 @@
-//! One received and one outgoing frame: a pointer into driver memory, a length, and bounds.
+//! Received and outgoing frames: a pointer into driver memory, a length, and bounds checks.
 //!
-//! Owns no memory. Backends make the frames with the `unsafe` constructors; callers of
-//! [`Port`](crate::Port) see only safe, bounds-checked copies. The memory may be rewritten by
-//! someone else while we read it (a memif peer, a NIC), so no Rust reference to it is ever made.
+//! Frames own no memory. Backends make them with the `unsafe` constructors; callers of
+//! [`Port`](crate::Port) see only safe, bounds-checked copies. A memif peer or a NIC may rewrite
+//! the memory while we read it, so no Rust reference to it is ever made.
 //!
 //! Frames are reachable only behind a shared borrow of their port and are neither `Clone` nor
 //! `Copy`, so none outlives the loan and no two can be swapped between ports.
@@ -15,15 +15,15 @@ use ring::prefetch::{Ahead, LINE_BYTES};
 pub use ring::raw::{RawSlice, RawSliceMut};
 use wire::plain::HeaderRoom;
 
-/// Verdict about a received frame's transport checksum.
+/// Verdict on the transport checksum of a received frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RxChecksum {
-    /// Nothing: verify it, as the port's [`ChecksumPolicy`](crate::ChecksumPolicy) says.
+    /// No verdict: the port's [`ChecksumPolicy`](crate::ChecksumPolicy) applies.
     #[default]
     Unknown,
-    /// The driver found it right.
+    /// The driver found the checksum right.
     Verified,
-    /// The driver found it wrong.
+    /// The driver found the checksum wrong.
     Bad,
 }
 
@@ -43,12 +43,11 @@ pub struct RxFrame {
 unsafe impl Send for RxFrame {}
 
 impl RxFrame {
-    /// A frame of `len` bytes at `ptr`.
+    /// Makes a frame of `len` bytes at `ptr`.
     ///
     /// # Safety
-    /// `ptr..ptr+len` is mapped memory, valid for raw reads for as long as this value can be
-    /// reached through a borrow of its port, from any thread that owns the port. Others may write
-    /// it meanwhile.
+    /// `ptr..ptr+len` is mapped memory, valid for raw reads from any thread that owns the port,
+    /// while this value can be reached through a borrow of the port. Others may write it meanwhile.
     pub unsafe fn new(ptr: *const u8, len: u32) -> Self {
         Self {
             ptr,
@@ -60,22 +59,22 @@ impl RxFrame {
         }
     }
 
-    /// As several TCP segments of one flow that the driver merged: their payloads lie one behind
-    /// the other, `bytes` each, the last one perhaps shorter. 0: one packet.
+    /// Marks the frame as several TCP segments of one flow that the driver merged. Their payloads
+    /// follow each other, `bytes` each, the last one perhaps shorter. 0: one packet.
     #[must_use]
     pub fn with_segment_bytes(mut self, bytes: u16) -> Self {
         self.segment_bytes = bytes;
         self
     }
 
-    /// With what the driver knows of the transport checksum.
+    /// Sets the driver's verdict on the transport checksum.
     #[must_use]
     pub fn with_checksum(mut self, checksum: RxChecksum) -> Self {
         self.checksum = checksum;
         self
     }
 
-    /// With the driver's flow hash.
+    /// Sets the driver's flow hash.
     #[must_use]
     pub fn with_hash(mut self, hash: Option<u32>) -> Self {
         self.has_hash = hash.is_some();
@@ -89,32 +88,32 @@ impl RxFrame {
         self.len as usize
     }
 
-    /// Whether it has no bytes.
+    /// True if the frame has no bytes.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The driver's verdict about the transport checksum.
+    /// The driver's verdict on the transport checksum.
     #[inline]
     pub fn checksum(&self) -> RxChecksum {
         self.checksum
     }
 
-    /// Payload bytes of each segment in a merged frame, 0 in a frame that is one packet. Only a
-    /// port whose caller [accepts](crate::Port::accept_merged) merged frames lends them.
+    /// Payload bytes of each segment in a merged frame; 0: one packet. A port lends merged frames
+    /// only to callers that [accept](crate::Port::accept_merged) them.
     #[inline]
     pub fn segment_bytes(&self) -> u16 {
         self.segment_bytes
     }
 
-    /// The driver's flow hash (Toeplitz, or its own); a hint.
+    /// The driver's flow hash (Toeplitz or another), as a hint.
     #[inline]
     pub fn hash(&self) -> Option<u32> {
         self.has_hash.then_some(self.hash)
     }
 
-    /// Copies from `offset` on as much as the frame has and `out` holds; the count of bytes copied.
+    /// Copies bytes from `offset` on, as many as the frame has and `out` holds; returns the number.
     #[inline]
     pub fn copy_to(&self, offset: usize, out: &mut [u8]) -> usize {
         let n = self.len().saturating_sub(offset).min(out.len());
@@ -126,10 +125,10 @@ impl RxFrame {
         n
     }
 
-    /// The frame's first `N` bytes; zeros stand for what it does not have.
+    /// A copy of the frame's first `N` bytes, padded with zeros.
     ///
-    /// A copy: who looks at it twice sees the same, whatever is written to the frame meanwhile. It
-    /// is read plainly, not as volatile, which would read byte by byte.
+    /// Because it is a copy, later writes to the frame do not change it. The read is not volatile,
+    /// which would go byte by byte.
     #[inline]
     pub fn head<const N: usize>(&self) -> [u8; N] {
         if self.len() < N {
@@ -140,8 +139,8 @@ impl RxFrame {
         unsafe { std::ptr::read_unaligned(self.ptr.cast()) }
     }
 
-    /// Like [`head`](Self::head), into memory of the caller's: a value that is returned and then
-    /// stored would be copied twice.
+    /// Copies the first bytes like [`head`](Self::head), directly into the caller's memory: a
+    /// returned value would be copied twice.
     #[inline(always)]
     pub fn head_into<const N: usize>(&self, head: &mut [u8; N]) {
         if self.len() < N {
@@ -160,8 +159,8 @@ impl RxFrame {
         head
     }
 
-    /// Asks for the lines that [`head`](Self::head) will read, and the next one, to which a short
-    /// message behind the headers reaches.
+    /// Prefetches the cache lines that [`head`](Self::head) reads, and the next one, to which a
+    /// short message extends.
     #[inline(always)]
     pub fn prefetch(&self) {
         for line in 0..3 {
@@ -169,7 +168,7 @@ impl RxFrame {
         }
     }
 
-    /// The bytes behind the first cache line, to be asked for while the frame before it is copied.
+    /// The bytes behind the first cache line, to be prefetched while the previous frame is copied.
     #[inline]
     pub fn ahead(&self) -> Ahead {
         match self.slice(LINE_BYTES, self.len().saturating_sub(LINE_BYTES)) {
@@ -190,22 +189,22 @@ impl RxFrame {
     }
 }
 
-/// A transmit slot, to be written in place. Reserved from a port until its next `send` or
+/// A transmit slot to be written in place. It is reserved from a port until the next `send` or
 /// `reserve`.
 ///
-/// Its methods take `&self`: a frame is memory that we write and the driver reads.
+/// Methods take `&self`, because the slot is memory that we write and the driver reads.
 #[derive(Debug)]
 pub struct TxFrame {
     ptr: Cell<*mut u8>,
     capacity: Cell<u32>,
-    /// Memory of the port's bulk lane, or a larger buffer, which the slot may change to; of a slot
-    /// that has changed, its own.
+    /// Memory of the bulk lane, or a larger buffer, to which the slot may change. After the change:
+    /// the slot's original memory.
     bulk: Cell<Option<(NonNull<u8>, u32)>>,
     is_bulk: Cell<bool>,
     len: Cell<u32>,
-    /// (start, offset) of the checksum to be filled in by the port.
+    /// Start and offset of the checksum that the port must fill in.
     offload: Cell<Option<(u16, u16)>>,
-    /// Payload bytes of each segment that the port is to cut; 0: none.
+    /// Payload bytes of each segment into which the port must cut the frame; 0: it is not cut.
     segment_bytes: Cell<u16>,
 }
 
@@ -214,12 +213,12 @@ pub struct TxFrame {
 unsafe impl Send for TxFrame {}
 
 impl TxFrame {
-    /// A slot of `capacity` bytes at `ptr`, of length 0.
+    /// Makes a slot of `capacity` bytes at `ptr`, with length 0.
     ///
     /// # Safety
-    /// `ptr..ptr+capacity` is mapped memory. It is valid for raw reads and writes for as long as
-    /// this value can be reached through a borrow of its port, from any thread that owns the port.
-    /// No Rust reference to it exists meanwhile.
+    /// `ptr..ptr+capacity` is mapped memory, valid for raw reads and writes from any thread that
+    /// owns the port, while this value can be reached through a borrow of the port. No Rust
+    /// reference to it exists meanwhile.
     pub unsafe fn new(ptr: *mut u8, capacity: u32) -> Self {
         Self {
             ptr: Cell::new(ptr),
@@ -232,18 +231,18 @@ impl TxFrame {
         }
     }
 
-    /// The slot may leave by the port's bulk lane, from `capacity` bytes at `ptr` that belong to
-    /// the lane. A port with one lane attaches a larger buffer in this way, for large packets.
+    /// Lets the slot leave by the port's bulk lane, from `capacity` bytes at `ptr` that belong to
+    /// the lane. A port with a single lane attaches a larger buffer in this way, for large packets.
     ///
     /// # Safety
-    /// As [`new`](Self::new).
+    /// The conditions of [`new`](Self::new).
     pub unsafe fn attach_bulk(&self, ptr: NonNull<u8>, capacity: u32) {
         self.bulk.set(Some((ptr, capacity)));
     }
 
-    /// The frame is to leave by the port's bulk lane, which takes large packets and checksum
-    /// offload ([`Capabilities::segment_bytes_max`](crate::Capabilities)). To be called before
-    /// anything is written. False: the port has none, and the slot stays as it is.
+    /// Makes the frame leave by the port's bulk lane, which takes large packets and checksum
+    /// offload ([`Capabilities::segment_bytes_max`](crate::Capabilities)). It must be called before
+    /// anything is written. False: the port has no such lane, and the slot is unchanged.
     #[inline]
     pub fn take_bulk_lane(&self) -> bool {
         if self.is_bulk.get() {
@@ -260,8 +259,8 @@ impl TxFrame {
         true
     }
 
-    /// The slot is empty and the port's own again, after its frame has left by the bulk lane: the
-    /// port may move another frame here. For backends.
+    /// Returns the slot to its own memory, empty, after its frame has left by the bulk lane. The
+    /// port may then move another frame here. For backends.
     pub fn leave_bulk_lane(&self) {
         self.len.set(0);
         if let (true, Some((ptr, capacity))) = (self.is_bulk.replace(false), self.bulk.take()) {
@@ -270,39 +269,38 @@ impl TxFrame {
         }
     }
 
-    /// Whether the frame leaves by the bulk lane. For backends.
+    /// True if the frame leaves by the bulk lane. For backends.
     #[inline]
     pub fn is_bulk(&self) -> bool {
         self.is_bulk.get()
     }
 
-    /// Most bytes that it holds, or will hold after
-    /// [`take_bulk_lane`](Self::take_bulk_lane).
+    /// Capacity in bytes, including what [`take_bulk_lane`](Self::take_bulk_lane) would give.
     #[inline]
     pub fn capacity_max(&self) -> usize {
         let bulk = self.bulk.get().map_or(0, |(_, capacity)| capacity);
         self.capacity.get().max(bulk) as usize
     }
 
-    /// Most bytes that it holds.
+    /// Capacity of the slot in bytes.
     #[inline]
     pub fn capacity(&self) -> usize {
         self.capacity.get() as usize
     }
 
-    /// Bytes that will be sent; 0 until `set_len`.
+    /// Number of bytes to send; 0 until `set_len`.
     #[inline]
     pub fn len(&self) -> usize {
         self.len.get() as usize
     }
 
-    /// Whether nothing is to be sent from it.
+    /// True if the slot has nothing to send.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.len.get() == 0
     }
 
-    /// Writes `bytes` at `offset`, as many as fit; the count written. Does not change the length.
+    /// Writes `bytes` at `offset`, as many as fit; returns the number. The length does not change.
     #[inline]
     pub fn write(&self, offset: usize, bytes: &[u8]) -> usize {
         let n = self.capacity().saturating_sub(offset).min(bytes.len());
@@ -314,8 +312,7 @@ impl TxFrame {
         n
     }
 
-    /// The first six bytes that were written: the frame's destination. Zeros for a slot that holds
-    /// fewer.
+    /// Destination MAC address: the first six bytes written. Zeros if the slot holds fewer.
     #[inline]
     pub fn destination(&self) -> [u8; 6] {
         let mut bytes = [0; 6];
@@ -328,8 +325,8 @@ impl TxFrame {
         bytes
     }
 
-    /// Copies what will be sent, from `offset` on, as much as `out` holds; the count of bytes
-    /// copied. A copy, since the driver's memory may be shared with a peer.
+    /// Copies bytes to be sent from `offset` on, as many as `out` holds; returns the number. The
+    /// driver's memory may be shared with a peer, hence a copy.
     #[inline]
     pub fn copy_to(&self, offset: usize, out: &mut [u8]) -> usize {
         let n = self.len().saturating_sub(offset).min(out.len());
@@ -344,7 +341,7 @@ impl TxFrame {
         n
     }
 
-    /// The first `N` bytes, to be written field by field; `None` if it does not hold as many.
+    /// The first `N` bytes of the slot, to be written field by field; `None`: the slot is smaller.
     #[inline]
     pub fn head_mut<const N: usize>(&self) -> Option<HeadMut<'_, N>> {
         (N <= self.capacity()).then_some(HeadMut {
@@ -364,7 +361,7 @@ impl TxFrame {
         Some(unsafe { RawSliceMut::new(self.ptr.get().add(offset), len) })
     }
 
-    /// How many bytes are to be sent; capped at the capacity.
+    /// Sets the number of bytes to send; capped at the capacity.
     #[inline]
     pub fn set_len(&self, len: usize) {
         debug_assert!(len <= self.capacity());
@@ -372,36 +369,35 @@ impl TxFrame {
         self.len.set(len.min(self.capacity.get()));
     }
 
-    /// Asks the port to fill in the 16-bit checksum at `start + offset` over `start..len`; the
-    /// field holds the pseudo-header sum. Honoured only by a port whose `tx_checksum_offload` is
-    /// set.
+    /// Asks the port to fill in the 16-bit checksum at `start + offset` over `start..len`. The
+    /// field must hold the pseudo-header sum. Only ports with `tx_checksum_offload` do it.
     #[inline]
     pub fn set_checksum_offload(&self, start: u16, offset: u16) {
         self.offload.set(Some((start, offset)));
     }
 
-    /// Start and offset that `set_checksum_offload` asked for. For backends.
+    /// Start and offset set by `set_checksum_offload`. For backends.
     #[inline]
     pub fn checksum_offload(&self) -> Option<(u16, u16)> {
         self.offload.get()
     }
 
-    /// Asks the port to cut the payload of this TCP packet into segments of `bytes` each, with the
-    /// headers repeated. Sequence numbers, lengths and checksums follow. PSH and FIN go with the
-    /// last segment. Needs [`set_checksum_offload`](Self::set_checksum_offload). Honoured up to the
-    /// [`segment_bytes_max`](crate::Capabilities::segment_bytes_max) of the port.
+    /// Asks the port to cut this TCP packet into segments with `bytes` of payload each. Headers are
+    /// repeated with new sequence numbers, lengths and checksums; PSH and FIN go with the last
+    /// segment. It needs [`set_checksum_offload`](Self::set_checksum_offload), and a packet up to
+    /// the port's [`segment_bytes_max`](crate::Capabilities::segment_bytes_max).
     #[inline]
     pub fn set_segment_bytes(&self, bytes: u16) {
         self.segment_bytes.set(bytes);
     }
 
-    /// Size that `set_segment_bytes` asked for, 0 for none. For backends.
+    /// Segment size set by `set_segment_bytes`; 0: none. For backends.
     #[inline]
     pub fn segment_bytes(&self) -> u16 {
         self.segment_bytes.get()
     }
 
-    /// Length 0 and no offload again. For backends that keep their frames between reservations.
+    /// Resets length and offloads, for backends that keep their frames between reservations.
     #[inline]
     pub fn reset(&self) {
         self.len.set(0);
@@ -410,7 +406,7 @@ impl TxFrame {
     }
 }
 
-/// The first `N` bytes of a transmit slot, where headers are put.
+/// The first `N` bytes of a transmit slot, to which headers are written.
 #[derive(Debug)]
 pub struct HeadMut<'a, const N: usize> {
     ptr: *mut u8,

@@ -1,8 +1,7 @@
-//! The host behind a port: the kernel's addresses, routes and next hops, as a port that shares its
-//! NIC with the kernel tells them to the stack.
+//! The host behind a port that shares its NIC with the kernel: the kernel's addresses, routes and
+//! next hops for the stack.
 //!
-//! Owns nothing but the queues in `doors`. Called by stacks, through
-//! [`Port::host`](crate::port::Port::host).
+//! Stacks call the host through [`Port::host`](crate::port::Port::host). The queues are in `doors`.
 
 pub(crate) mod doors;
 
@@ -15,77 +14,78 @@ use crate::ledger::LedgerFile;
 /// A host that does ARP, neighbour discovery and routing for the ports of its NIC
 /// ([`mux`](crate::mux), [`mirror`](crate::mirror)).
 pub trait Host {
-    /// Asks for something. False: too much was asked already, and the stack asks again.
+    /// Sends a wish to the host. False: too many are open, and the stack must ask again.
     fn ask(&mut self, wish: Wish) -> bool;
 
-    /// Something that changed, in order; `None`: nothing more. Costs no system call.
+    /// The next change, in order; `None`: there is none. It costs no system call.
     fn next_change(&mut self) -> Option<Change>;
 
     /// The answer to [`Wish::LocalPorts`]: first and last port, or `Err` if there are none.
     fn next_lease(&mut self) -> Option<Result<(u16, u16), NoPorts>>;
 
     /// The list in which the stack keeps its connections, so that the host can reset their peers if
-    /// the process dies. The stack takes it once; `None` afterwards, and where nobody looks.
+    /// the process dies. The stack takes it once. `None` afterwards, and if the host keeps no such
+    /// list.
     fn take_ledger(&mut self) -> Option<LedgerFile>;
 
-    /// True if other processes of this application listen at `local`, or may. Connections that were
-    /// not accepted here can be handed over to them.
+    /// True if other processes of this application listen at `local`, or may. Unaccepted
+    /// connections can then be handed over to them.
     fn is_shared(&self, _local: SocketAddr) -> bool {
         false
     }
 
-    /// Sends a connection to another process, or the answer to one that came from there.
+    /// Sends a connection to another process, or the answer to a connection from another process.
     fn transfer(&mut self, _transfer: Transfer) {}
 
-    /// A connection that another process hands over, or the answer to one that this stack has sent.
+    /// The next connection that another process hands over, or the next answer to one that this
+    /// stack has sent.
     fn next_transfer(&mut self) -> Option<Transfer> {
         None
     }
 }
 
-/// A connection that no application has accepted, on its way from the stack of one process to that
-/// of another one, or the answer to it.
+/// An unaccepted connection on its way between the stacks of two processes, or the answer to one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Transfer {
-    /// The connection. It is answered once.
+    /// A connection, to be answered once.
     Connection {
-        /// The sender's number for it.
+        /// The sender's number for the connection.
         number: u32,
-        /// The place at which its listener was.
+        /// The address at which the connection's listener was.
         local: SocketAddr,
         /// Both ends of the connection, this host's first.
         ends: (SocketAddr, SocketAddr),
-        /// The connection, as stacks encode it.
+        /// The connection in the stacks' own encoding.
         bytes: Vec<u8>,
     },
-    /// The other stack has the connection with this number and has told the peer.
+    /// Answer: the other stack has the connection and has told the peer.
     Taken {
-        /// The number.
+        /// The sender's number for the connection.
         number: u32,
     },
-    /// The other stack has no room or no listener; an answer to the sender says that nobody took
-    /// the connection, and that the sender has to end it.
+    /// Answer: the other stack has no room or no listener, or no stack took the connection. The
+    /// sender must end it.
     Refused {
-        /// The number.
+        /// The sender's number for the connection.
         number: u32,
     },
 }
 
-/// A stack's question to the host.
+/// A stack's request to the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
-    /// The link address of a next hop. The answer comes as [`Change::NextHop`].
+    /// Resolve the MAC address of a next hop. The answer is [`Change::NextHop`].
     NextHop(IpAddr),
-    /// More local ports for connections of this side. The answer is [`Host::next_lease`].
+    /// Lend more local ports for active opens. The answer comes by [`Host::next_lease`].
     LocalPorts,
-    /// These local ports, first and last of what [`Host::next_lease`] gave, are of no more use.
+    /// Take back these local ports, first and last of a range from [`Host::next_lease`].
     ReturnPorts(u16, u16),
-    /// A socket that had claimed this place is gone, and may have left connections.
+    /// A socket that had claimed this address is gone; connections may remain.
     Leave(SocketAddr),
-    /// The connections at the place of a socket that left are gone.
+    /// The last connection at the address of a socket that left is gone.
     Release(SocketAddr),
-    /// This side knows no flow between these ends, its own first, and listens there no more:
-    /// another process may.
+    /// This stack has no flow between these ends (its own first) and no longer listens there, so
+    /// another process may take them.
     Forget(SocketAddr, SocketAddr),
 }
 
@@ -96,37 +96,37 @@ pub struct NoPorts;
 /// A route of the kernel's main table through the NIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Route {
-    /// Where it leads.
+    /// The route's destination.
     pub destination: IpAddr,
-    /// Bits of `destination` that count.
+    /// Prefix length of `destination`, bits.
     pub prefix: u8,
     /// The next hop; `None` if the destination is on the link.
     pub gateway: Option<IpAddr>,
     /// The source address that the route prefers.
     pub source: Option<IpAddr>,
-    /// The route's MTU in bytes, 0 for the NIC's.
+    /// The route's MTU in bytes; 0: the NIC's.
     pub mtu: u32,
-    /// Its metric: the lower one is used.
+    /// The route's metric; the lower one wins.
     pub metric: u32,
 }
 
-/// The host kernel's state of the NIC.
+/// The NIC's state as the host's kernel knows it.
 #[derive(Clone, Debug, Default)]
 pub struct HostView {
-    /// Addresses of the NIC, each with the bits of its network.
+    /// Addresses of the NIC, each with its prefix length in bits.
     pub addresses: Vec<(IpAddr, u8)>,
     /// Routes through the NIC.
     pub routes: Vec<Route>,
-    /// Its MAC address, once that was told.
+    /// MAC address of the NIC; `None` until it is known.
     pub mac: Option<MacAddr>,
-    /// Its MTU in bytes, once that was told.
+    /// MTU of the NIC in bytes; `None` until it is known.
     pub mtu: Option<u32>,
-    /// The MAC address behind which the NIC's own addresses are; `None`: they cannot be reached.
+    /// MAC address for packets to the NIC's own addresses; `None`: they cannot be reached.
     pub own_hop: Option<MacAddr>,
 }
 
 impl HostView {
-    /// Takes a change in. Changes of the link and of next hops change nothing.
+    /// Applies a change. Changes of the link and of next hops have no effect on the view.
     pub fn apply(&mut self, change: Change) {
         match change {
             Change::AddressAdded { address, prefix } => {
@@ -159,41 +159,41 @@ pub enum Change {
     Complete,
     /// The link went up or down.
     Link {
-        /// Whether it is up now.
+        /// True if the link is up now.
         is_up: bool,
     },
-    /// The NIC has another MAC address.
+    /// The NIC has a new MAC address.
     Mac(MacAddr),
-    /// The NIC has another MTU, bytes.
+    /// The NIC has a new MTU, bytes.
     Mtu(u32),
-    /// The NIC has an address.
+    /// The NIC gained an address.
     AddressAdded {
         /// The address.
         address: IpAddr,
-        /// Bits of its network.
+        /// Prefix length of the address, bits.
         prefix: u8,
     },
-    /// The NIC lost an address; its connections end with ENETDOWN.
+    /// The NIC lost an address, whose connections end with ENETDOWN.
     AddressRemoved {
         /// The address.
         address: IpAddr,
-        /// Bits of its network.
+        /// Prefix length of the address, bits.
         prefix: u8,
     },
     /// A route appeared.
     RouteAdded(Route),
     /// A route went away.
     RouteRemoved(Route),
-    /// A next hop that was resolved has another MAC address, or none.
+    /// A resolved next hop has a new MAC address, or none.
     NextHop {
         /// The next hop.
         address: IpAddr,
         /// Its MAC address; `None` if it does not answer.
         mac: Option<MacAddr>,
     },
-    /// The NIC was removed. It may come back: then the list is sent again.
+    /// The NIC was removed. If it comes back, the list is sent again.
     Gone,
-    /// Packets between the NIC's own addresses go through the host, which takes those for this MAC
-    /// address. Peers at our own addresses are real from now on. `None`: there are no such peers.
+    /// The host delivers packets between the NIC's own addresses that have this destination MAC
+    /// address, so peers at our own addresses are real. `None`: it delivers none.
     OwnHop(Option<MacAddr>),
 }

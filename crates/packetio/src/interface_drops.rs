@@ -1,8 +1,8 @@
-//! Frames that the kernel counts as lost on an interface, from `/proc/net/dev`.
+//! Drop counters of a kernel interface, from `/proc/net/dev`.
 //!
-//! Owns the open file, and with it the network namespace in which the interface was found. A read
-//! takes no lock that a change of the network's configuration holds, as netlink would. Used by the
-//! ports over the kernel's interfaces.
+//! The open file keeps the network namespace in which the interface was found. Unlike netlink,
+//! reading it takes no lock that a change of the network's configuration holds. The ports over
+//! kernel interfaces use it.
 
 use std::cell::{Cell, RefCell};
 use std::fs::File;
@@ -19,10 +19,10 @@ struct Drops {
     tx: u64,
 }
 
-/// The drops of one interface since this was made.
+/// The drops of one interface since this value was made.
 #[derive(Debug)]
 pub(crate) struct InterfaceDrops {
-    /// `None` where there is no such file.
+    /// The open file; `None`: it does not exist.
     list: Option<File>,
     name: String,
     at_open: Drops,
@@ -47,7 +47,7 @@ impl InterfaceDrops {
         drops
     }
 
-    /// Reads the counters, unless that was done a moment ago.
+    /// Reads the counters, unless they were read a moment ago.
     pub(crate) fn refresh(&self) {
         let now_ns = monotonic_ns();
         if now_ns.wrapping_sub(self.read_ns.get()) >= INTERFACE_LOOK_NS {
@@ -56,14 +56,14 @@ impl InterfaceDrops {
         }
     }
 
-    /// Adds the named counters.
+    /// Adds the interface's named counters.
     pub(crate) fn export(&self, into: &mut PortCounters) {
         let (now, before) = (self.now.get(), self.at_open);
         into.push("interface_rx_dropped", now.rx.saturating_sub(before.rx));
         into.push("interface_tx_dropped", now.tx.saturating_sub(before.tx));
     }
 
-    /// Reads the counters. An interface that is gone keeps its last numbers.
+    /// Reads the counters. An interface that is gone keeps its last values.
     pub(crate) fn read(&self) {
         let Some(list) = &self.list else {
             return;
@@ -81,7 +81,7 @@ impl InterfaceDrops {
     }
 }
 
-/// Fields 3 and 11 behind `NAME:`, counted from 0.
+/// The drops of an interface: fields 3 and 11 behind `NAME:`, counted from 0.
 fn drops_of(name: &str, list: &str) -> Option<Drops> {
     let line = list.lines().find_map(|line| {
         let (interface, counters) = line.rsplit_once(':')?;

@@ -1,11 +1,9 @@
-//! A wire within one process whose far end speaks raw IP packets, and stands for every other host
-//! there is.
+//! A wire within one process whose far end handles raw IP packets and stands for all other hosts.
 //!
-//! The near end is a [`Port`] for a stack. It answers the stack's ARP requests and neighbour
-//! solicitations at once, whatever address they ask for, so the far end sees no Ethernet. The far
-//! end [injects](IpWireEnd::inject) IP packets and takes the [packets that left](IpWireEnd::next)
-//! in order, each with the time on the wire's [`Clock`] at which it left. The virtual host of the
-//! packet scripts and of the packetdrill plug-in holds it.
+//! The near end is a [`Port`] for a stack. It answers ARP requests and neighbour solicitations for
+//! any address at once, so the far end sees no Ethernet. The far end [injects](IpWireEnd::inject)
+//! IP packets, and takes [packets that left](IpWireEnd::next) in order, each with its time on the
+//! wire's [`Clock`]. The virtual host of packet scripts and of the packetdrill plug-in uses it.
 //!
 //! ```text
 //!   stack ─ Port ─┬─ IP packets, stamped ──▶ next()
@@ -13,9 +11,9 @@
 //!                 ◀─ Ethernet header put before ── inject()
 //! ```
 //!
-//! Both ends may be on threads of their own: what they share is behind a lock, and a stack that
-//! sleeps is woken by an injected packet. That is a lock for each batch and an allocation for each
-//! packet, which is fine for what it is for.
+//! The ends may be on different threads. A lock protects what they share, and an injected packet
+//! wakes a sleeping stack. One lock per batch and one allocation per packet are acceptable for
+//! tests.
 
 use std::collections::VecDeque;
 use std::net::Ipv6Addr;
@@ -41,27 +39,27 @@ use crate::port::{Capabilities, ChecksumPolicy, MacAddr, Port, PortCounters, Por
 /// An IP packet that left the stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Departed {
-    /// From the IP header on.
+    /// The packet, from its IP header on.
     pub packet: Vec<u8>,
-    /// When it left, on the wire's clock.
+    /// Time at which the packet left, ns by the wire's clock.
     pub at_ns: u64,
 }
 
-/// Why a packet cannot be injected.
+/// The reason why a packet cannot be injected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InjectError {
-    /// Neither IPv4 nor IPv6.
+    /// The packet is neither IPv4 nor IPv6.
     #[error("not an IP packet")]
     NotIp,
-    /// Longer than an IP packet can be.
+    /// The packet is longer than an IP packet can be.
     #[error("longer than {IP_WIRE_PACKET_BYTES_MAX} bytes")]
     TooLong,
-    /// The stack has not taken what was injected before.
+    /// The stack has not taken enough of the earlier packets.
     #[error("more than {IP_WIRE_PACKETS_MAX} packets wait for the stack")]
     Full,
 }
 
-/// The stack's end.
+/// The stack's end of the wire.
 pub struct IpWirePort {
     capabilities: Capabilities,
     far_mac: MacAddr,
@@ -76,7 +74,7 @@ pub struct IpWirePort {
     unread_dropped: u64,
 }
 
-/// The far end. Clones are the same end.
+/// The far end of the wire; clones are the same end.
 #[derive(Clone)]
 pub struct IpWireEnd {
     shared: Arc<Mutex<Shared>>,
@@ -87,11 +85,11 @@ pub struct IpWireEnd {
 
 #[derive(Default)]
 struct Shared {
-    /// Frames for the stack.
+    /// Frames on their way to the stack.
     inbound: VecDeque<Vec<u8>>,
-    /// Packets from the stack.
+    /// Packets that the stack sent.
     outbound: VecDeque<Departed>,
-    /// The wire takes nothing: there is no room for what the stack would send.
+    /// True while the wire takes no frame from the stack.
     is_blocked: bool,
 }
 
@@ -99,10 +97,10 @@ fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A wire for IP packets of at most `mtu` bytes from the stack, and of any length to it.
+/// Makes a wire for IP packets of at most `mtu` bytes from the stack, and of any length to it.
 ///
 /// # Errors
-/// When the process is out of descriptors.
+/// The process has no descriptor left.
 pub fn pair(mtu: usize, clock: Clock) -> Result<(IpWirePort, IpWireEnd), OpenError> {
     let arrival = StackBell::new().map_err(|e| OpenError::io("ip wire", "eventfd", e))?;
     let shared = Arc::new(Mutex::new(Shared::default()));
@@ -143,10 +141,10 @@ pub fn pair(mtu: usize, clock: Clock) -> Result<(IpWirePort, IpWireEnd), OpenErr
 }
 
 impl IpWireEnd {
-    /// A packet arrives at the stack, which sees it when it is turned next.
+    /// Injects a packet, which the stack sees in its next turn.
     ///
     /// # Errors
-    /// [`InjectError`]; the packet is then not sent.
+    /// [`InjectError`]; the packet is not sent.
     pub fn inject(&self, packet: &[u8]) -> Result<(), InjectError> {
         let ethertype = match packet.first().map(|first| first >> 4) {
             Some(4) => EtherType::IPV4,
@@ -167,19 +165,19 @@ impl IpWireEnd {
         Ok(())
     }
 
-    /// The oldest packet that left the stack and was not taken yet.
+    /// Takes the oldest packet that left the stack.
     #[must_use]
     pub fn next(&self) -> Option<Departed> {
         lock(&self.shared).outbound.pop_front()
     }
 
-    /// Blocks the wire, as a full queue below the stack does, or opens it: while it is blocked the
+    /// Blocks the wire like a full queue below the stack, or opens it. While it is blocked the
     /// stack finds no room for frames.
     pub fn set_blocked(&self, is_blocked: bool) {
         lock(&self.shared).is_blocked = is_blocked;
     }
 
-    /// Packets that left and were not taken yet.
+    /// Number of packets that left and were not taken.
     #[must_use]
     pub fn waiting(&self) -> usize {
         lock(&self.shared).outbound.len()
@@ -200,18 +198,17 @@ fn framed(to: MacAddr, from: MacAddr, ethertype: u16, packet: &[u8]) -> Vec<u8> 
     frame
 }
 
-/// The kind of a frame from the stack.
+/// The kind of a frame sent by the stack.
 enum Sent {
-    /// A question about a link that does not exist, and the answer.
+    /// An ARP request or solicitation, with its answer.
     Question(Vec<u8>),
-    /// A frame about that link that asks nothing.
+    /// Another link-layer frame, without an answer.
     LinkOnly,
     Packet,
 }
 
 impl IpWirePort {
-    /// Takes a frame that the stack sent: answers a question here, or keeps a packet for the far
-    /// end.
+    /// Takes a frame of the stack: answers a request, or keeps a packet for the far end.
     fn take(&mut self, buf: &FrameBuf) {
         let Ok((header, at)) = Header::parse(buf.bytes()) else {
             return;
@@ -321,7 +318,7 @@ impl Port for IpWirePort {
                 self.rx_free.push(buf);
                 break;
             };
-            // A slot holds the longest frame that `inject` lets in.
+            // A slot holds the longest frame that `inject` accepts.
             buf.copy_bytes(&frame);
             self.totals.rx_frames += 1;
             self.totals.rx_bytes += frame.len() as u64;

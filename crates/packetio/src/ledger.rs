@@ -1,9 +1,10 @@
-//! The ledger: an application's list of its connections, from which the service resets their peers
-//! when the application dies.
+//! The ledger: an application's list of its connections. If the application dies, the service
+//! resets their peers by it.
 //!
-//! Owns the layout. The service makes the memory and hands it to the application, so that it
-//! survives when both die. The application writes an entry when a connection begins and frees it
-//! when nothing of the connection is left. The service reads it only after the application's death.
+//! This module defines the layout. The service makes the memory and shares it with the application,
+//! so the list survives the application. The application writes an entry when a connection begins
+//! and frees it when the connection is gone. The service reads the list only after the
+//! application's death.
 //!
 //! ```text
 //! entry, 40 bytes:  family (0: free, 4, 6)  u32 │ local port u16 │ remote port u16 │ local [16] │ remote [16]
@@ -29,7 +30,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// The bytes of the entry.
+    /// The entry as bytes.
     pub fn encode(&self) -> [u8; ENTRY_BYTES] {
         let mut bytes = [0; ENTRY_BYTES];
         let family: u32 = if self.local.is_ipv4() { 4 } else { 6 };
@@ -41,7 +42,7 @@ impl Entry {
         bytes
     }
 
-    /// The connection in `bytes`; `None` if the entry is free or cannot be.
+    /// Decodes an entry; `None` if it is free or invalid.
     pub fn decode(bytes: &[u8; ENTRY_BYTES]) -> Option<Self> {
         let [f0, f1, f2, f3, l0, l1, r0, r1, ..] = *bytes;
         let family = u32::from_ne_bytes([f0, f1, f2, f3]);

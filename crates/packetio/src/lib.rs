@@ -1,17 +1,17 @@
-//! Packets in and out, in batches.
+//! Packet input and output, in batches.
 //!
-//! [`Port`] is the one trait. Its backends for machines are [`xdp`] (any netdev), [`packet`] (a raw
-//! AF_PACKET socket) and [`tap`] (where XDP is missing). [`dpdk`] drives any NIC that DPDK drives,
-//! through a plug-in, and [`mux`] is a virtual port of `mill mux`. [`memif`] is shared memory
-//! between two processes, [`loopback`] a wire within one. The far end of an [`ip_wire`] is raw IP
-//! packets in the caller's hands. Wrappers stand in front of any of them: [`fault`] loses and
-//! delays frames by seed, [`pcap`] writes a pcapng file, and [`capture_port`] keeps a log for other
-//! processes. [`WireSpec`] is how a user names a wire in one line, [`open()`] makes the port,
-//! [`wait()`] sleeps on several of them, [`bridge`] joins two. Contexts of one process share a wire
-//! by [`shared_queues`] and hand frames over by a [`mesh`], or get them from a [`switch`].
+//! [`Port`] is the central trait. Backends for machines are [`xdp`] (any netdev), [`packet`] (a raw
+//! AF_PACKET socket), [`tap`] (where XDP is missing), [`dpdk`] (any NIC of DPDK's, through a
+//! plug-in) and [`mux`] (a virtual port of `mill mux`). [`memif`] is shared memory between two
+//! processes, [`loopback`] a wire within one, and [`ip_wire`] a wire with raw IP packets at its far
+//! end. Wrappers go around any of them: [`fault`] loses and delays frames by seed, [`pcap`] writes
+//! a pcapng file, and [`capture_port`] logs for other processes. [`WireSpec`] names a wire in one
+//! line, [`open()`] makes its port, [`wait()`] sleeps on several ports, [`bridge`] joins two.
+//! Contexts of one process share a wire by [`shared_queues`] and hand frames over by a [`mesh`], or
+//! receive from a [`switch`].
 //!
-//! The stack is the main caller. `mill wire` calls [`bridge`]. The worlds of the tools hold the far
-//! ends of [`loopback`] on a clock of their own.
+//! The stack is the main caller. `mill wire` uses [`bridge`]. Simulated worlds hold the far ends of
+//! [`loopback`] on their own clock.
 //!
 //! `unsafe` stands only in files named `*_unsafe.rs`; such a module is declared with
 //! `#[allow(unsafe_code)]`.

@@ -1,9 +1,9 @@
-//! Frames that a stack sends to itself: a queue beside its port. They never reach a wire.
+//! The queue of frames that a stack sends to itself. They never reach a wire.
 //!
-//! Owns the frames' memory. The stack writes frames into its port's slots as always. Before they
-//! leave, [`LocalQueue::take`] copies those for [`LOCAL_MAC`] and empties their slots, which the
-//! port then skips. The next turn takes in what was queued, and no more, so a stack that talks to
-//! itself still serves its wire in every turn. Checksums are trusted: the frames never leave this
+//! The queue owns the frames' memory. The stack writes frames into its port's slots as always.
+//! Before they leave, [`LocalQueue::take`] copies those for [`LOCAL_MAC`] and empties their slots,
+//! which the port skips. The next turn receives only what was queued before, so the stack still
+//! serves its wire in every turn. Checksums are trusted, because the frames never leave this
 //! process.
 
 use std::collections::VecDeque;
@@ -13,7 +13,7 @@ use crate::frame_unsafe::{RxChecksum, RxFrame, TxFrame};
 use crate::limits::{FRAME_HEADER_MAX, LOCAL_QUEUE_BATCH_MAX, LOCAL_QUEUE_SLOTS};
 use crate::port::{Capabilities, MacAddr};
 
-/// The destination of frames for the queue. No station of a wire has this address.
+/// Destination MAC address of frames for the queue. No station on a wire has it.
 pub const LOCAL_MAC: MacAddr = MacAddr([0; 6]);
 
 /// See the module's documentation.
@@ -25,7 +25,8 @@ pub struct LocalQueue {
 }
 
 impl LocalQueue {
-    /// A queue for frames of at most `frame_bytes`, which [`frame_bytes`](Self::frame_bytes) says.
+    /// Makes a queue for frames of at most `frame_bytes` bytes; see
+    /// [`frame_bytes`](Self::frame_bytes).
     #[must_use]
     pub fn new(frame_bytes: usize) -> Self {
         Self {
@@ -36,28 +37,28 @@ impl LocalQueue {
         }
     }
 
-    /// The longest frame that is built for a port, in bytes.
+    /// Length of the longest frame that a stack builds for a port, bytes.
     #[must_use]
     pub fn frame_bytes(port: &Capabilities) -> usize {
         port.mtu.max(port.segment_bytes_max) + FRAME_HEADER_MAX
     }
 
-    /// Frames that wait to be received.
+    /// Number of frames that wait to be received.
     #[inline]
     #[must_use]
     pub fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// No frame waits.
+    /// True if no frame waits.
     #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
-    /// Takes the frames for [`LOCAL_MAC`] out of a batch that is about to leave. Returns how many
-    /// they were, and how many of them found no room and are lost.
+    /// Takes the frames for [`LOCAL_MAC`] out of a batch that is about to leave. Returns their
+    /// number, and how many were lost for want of room.
     pub fn take(&mut self, frames: &[TxFrame]) -> (u64, u64) {
         let (mut taken, mut lost) = (0, 0);
         for frame in frames {
@@ -81,7 +82,7 @@ impl LocalQueue {
         (taken, lost)
     }
 
-    /// Slots to be written when the port has none to offer, as [`Port::reserve`](crate::Port).
+    /// Slots for frames when the port has none to offer, like [`Port::reserve`](crate::Port).
     pub fn reserve(&mut self, n: usize) -> &[TxFrame] {
         let n = n.min(LOCAL_QUEUE_BATCH_MAX);
         let missing = n.saturating_sub(self.granted.len());
@@ -90,8 +91,8 @@ impl LocalQueue {
         self.granted.frames(n)
     }
 
-    /// Queues those of the reserved frames that were written for [`LOCAL_MAC`]. Returns how many
-    /// were for the wire; they are dropped.
+    /// Queues the reserved frames for [`LOCAL_MAC`]. Returns the number of those for the wire,
+    /// which are dropped.
     pub fn send(&mut self) -> u64 {
         let mut dropped = 0;
         for buf in self.granted.drain() {
@@ -105,8 +106,7 @@ impl LocalQueue {
         dropped
     }
 
-    /// Up to `n` frames, in the order in which they were sent; lent until the next call or
-    /// [`release`](Self::release).
+    /// Lends up to `n` frames, in order, until the next call or [`release`](Self::release).
     pub fn receive(&mut self, n: usize) -> &[RxFrame] {
         self.release();
         let n = n.min(self.waiting.len()).min(LOCAL_QUEUE_BATCH_MAX);
@@ -116,13 +116,13 @@ impl LocalQueue {
         self.lent.frames()
     }
 
-    /// Takes back the frames that are lent.
+    /// Ends the loan of frames.
     pub fn release(&mut self) {
         self.free.extend(self.lent.drain());
     }
 }
 
-/// The frame as its receiver takes it: whole, whatever its checksum says.
+/// The frame with its checksum marked as verified.
 fn trusted(mut buf: FrameBuf) -> FrameBuf {
     buf.checksum = RxChecksum::Verified;
     buf.offload = None;

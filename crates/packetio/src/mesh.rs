@@ -1,5 +1,5 @@
-//! The contexts of a process whose wire has a queue for each: frames that arrive at the wrong one
-//! are handed to their owner, and no thread stands between.
+//! Hand-over of frames between the contexts of a process whose wire has a queue for each: a frame
+//! at the wrong context goes directly to its owner, without a thread between them.
 //!
 //! ```text
 //!   queue 0 ── context 0 ──┐ slots of each ordered pair:
@@ -7,15 +7,14 @@
 //!   queue 2 ── context 2 ──┘
 //! ```
 //!
-//! Each context takes the frames of its own queue. It looks here only for a segment whose flow its
-//! own flow table does not have. The directory says which context has the flow: each adds its flows
-//! as its table gets them and removes them as its table loses them. A SYN of a new flow stays with
-//! the context that it reached, if that one listens, else it goes to one that does. So a flow stays
-//! with its first owner whoever listens later, as behind a switch (decision 0046), for its owner's
-//! own flow table says so (decision 0125).
+//! Each context receives from its own queue, and asks the directory only about a segment whose flow
+//! it does not have. The directory tells which context has a flow; each context keeps its own flows
+//! up to date there. A SYN of a new flow stays with the context that it reached if that one
+//! listens, else it goes to one that does. A flow thus stays with its first owner whatever listens
+//! later, as behind a switch (decision 0046, decision 0125).
 //!
-//! A queue between two contexts is bounded. A frame that finds it full is dropped and counted by
-//! the sender's stack. A context that sleeps is woken by its stack's bell, once for each batch.
+//! A queue between two contexts is bounded; a frame that finds it full is dropped and counted by
+//! the sender's stack. The stack's bell wakes a sleeping context, once per batch.
 //! `millstream::Runtime` makes a mesh, and each of its stacks owns one end.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -40,13 +39,14 @@ use directory::Shared;
 
 const _: () = assert!(MESH_CONTEXTS_MAX <= OWNERS_MAX);
 
-/// Handle on a mesh: its ends are taken by the contexts that come, and return when they go.
+/// A mesh, from which contexts take their ends when they come, and to which the ends return when
+/// they go.
 pub struct Mesh {
     shared: Arc<Shared>,
     ends: Arc<Ends>,
 }
 
-/// Ends of contexts that are not there.
+/// Ends of contexts that are not present.
 struct Ends {
     outboxes: Mutex<Vec<Option<Vec<Outbox>>>>,
     inboxes: Mutex<Vec<Option<Vec<Inbox>>>>,
@@ -55,72 +55,72 @@ struct Ends {
 /// A frame on its way from one context to another.
 struct Handed {
     buf: FrameBuf,
-    /// The wire by which it came, as the number of the stack's port.
+    /// Index of the stack's port on whose wire the frame arrived.
     port: u8,
-    /// How often it has been handed over.
+    /// Number of times that the frame was handed over.
     hops: u8,
 }
 
-/// One direction between two contexts, at its sender.
+/// The queue from one context to another, at its sender.
 struct Outbox {
     frames: Producer<Handed>,
     empties: Consumer<FrameBuf>,
     free: Vec<FrameBuf>,
 }
 
-/// One direction between two contexts, at its receiver.
+/// The queue from one context to another, at its receiver.
 struct Inbox {
     frames: Consumer<Handed>,
     empties: Producer<FrameBuf>,
 }
 
-/// The outcome of a hand-over.
+/// The result of handing a frame over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandOver {
-    /// The frame is on its way.
+    /// The frame is in the queue.
     Done,
-    /// The owner is behind: the queue to it is full, and the frame is lost.
+    /// The queue to the owner is full, and the frame is lost.
     Full,
-    /// The frame is longer than a slot, and lost.
+    /// The frame is longer than a slot and lost.
     TooLong,
 }
 
-/// Which of the slots to another context a frame may use.
+/// The slots of a queue that a frame may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
-    /// Any: its flow waits for it.
+    /// Any free slot: the frame belongs to the other context's flow.
     Any,
-    /// As long as half of them are free: a copy of what all contexts learn from.
+    /// A slot while half of them are free: the frame is a copy that all contexts learn from.
     Spare,
 }
 
-/// The end by which a context hands frames over.
+/// The end of the mesh by which a context hands frames over.
 pub struct MeshSender {
     directory: Directory,
-    /// By context; the one to itself is never used.
+    /// Queues by receiving context; the one to the sender itself is unused.
     outboxes: Vec<Outbox>,
-    /// Contexts that were sent something since the bells were rung, a bit each.
+    /// Contexts that were sent frames since the bells were last rung, one bit each.
     unrung: u64,
     ends: Arc<Ends>,
 }
 
-/// The end by which a context gets frames.
+/// The end of the mesh by which a context receives frames.
 pub struct MeshReceiver {
     directory: Directory,
     inboxes: Vec<Inbox>,
-    /// Whose frames are lent.
+    /// Index of the context whose frames are lent.
     lent_from: usize,
     lent: RxBatch,
     ends: Arc<Ends>,
 }
 
-/// Frames that came the same way.
+/// Frames that arrived by the same port with the same number of hops.
 pub struct HandedBatch<'a> {
-    /// The wire by which they came, as the number of the stack's port.
+    /// Index of the stack's port on whose wire the frames arrived.
     pub port: u8,
-    /// How often they have been handed over.
+    /// Number of times that the frames were handed over.
     pub hops: u8,
-    /// The frames, lent until the next call.
+    /// The frames, lent until the next call of the receiver.
     pub frames: &'a [RxFrame],
 }
 
@@ -145,11 +145,11 @@ fn direction(frame_bytes: usize) -> (Outbox, Inbox) {
 }
 
 impl Mesh {
-    /// A mesh of `contexts`, for frames of at most `frame_bytes`. `flows`: how many all contexts
-    /// together have at most.
+    /// Makes a mesh of `contexts` for frames of at most `frame_bytes` bytes. `flows`: most flows of
+    /// all contexts together.
     ///
     /// # Errors
-    /// More contexts than a mesh has, or no descriptor for a bell.
+    /// More contexts than a mesh can have, or no descriptor for a bell.
     pub fn new(contexts: usize, frame_bytes: usize, flows: usize) -> Result<Self, OpenError> {
         if contexts == 0 || contexts > MESH_CONTEXTS_MAX {
             let why = format!("{contexts} contexts: a mesh joins {MESH_CONTEXTS_MAX} at most");
@@ -186,10 +186,10 @@ impl Mesh {
         })
     }
 
-    /// The ends of context `index`, which is there from now on.
+    /// Takes the ends of context `index`, which is present from now on.
     ///
     /// # Errors
-    /// There is no such context, or its stack has not ended yet.
+    /// There is no such context, or its last stack still has the ends.
     pub fn join(&self, index: usize) -> Result<(MeshSender, MeshReceiver), OpenError> {
         let is_there = || OpenError::refused("mesh", format!("context {index} is still there"));
         let mut inboxes = locked(&self.ends.inboxes);
@@ -202,7 +202,7 @@ impl Mesh {
         }
         let mut inboxes = from.take().ok_or_else(is_there)?;
         let outboxes = to.take().ok_or_else(is_there)?;
-        // Frames that came for the context's predecessor are not for this one.
+        // Frames for the context's predecessor are discarded.
         inboxes.iter_mut().for_each(Inbox::clear);
         let directory = Directory {
             shared: self.shared.clone(),
@@ -225,7 +225,7 @@ impl Mesh {
         Ok((sender, receiver))
     }
 
-    /// Notes that a socket of context `index` begins (`on`) or ceases to listen at `port`.
+    /// Notes that a socket of context `index` begins (`on`) or stops listening at `port`.
     pub fn listens(&self, index: usize, port: u16, on: bool) {
         self.shared.listens(index, port, on);
     }
@@ -234,21 +234,21 @@ impl Mesh {
 impl Inbox {
     fn clear(&mut self) {
         while let Some(handed) = self.frames.pop() {
-            // There are as many places as slots.
+            // The queue of empty slots has room for all slots.
             let _ = self.empties.push(handed.buf);
         }
     }
 }
 
 impl MeshSender {
-    /// The directory of flows, for whoever keeps the flow table.
+    /// The directory of flows, which the owner of a flow table keeps up to date.
     #[must_use]
     pub fn directory(&self) -> &Directory {
         &self.directory
     }
 
-    /// Copies a frame, which came by `port`, to another context. The context is woken by
-    /// [`ring`](Self::ring).
+    /// Copies a frame that arrived by `port` to another context. [`ring`](Self::ring) wakes that
+    /// context.
     pub fn hand_over(
         &mut self,
         to: usize,
@@ -287,7 +287,7 @@ impl MeshSender {
         HandOver::Done
     }
 
-    /// Wakes the contexts that were sent something since the last call, if they sleep.
+    /// Wakes the sleeping contexts to which frames were sent since the last call.
     #[inline]
     pub fn ring(&mut self) {
         if self.unrung != 0 {
@@ -304,13 +304,13 @@ impl Drop for MeshSender {
 }
 
 impl MeshReceiver {
-    /// The bell that others ring: the stack's own.
+    /// The bell that other contexts ring, which is the stack's own.
     #[must_use]
     pub fn bell(&self) -> &StackBell {
         &self.directory.shared.bells[self.directory.index]
     }
 
-    /// Something has come.
+    /// True if frames have arrived from other contexts.
     #[inline]
     pub fn has_frames(&mut self) -> bool {
         self.inboxes
@@ -318,7 +318,7 @@ impl MeshReceiver {
             .any(|inbox| !inbox.frames.is_empty())
     }
 
-    /// The next frames of one sender that came the same way; `None` if there are none.
+    /// The next frames of one sender with the same port and hops; `None`: there are none.
     pub fn receive(&mut self) -> Option<HandedBatch<'_>> {
         self.release();
         let count = self.inboxes.len();
@@ -343,7 +343,7 @@ impl MeshReceiver {
         })
     }
 
-    /// Gives the lent frames back to their sender.
+    /// Ends the loan: gives the frames back to their sender.
     pub fn release(&mut self) {
         if self.lent.is_empty() {
             return;

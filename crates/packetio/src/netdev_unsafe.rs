@@ -1,8 +1,8 @@
-//! The kernel's network devices, by ioctl: index, MTU, MAC, up; and a descriptor's attachment to a
-//! TAP.
+//! Network devices of the kernel, by ioctl: index, MTU, MAC address, up; and the attachment of a
+//! descriptor to a TAP.
 //!
-//! Owns the socket that the ioctls go through, and with it the network namespace in which it was
-//! opened. Used by `tap` and `packet`.
+//! A [`NetDevice`] owns the socket for its ioctls, and thereby the network namespace in which it
+//! was opened. `tap` and `packet` use it.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -32,8 +32,8 @@ const SIOCGIFINDEX: Opcode = libc::SIOCGIFINDEX as Opcode;
 const SIOCGIFTXQLEN: Opcode = libc::SIOCGIFTXQLEN as Opcode;
 const SIOCSIFTXQLEN: Opcode = libc::SIOCSIFTXQLEN as Opcode;
 
-/// `struct ifreq` on 64-bit and 32-bit Linux: a name and 24 bytes of union, read as the request
-/// says.
+/// `struct ifreq` on 64-bit and 32-bit Linux: a name, and a union of 24 bytes whose meaning depends
+/// on the request.
 #[repr(C, align(8))]
 struct IfReq {
     name: [u8; NAME_BYTES_MAX + 1],
@@ -70,7 +70,7 @@ impl IfReq {
     }
 }
 
-/// One `ioctl` with an `ifreq`.
+/// Performs an `ioctl` with an `ifreq`.
 fn call<const OPCODE: Opcode>(fd: impl AsFd, req: &mut IfReq) -> Result<(), Errno> {
     // SAFETY: every opcode of this file takes a pointer to `struct ifreq`, which `IfReq` lays out
     // (16 bytes of name, a 24-byte union), and reads and writes nothing beyond it. The union holds
@@ -78,15 +78,15 @@ fn call<const OPCODE: Opcode>(fd: impl AsFd, req: &mut IfReq) -> Result<(), Errn
     unsafe { ioctl(fd, Updater::<OPCODE, IfReq>::new(req)) }
 }
 
-/// Attaches an open `/dev/net/tun` to the interface `name` with `flags` (`IFF_TAP | …`), making it
-/// if need be.
+/// Attaches an open `/dev/net/tun` to the interface `name` with `flags` (`IFF_TAP | …`), and
+/// creates the interface if needed.
 pub(crate) fn tun_attach(fd: impl AsFd, name: &str, flags: u16) -> Result<(), Errno> {
     let mut req = IfReq::new(name)?;
     req.set_short(flags);
     call::<TUNSETIFF>(fd, &mut req)
 }
 
-/// The interface that [`tun_attach`] is about to make gets this index.
+/// Sets the index of the interface that [`tun_attach`] is about to create.
 pub(crate) fn tun_index(fd: impl AsFd, index: u32) -> Result<(), Errno> {
     let mut index = index;
     // SAFETY: the request reads an `unsigned int` at the address, which outlives the call.
@@ -96,13 +96,13 @@ pub(crate) fn tun_index(fd: impl AsFd, index: u32) -> Result<(), Errno> {
     }
 }
 
-/// The interface of a TAP outlives its descriptor.
+/// Makes the interface of a TAP outlive its descriptor.
 pub(crate) fn tun_persist(fd: impl AsFd) -> Result<(), Errno> {
     // SAFETY: the request takes a number, no pointer.
     unsafe { ioctl(fd, IntegerSetter::<TUNSETPERSIST>::new_usize(1)) }
 }
 
-/// Whether the descriptor is one of a TAP with a virtio header that does not block.
+/// True if the descriptor is a non-blocking TAP with a virtio header.
 pub(crate) fn is_tap(fd: impl AsFd) -> bool {
     let Ok(mut req) = IfReq::new("-") else {
         return false;
@@ -113,7 +113,7 @@ pub(crate) fn is_tap(fd: impl AsFd) -> bool {
     is_tap && flags.is_ok_and(|flags| flags.contains(rustix::fs::OFlags::NONBLOCK))
 }
 
-/// Says what the owner of a TAP takes undone (`TUN_F_CSUM | …`): checksums, segmentation.
+/// Sets what the TAP's owner accepts unfinished (`TUN_F_CSUM | …`): checksums, segmentation.
 pub(crate) fn tun_offloads(fd: impl AsFd, offloads: u32) -> Result<(), Errno> {
     // SAFETY: the request takes a number, no pointer.
     unsafe {
@@ -124,7 +124,7 @@ pub(crate) fn tun_offloads(fd: impl AsFd, offloads: u32) -> Result<(), Errno> {
     }
 }
 
-/// A network device of the calling thread's namespace.
+/// A network device in the calling thread's namespace.
 #[derive(Debug)]
 pub(crate) struct NetDevice {
     socket: OwnedFd,
@@ -132,7 +132,7 @@ pub(crate) struct NetDevice {
 }
 
 impl NetDevice {
-    /// The device of that name; that it exists shows at the first question.
+    /// Opens the device `name`. The first query shows whether it exists.
     pub(crate) fn open(name: &str) -> Result<Self, Errno> {
         let socket = socket_with(
             AddressFamily::INET,
@@ -152,26 +152,25 @@ impl NetDevice {
         Ok(req)
     }
 
-    /// Its number.
+    /// Index of the device.
     pub(crate) fn index(&self) -> Result<i32, Errno> {
         Ok(self.ask::<SIOCGIFINDEX>()?.int())
     }
 
-    /// Its MTU, bytes of IP.
+    /// MTU of the device, bytes.
     pub(crate) fn mtu(&self) -> Result<usize, Errno> {
         let mtu = self.ask::<SIOCGIFMTU>()?.int();
         usize::try_from(mtu).map_err(|_| Errno::RANGE)
     }
 
-    /// Sets its MTU.
+    /// Sets the MTU of the device, bytes.
     pub(crate) fn set_mtu(&self, mtu: usize) -> Result<(), Errno> {
         let mut req = IfReq::new(&self.name)?;
         req.set_int(i32::try_from(mtu).map_err(|_| Errno::INVAL)?);
         call::<SIOCSIFMTU>(&self.socket, &mut req)
     }
 
-    /// Lets at least so many frames wait in the device's own queue. One that holds more keeps its
-    /// length.
+    /// Makes the device's own queue hold at least `frames` frames. A longer one keeps its length.
     pub(crate) fn lengthen_queue(&self, frames: i32) -> Result<(), Errno> {
         let mut req = self.ask::<SIOCGIFTXQLEN>()?;
         if req.int() >= frames {
@@ -181,7 +180,7 @@ impl NetDevice {
         call::<SIOCSIFTXQLEN>(&self.socket, &mut req)
     }
 
-    /// Its Ethernet address; `EPROTONOSUPPORT` if it has none.
+    /// Ethernet address of the device; `EPROTONOSUPPORT` if it has none.
     pub(crate) fn mac(&self) -> Result<MacAddr, Errno> {
         let req = self.ask::<SIOCGIFHWADDR>()?;
         let u = &req.union;
@@ -193,7 +192,7 @@ impl NetDevice {
         }
     }
 
-    /// Brings it up.
+    /// Brings the device up.
     pub(crate) fn bring_up(&self) -> Result<(), Errno> {
         let mut req = self.ask::<SIOCGIFFLAGS>()?;
         let flags = req.short();

@@ -1,14 +1,14 @@
-//! Notices that drivers have for people: the other end of a wire is not there, or is there at last.
+//! Notices of drivers for people: the other end of a wire is missing, or has appeared.
 //!
-//! A library prints nothing. The program hands in a function that does, once ([`on_notice`]);
-//! without one nothing is told. Called by drivers off the data path.
+//! A library prints nothing itself. The program sets a function once ([`on_notice`]); without one,
+//! notices are discarded. Drivers call it off the data path.
 
 use std::sync::OnceLock;
 
 static TELL: OnceLock<fn(&str)> = OnceLock::new();
 
-/// Has notices told by `tell`, one line each, on whichever thread turns the stack. The first
-/// function stays: `false` for any other.
+/// Sets the function that reports notices, one line each, on the thread that turns the stack. The
+/// first function stays; false for any further one.
 ///
 /// ```
 /// packetio::notice::on_notice(|line| eprintln!("{line}"));

@@ -1,12 +1,12 @@
-//! Work that a local kernel peer leaves to hardware, done in software: transport checksums and
+//! Software versions of what a local kernel peer leaves to hardware: transport checksums and
 //! segmentation.
 //!
-//! A kernel that sends over veth hands over frames whose checksum field holds just the
-//! pseudo-header sum. It also hands over TCP or UDP "super-frames" of up to 64 KiB. No hardware
-//! will ever see them. Before such a frame may go to a real wire or a TAP, both must be made good.
+//! A kernel that sends over veth leaves only the pseudo-header sum in the checksum field, and sends
+//! TCP or UDP "super-frames" of up to 64 KiB. No hardware completes them. Before such a frame goes
+//! to a real wire or a TAP, both must be completed.
 //!
-//! Owns the one super-frame that is being cut. Used by `packet` (which is told by a virtio header)
-//! and by the [`bridge`](crate::bridge) (which looks).
+//! A [`Segmenter`] owns the super-frame that is being cut. `packet` (told by a virtio header) and
+//! the [`bridge`](crate::bridge) (which inspects frames) use the module.
 
 use wire::checksum::{Sum, of, pseudo_header_v4, pseudo_header_v6};
 use wire::ethernet::{self, EtherType};
@@ -17,12 +17,12 @@ const UDP: u8 = 17;
 const TCP_HEADER_LEN: usize = 20;
 const UDP_HEADER_LEN: usize = 8;
 const TCP_FLAGS_AT: usize = 13;
-/// FIN and PSH belong to the last segment only.
+/// Flags that only the last segment keeps: FIN and PSH.
 const TCP_FLAGS_LAST: u8 = 0x09;
-/// CWR belongs to the first segment only.
+/// Flags that only the first segment keeps: CWR.
 const TCP_FLAGS_FIRST: u8 = 0x80;
 
-/// Where the transport header of a frame is.
+/// The offsets of a frame's headers.
 #[derive(Clone, Copy, Debug)]
 struct Layout {
     ip_at: usize,
@@ -33,7 +33,7 @@ struct Layout {
 }
 
 impl Layout {
-    /// `None` for what is not whole TCP or UDP.
+    /// The layout of a frame; `None` if it is not complete TCP or UDP.
     fn of(frame: &[u8]) -> Option<Self> {
         let (header, ip_at) = ethernet::Header::parse(frame).ok()?;
         let packet = frame.get(ip_at..)?;
@@ -91,7 +91,7 @@ impl Layout {
     }
 }
 
-/// The address at `at`; the header was parsed, so it is there.
+/// The address at `at`, which exists because the header was parsed.
 fn address<const N: usize, A: From<[u8; N]>>(ip: &[u8], at: usize) -> A {
     let mut octets = [0; N];
     octets.copy_from_slice(&ip[at..at + N]);
@@ -106,11 +106,11 @@ fn put16(bytes: &mut [u8], at: usize, value: u16) {
     bytes[at..at + 2].copy_from_slice(&value.to_be_bytes());
 }
 
-/// Finishes the checksum of a frame whose field holds just the pseudo-header sum; `true` if it was
-/// so.
+/// Completes the checksum of a frame whose field holds only the pseudo-header sum. True: it was
+/// such a frame.
 ///
-/// A finished checksum that looks the same by chance would be damaged, since it is summed again to
-/// its complement. Hence a frame that verifies as it is stays as it is.
+/// A complete checksum may equal the pseudo-header sum by chance, and summing again would damage
+/// it. So a frame that verifies as it is stays unchanged.
 pub fn complete_partial(frame: &mut [u8]) -> bool {
     let Some(layout) = Layout::of(frame) else {
         return false;
@@ -131,15 +131,15 @@ pub fn complete_partial(frame: &mut [u8]) -> bool {
     )
 }
 
-/// Sums `frame[start..]`, in which the field at `start + offset` holds the pseudo-header sum, and
-/// writes the checksum there. `false` if the frame is too short for that.
+/// Computes the checksum over `frame[start..]`, in which the field at `start + offset` holds the
+/// pseudo-header sum, and writes it there. False: the frame is too short.
 pub fn complete_at(frame: &mut [u8], start: usize, offset: usize) -> bool {
     let field = start.saturating_add(offset);
     if start >= frame.len() || field + 2 > frame.len() {
         return false;
     }
     let checksum = match of(&frame[start..]).finish() {
-        // For UDP zero means "none"; for TCP both forms of zero are right.
+        // For UDP zero means "no checksum"; for TCP both forms of zero are valid.
         0 => 0xffff,
         checksum => checksum,
     };
@@ -154,13 +154,13 @@ pub struct Segmenter {
     layout: Option<Layout>,
     headers: usize,
     segment: usize,
-    /// Next payload byte, as an offset into the frame.
+    /// Offset in the frame of the next payload byte.
     at: usize,
     index: u16,
 }
 
 impl Segmenter {
-    /// Room for a super-frame of `bytes_max`.
+    /// Makes a segmenter for super-frames of up to `bytes_max` bytes.
     pub fn new(bytes_max: usize) -> Self {
         Self {
             frame: Vec::with_capacity(bytes_max),
@@ -168,13 +168,13 @@ impl Segmenter {
         }
     }
 
-    /// Whether segments are left.
+    /// True if no segment is left.
     pub fn is_empty(&self) -> bool {
         self.layout.is_none()
     }
 
-    /// Takes a super-frame whose payload is to be cut into pieces of `segment` bytes; `false` if it
-    /// is not TCP or UDP with a whole header and payload.
+    /// Loads a super-frame whose payload is to be cut into pieces of `segment` bytes. False: it is
+    /// not TCP or UDP with complete header and payload.
     pub fn load(&mut self, frame: &[u8], segment: usize) -> bool {
         self.layout = None;
         let Some(layout) = Layout::of(frame).filter(|_| segment > 0) else {
@@ -185,7 +185,7 @@ impl Segmenter {
             _ => UDP_HEADER_LEN,
         };
         self.headers = layout.at + transport;
-        // The owner of a TAP may write any data offset, and the kernel hands it on.
+        // The owner of a TAP may write any data offset, and the kernel passes it on.
         let is_whole = layout.header_min().is_some_and(|min| transport >= min);
         if !is_whole || self.headers >= layout.end {
             return false;
@@ -199,8 +199,8 @@ impl Segmenter {
         true
     }
 
-    /// Writes the next segment; its length, or `None` if it does not fit (the rest is then given
-    /// up) or none is left.
+    /// Writes the next segment; returns its length. `None`: none is left, or it does not fit, and
+    /// the rest is given up.
     pub fn cut(&mut self, out: &mut [u8]) -> Option<usize> {
         let layout = self.layout?;
         let end = (self.at + self.segment).min(layout.end);
@@ -225,7 +225,7 @@ impl Segmenter {
         let len = out.len() - layout.ip_at;
         let ip = &mut out[layout.ip_at..layout.at];
         if layout.v6 {
-            // The longest packet is longer than 16 bits say, its payload is not.
+            // The longest packet exceeds 16 bits, but its payload does not.
             return put16(ip, 4, (len - ipv6::HEADER_LEN) as u16);
         }
         put16(ip, 2, len as u16);

@@ -1,6 +1,6 @@
-//! From a wire's specification to an open port.
+//! Opening a port from a wire's specification.
 //!
-//! Called by `millstream::Runtime` for each context, and by `mill wire`.
+//! `millstream::Runtime` calls it for each context; so does `mill wire`.
 
 use std::path::{Path, PathBuf};
 
@@ -15,14 +15,14 @@ use crate::spec::{Backend, WireSpec};
 use crate::tap::Tap;
 use crate::{dpdk, loopback, memif, mux, xdp};
 
-/// Opens queue `queue` of a wire: the backend, behind the faults, behind the capture (which so sees
-/// what the stack sees).
+/// Opens queue `queue` of a wire: the backend, wrapped in faults, wrapped in the capture, which
+/// therefore sees what the stack sees.
 ///
-/// Call it on the thread whose network namespace is meant. The wrappers of queue K > 0 take the
-/// seed plus K and the file name with `.K` appended.
+/// Call it on a thread in the wanted network namespace. The wrappers of queue K > 0 use the seed
+/// plus K, and the file name with `.K` appended.
 ///
 /// # Errors
-/// [`OpenError`]: one line that says what and where.
+/// [`OpenError`]: one line that names cause and place.
 pub fn open(spec: &WireSpec, queue: usize) -> Result<Box<dyn Port + Send>, OpenError> {
     let mut port: Box<dyn Port + Send> = match &spec.backend {
         Backend::Xdp(options) => xdp::open(options, queue)?,
@@ -61,7 +61,7 @@ fn numbered(path: &Path, queue: usize) -> PathBuf {
     name.into()
 }
 
-/// A port whose checksums are treated as the user says.
+/// A port with the checksum policy that the user set.
 struct WithPolicy<P> {
     inner: P,
     capabilities: Capabilities,

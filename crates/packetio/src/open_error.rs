@@ -1,14 +1,14 @@
-//! The error of opening a port: every driver returns it, and [`crate::open()`] passes it on.
+//! The error of opening a port, which every driver returns and [`crate::open()`] passes on.
 
 use std::fmt::{self, Display};
 
 use rustix::io::Errno;
 
-/// Why a port could not be opened: one line that says what and where.
+/// The reason why a port could not be opened: one line that names cause and place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
     /// A system call failed.
-    #[error("{wire}: {step}: {errno}{}", hint(*.errno))]
+    #[error("{wire}: {step}: {errno}{}", hint(.wire, *.errno))]
     Io {
         /// The wire as the user named it, or a short form of it: `tap:mill0`.
         wire: String,
@@ -17,14 +17,14 @@ pub enum OpenError {
         /// The kernel's answer.
         errno: Errno,
     },
-    /// The wish is understood and cannot be met: out of range, not supported here, taken.
+    /// The request is valid but cannot be met: out of range, not supported here, in use.
     #[error("{wire}: {why}")]
     Refused {
         /// The wire as the user named it, or a short form of it.
         wire: String,
         /// The reason, in one line.
         why: String,
-        /// The check of the host that finds the same.
+        /// The check of `mill doctor` that finds the same cause.
         check: Option<Check>,
     },
 }
@@ -44,19 +44,21 @@ pub enum Check {
     Memlock,
     /// The kernel's TUN/TAP device.
     Tun,
+    /// The service of a `mux` wire.
+    Service,
 }
 
 /// The remedy for a wire that does not open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remedy {
-    /// The check of `mill doctor` that finds the same.
+    /// The check of `mill doctor` that finds the same cause.
     pub check: Check,
-    /// The command that helps, or what to look at.
+    /// The command that helps, or what to examine.
     pub fix: String,
 }
 
 impl OpenError {
-    /// A system call failed at `step`.
+    /// Makes the error of a system call that failed at `step`.
     pub fn io(wire: impl Display, step: impl Into<String>, errno: Errno) -> Self {
         Self::Io {
             wire: wire.to_string(),
@@ -65,7 +67,7 @@ impl OpenError {
         }
     }
 
-    /// The request cannot be met.
+    /// Makes the error of a request that cannot be met.
     pub fn refused(wire: impl Display, why: impl Into<String>) -> Self {
         Self::Refused {
             wire: wire.to_string(),
@@ -74,7 +76,7 @@ impl OpenError {
         }
     }
 
-    /// The request cannot be met, and `check` finds the cause.
+    /// Makes the error of a request that cannot be met for a cause that `check` finds.
     pub fn refused_by(check: Check, wire: impl Display, why: impl Into<String>) -> Self {
         Self::Refused {
             wire: wire.to_string(),
@@ -83,7 +85,7 @@ impl OpenError {
         }
     }
 
-    /// The line of `mill doctor` that matches, if there is one.
+    /// The remedy that `mill doctor` would name, if there is one.
     #[must_use]
     pub fn remedy(&self) -> Option<Remedy> {
         let (wire, check) = match self {
@@ -100,7 +102,7 @@ impl OpenError {
 }
 
 impl Check {
-    /// The name under which `mill doctor` lists it.
+    /// The name of the check in `mill doctor`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -110,10 +112,11 @@ impl Check {
             Self::Queues => "queues",
             Self::Memlock => "memlock",
             Self::Tun => "tun",
+            Self::Service => "service",
         }
     }
 
-    /// The command that helps on `interface`.
+    /// The command that helps, for `interface`.
     #[must_use]
     pub fn fix(self, interface: &str) -> String {
         match self {
@@ -125,6 +128,9 @@ impl Check {
             Self::Queues => format!("`ss --xdp -p` shows who holds queues of {interface}"),
             Self::Memlock => "`ulimit -l unlimited`, or LimitMEMLOCK=infinity in the unit".into(),
             Self::Tun => "`modprobe tun`".into(),
+            Self::Service => {
+                "as root, `mill mux IFACE --allow user=NAME` on this host admits a user".into()
+            }
         }
     }
 }
@@ -135,11 +141,16 @@ impl Display for Remedy {
     }
 }
 
-/// The check that explains a failed step.
+/// The check that explains a failed step, if there is one.
 fn check_of(wire: &str, step: &str, errno: Errno) -> Option<Check> {
     match errno {
+        Errno::PERM | Errno::ACCESS | Errno::NOENT | Errno::CONNREFUSED
+            if wire.starts_with("mux:") =>
+        {
+            Some(Check::Service)
+        }
         Errno::PERM | Errno::ACCESS if !wire.starts_with("memif:") => Some(Check::Capabilities),
-        Errno::NODEV | Errno::NXIO => Some(Check::Interface),
+        Errno::NODEV | Errno::NXIO | Errno::NETDOWN => Some(Check::Interface),
         Errno::NOENT if step.ends_with("/dev/net/tun") => Some(Check::Tun),
         Errno::BUSY if wire.starts_with("xdp:") => Some(Check::Queues),
         Errno::NOBUFS | Errno::NOMEM if wire.starts_with("xdp:") => Some(Check::Memlock),
@@ -148,8 +159,10 @@ fn check_of(wire: &str, step: &str, errno: Errno) -> Option<Check> {
 }
 
 /// The usual remedy for an errno.
-fn hint(errno: Errno) -> &'static str {
+fn hint(wire: &str, errno: Errno) -> &'static str {
     match errno {
+        // These wires are sockets of files: their rights decide.
+        _ if wire.starts_with("mux:") || wire.starts_with("memif:") => "",
         Errno::PERM | Errno::ACCESS => " (needs root or CAP_NET_ADMIN and CAP_NET_RAW)",
         _ => "",
     }
@@ -174,6 +187,11 @@ mod tests {
         );
         let expected = "doctor: interface: `ip link show dev eth7` in this namespace";
         assert_eq!(line(&absent).as_deref(), Some(expected));
+        let closed = OpenError::io("mux:", "connect", Errno::ACCESS);
+        assert!(line(&closed).is_some_and(|line| line.starts_with("doctor: service: ")));
+        assert!(!closed.to_string().contains("CAP_NET"), "{closed}");
+        let down = OpenError::io("xdp:eth0", "bind", Errno::NETDOWN);
+        assert!(line(&down).is_some_and(|line| line.starts_with("doctor: interface: ")));
         let taken = OpenError::refused_by(Check::Xdp, "xdp:eth0", "another program");
         let expected = "doctor: xdp: `ip link set dev eth0 xdp off`";
         assert_eq!(line(&taken).as_deref(), Some(expected));

@@ -1,17 +1,17 @@
-//! A raw AF_PACKET socket on an interface: the slow and simple way onto any netdev, for the bridge
-//! and where XDP is missing.
+//! A raw AF_PACKET socket on an interface: the slow and simple way to use any netdev, for the
+//! bridge and where XDP is missing.
 //!
-//! Owns the socket. Called through [`open`](crate::open::open), in the network namespace of the
-//! calling thread. With several queues there is a socket for each, in one group. The kernel's own
-//! stack still sees what arrives, so the interface should have no IP addresses. One `readv` or
-//! `writev` moves one frame.
+//! [`open`](crate::open::open) makes the port, in the network namespace of the calling thread.
+//! Several queues are one socket each, in one group. The kernel's own stack still receives
+//! everything, so the interface should have no IP addresses. One `readv` or `writev` moves one
+//! frame.
 //!
 //! A local kernel peer (the other end of a veth) leaves checksums and segmentation to hardware, and
-//! the kernel merges what an interface received. The virtio header before each frame tells so. A
-//! caller who accepts merged frames gets them as they are; for others the port makes frames that
-//! any wire may carry. So no `ethtool -K … tx off tso off gso off gro off` is needed on either end.
-//! The same header lets the caller send packets of up to 64 KiB, which the kernel hands to the
-//! interface whole or cuts. VLAN tags are taken off by the kernel and lost.
+//! the kernel merges received frames. The virtio header of each frame tells so. Callers that accept
+//! merged frames get them as they are; for others the port makes frames that any wire may carry. No
+//! `ethtool -K … tx off tso off gso off gro off` is needed at either end. By the same header a
+//! caller can send packets of up to 64 KiB, which the kernel passes to the interface whole or cuts.
+//! VLAN tags are removed by the kernel and lost.
 
 mod fanout;
 
@@ -38,19 +38,20 @@ use crate::port::{Capabilities, ChecksumPolicy, MacAddr, PortCounters, PortError
 use crate::virtio::{Unpacker, VIRTIO_HEADER_LEN, header_of};
 use crate::wait::monotonic_ns;
 
-/// `packet:IFACE[,mac=..][,promiscuous=yes|no][,queues=N][,offload=auto|off]`
+/// The options of `packet:IFACE[,mac=..][,promiscuous=yes|no][,queues=N][,offload=auto|off]`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PacketOptions {
-    /// The interface's name.
+    /// Name of the interface.
     pub interface: String,
-    /// The address to send from; the interface's if absent.
+    /// Source MAC address; by default the interface's.
     pub mac: Option<MacAddr>,
-    /// Takes frames for any address, as a bridge must.
+    /// True to receive frames for any MAC address, as a bridge must.
     pub promiscuous: bool,
-    /// Sockets among which the kernel spreads the interface's flows, to be opened in order; absent:
-    /// one for each context.
+    /// Sockets among which the kernel spreads the interface's flows, to be opened in order; by
+    /// default one per context.
     pub queues: Option<usize>,
-    /// Large segments, merged frames and checksums are left to the kernel where the caller can.
+    /// True to leave segmentation, merging and checksums to the kernel where the caller supports
+    /// it.
     pub offload: bool,
 }
 
@@ -89,7 +90,7 @@ impl Packet {
         let fd = raw_socket().map_err(|e| fail("AF_PACKET socket", e))?;
         want_virtio_header(&fd).map_err(|e| fail("PACKET_VNET_HDR", e))?;
         ignore_outgoing(&fd).map_err(|e| fail("PACKET_IGNORE_OUTGOING", e))?;
-        // Only room for bursts: without the privilege the default will do.
+        // Buffers only help with bursts: without the privilege, the default sizes serve.
         let _ = receive_room(&fd, PACKET_RECEIVE_BYTES);
         let _ = send_room(&fd, PACKET_SEND_BYTES);
         bind_to(&fd, index).map_err(|e| fail("bind", e))?;
@@ -121,19 +122,20 @@ impl Packet {
     }
 }
 
-/// The system calls, the super-frame that is being cut, and what was dropped.
+/// The system calls of a packet socket, its super-frame that is being cut, and its drop counters.
 #[derive(Debug)]
 pub struct PacketIo {
     fd: OwnedFd,
     drops: InterfaceDrops,
-    /// Frames that found no room in the socket, as far as the kernel was asked.
+    /// Frames without room in the socket, as far as the kernel was asked.
     rx_no_room: Cell<u64>,
     unpacker: Unpacker,
-    /// Merged frames are lent to a caller who takes them.
+    /// True if merged frames may be lent to a caller that accepts them.
     has_offload: bool,
-    /// The interface went down, and nothing has come since: when to look whether it is there.
+    /// Time to check whether an interface that went down still exists, ns; `None`: it has not gone
+    /// down, or frames came since.
     look_at_ns: Option<u64>,
-    /// Nothing was queued when it was last read, since the interface went down.
+    /// True once the queue was found empty after the interface went down.
     is_drained: bool,
     tx_link_down: u64,
     tx_refused: u64,
@@ -161,8 +163,8 @@ impl PacketIo {
         }
     }
 
-    /// The interface went down, for a while or for good: an interface that goes is down first, and
-    /// then the kernel says nothing more of it.
+    /// Checks an interface that went down, for a while or for good. One that is removed goes down
+    /// first, and then the kernel reports nothing more.
     #[cold]
     fn look(&mut self) -> Result<Read, PortError> {
         if bound_index(&self.fd).map_err(|errno| failure("getsockname", errno))? <= 0 {
@@ -176,7 +178,7 @@ impl PacketIo {
 impl FrameIo for PacketIo {
     const TX_FAILED: &'static str = "packet_tx_dropped_failed";
 
-    /// A kernel peer's super-frames are read whole, whoever cuts them.
+    /// Room for a kernel peer's whole super-frame, whether the port or the caller cuts it.
     fn frame_bytes(_capabilities: &Capabilities) -> usize {
         SUPER_FRAME_BYTES_MAX
     }
@@ -190,7 +192,7 @@ impl FrameIo for PacketIo {
         match rustix::io::readv(&self.fd, &mut parts) {
             Ok(0) => Ok(Read::Empty),
             Ok(len) => {
-                // Frames queued before the interface went down do not show that it did.
+                // Frames queued before the interface went down do not show that it is up again.
                 if self.is_drained {
                     self.look_at_ns = None;
                 }
@@ -253,7 +255,7 @@ impl FrameIo for PacketIo {
         into.push("packet_rx_checksum_completed", self.unpacker.completed);
         into.push("packet_tx_dropped_link_down", self.tx_link_down);
         into.push("packet_tx_dropped_refused", self.tx_refused);
-        // The kernel counts from zero again after each question.
+        // The kernel counts from zero again after each query.
         let more = dropped_since_asked(&self.fd).unwrap_or(0);
         self.rx_no_room.set(self.rx_no_room.get() + more);
         into.push("packet_rx_dropped_no_room", self.rx_no_room.get());

@@ -1,6 +1,6 @@
 //! AF_PACKET sockets: the address structure and the socket options that rustix does not name.
 //!
-//! Owns nothing. Used by `packet`, the bulk lane of `xdp` and the mirror.
+//! `packet`, the bulk lane of `xdp` and the mirror use the module.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
@@ -28,7 +28,7 @@ unsafe impl SocketAddrArg for LinkAddr {
     }
 }
 
-/// A raw packet socket, not bound yet, so that nothing arrives before its options are set.
+/// Makes a raw packet socket that is not bound, so that nothing arrives before its options are set.
 pub(crate) fn raw_socket() -> Result<OwnedFd, Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let no_protocol: Option<Protocol> = None;
@@ -53,22 +53,22 @@ impl LinkAddr {
     }
 }
 
-/// Binds to an interface, all protocols: frames arrive from now on.
+/// Binds a socket to an interface for all protocols, so that frames arrive from now on.
 pub(crate) fn bind_to(fd: impl AsFd, index: i32) -> Result<(), Errno> {
     bind(fd, &LinkAddr::of(index))
 }
 
-/// Binds to an interface for sending alone: no frame of protocol 0 arrives.
+/// Binds a socket to an interface for sending only: no frame has protocol 0.
 pub(crate) fn bind_to_send(fd: impl AsFd, index: i32) -> Result<(), Errno> {
     bind(fd, &LinkAddr::with_protocol(index, 0))
 }
 
-/// Sends one frame by an interface, from a socket that is bound to none.
+/// Sends one frame on an interface, from an unbound socket.
 pub(crate) fn send_by(fd: impl AsFd, index: i32, frame: &[u8]) -> Result<(), Errno> {
     sendto(fd, frame, SendFlags::DONTWAIT, &LinkAddr::of(index)).map(|_| ())
 }
 
-/// The interface that the socket is bound to; -1 once that is gone.
+/// Index of the interface to which the socket is bound; -1 once that is gone.
 pub(crate) fn bound_index(fd: impl AsFd) -> Result<i32, Errno> {
     let mut address = LinkAddr::of(0);
     let mut len = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
@@ -95,28 +95,27 @@ fn set<T>(fd: impl AsFd, level: libc::c_int, option: libc::c_int, value: &T) -> 
     succeeded(unsafe { libc::setsockopt(fd, level, option, (&raw const *value).cast(), len) })
 }
 
-/// Each frame is preceded by a `virtio_net_hdr` that tells of offloads not done yet.
+/// Has each frame preceded by a `virtio_net_hdr`, which tells of unfinished offloads.
 pub(crate) fn want_virtio_header(fd: impl AsFd) -> Result<(), Errno> {
     set::<libc::c_int>(fd, libc::SOL_PACKET, libc::PACKET_VNET_HDR, &1)
 }
 
-/// Frames that this host sends through the interface do not arrive here.
+/// Excludes frames that this host sends through the interface.
 pub(crate) fn ignore_outgoing(fd: impl AsFd) -> Result<(), Errno> {
     set::<libc::c_int>(fd, libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, &1)
 }
 
-/// Room for frames that wait to be received, bytes; privileged, so that the system's limit does not
-/// apply.
+/// Sets the receive buffer in bytes. The call needs a privilege and ignores the system's limit.
 pub(crate) fn receive_room(fd: impl AsFd, bytes: libc::c_int) -> Result<(), Errno> {
     set::<libc::c_int>(fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &bytes)
 }
 
-/// Bytes of sent frames that may be on their way, likewise.
+/// Sets the send buffer in bytes. The call needs a privilege and ignores the system's limit.
 pub(crate) fn send_room(fd: impl AsFd, bytes: libc::c_int) -> Result<(), Errno> {
     set::<libc::c_int>(fd, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, &bytes)
 }
 
-/// Frames that found no room in the socket since this was last asked.
+/// Number of frames that found no room in the socket since the last call.
 pub(crate) fn dropped_since_asked(fd: impl AsFd) -> Result<u64, Errno> {
     let mut statistics = libc::tpacket_stats {
         tp_packets: 0,
@@ -132,11 +131,11 @@ pub(crate) fn dropped_since_asked(fd: impl AsFd) -> Result<u64, Errno> {
     succeeded(rc).map(|()| u64::from(statistics.tp_drops))
 }
 
-/// Of `PACKET_FANOUT`: flows are spread by their hash, and the kernel chooses the group's number.
+/// Mode of `PACKET_FANOUT`: spread by hash, in a group whose number the kernel chooses.
 const FANOUT_UNIQUE: u32 = libc::PACKET_FANOUT_HASH << 16 | libc::PACKET_FANOUT_FLAG_UNIQUEID << 16;
 
-/// The socket, which is bound, begins a group that shares the interface's frames. Returns the
-/// group's number.
+/// Makes a group that shares the interface's frames, with this bound socket as its first; returns
+/// its number.
 pub(crate) fn fanout_make(fd: impl AsFd) -> Result<u16, Errno> {
     set::<u32>(&fd, libc::SOL_PACKET, libc::PACKET_FANOUT, &FANOUT_UNIQUE)?;
     let mut value: u32 = 0;
@@ -149,13 +148,13 @@ pub(crate) fn fanout_make(fd: impl AsFd) -> Result<u16, Errno> {
     succeeded(rc).map(|()| value as u16)
 }
 
-/// The socket, which is bound, joins the group of this number.
+/// Adds a bound socket to a group.
 pub(crate) fn fanout_join(fd: impl AsFd, group: u16) -> Result<(), Errno> {
     let value = u32::from(group) | libc::PACKET_FANOUT_HASH << 16;
     set::<u32>(fd, libc::SOL_PACKET, libc::PACKET_FANOUT, &value)
 }
 
-/// The interface takes frames for any address while the socket is open.
+/// Makes the interface take frames for any MAC address while the socket is open.
 pub(crate) fn promiscuous(fd: impl AsFd, index: i32) -> Result<(), Errno> {
     let request = libc::packet_mreq {
         mr_ifindex: index,

@@ -1,9 +1,10 @@
-//! A capture of what passes a port, as a pcapng file for tcpdump, tshark and Wireshark.
+//! A capture of a port's frames as a pcapng file for tcpdump, tshark and Wireshark.
 //!
-//! Owns the file and its own transmit slots. Made by [`open`](crate::open::open) from `pcap=FILE`,
-//! and by tests. One interface block (Ethernet, ns timestamps), one enhanced packet block per frame
-//! with its direction. Written through a buffer, when the caller is about to sleep and at the end;
-//! a write that fails ends the capture, not the port (counter `pcap_failed`).
+//! The wrapper owns the file and its own transmit slots. [`open`](crate::open::open) makes it from
+//! `pcap=FILE`; tests make it too. The file has one interface block (Ethernet, ns timestamps) and
+//! one enhanced packet block per frame, with its direction. A buffer is written to the file before
+//! the caller sleeps and at the end. A failed write ends the capture, not the port (counter
+//! `pcap_failed`).
 
 use std::fs::File;
 use std::io::{self, BufWriter};
@@ -19,16 +20,16 @@ mod blocks;
 
 pub use blocks::{Direction, Packet, PcapWriter};
 
-/// A port that writes down what passes it.
+/// A port that captures its frames to a file.
 pub struct Pcap<P> {
     inner: P,
     capabilities: Capabilities,
     writer: Option<PcapWriter<BufWriter<File>>>,
-    /// Where a received frame is copied to be written.
+    /// Buffer for a received frame on its way into the file.
     scratch: Vec<u8>,
     tx_free: Vec<FrameBuf>,
     granted: TxBatch,
-    /// A caller's clock, ns since 1970; the system's if absent.
+    /// The caller's time, ns since 1970; `None`: the system's clock.
     now_ns: Option<u64>,
     written: u64,
     failed: u64,
@@ -36,13 +37,13 @@ pub struct Pcap<P> {
 }
 
 impl<P: Port> Pcap<P> {
-    /// Captures `inner` into a new file; an old one is overwritten.
+    /// Captures the frames of `inner` into a new file, which replaces an old one.
     ///
     /// # Errors
-    /// When the file cannot be made or written.
+    /// The file cannot be created or written.
     pub fn new(inner: P, path: &Path) -> io::Result<Self> {
         let mut capabilities = inner.capabilities().clone();
-        // The file shows packets as the wire carries them, and whole.
+        // The file shows complete packets, as the wire carries them.
         capabilities.tx_checksum_offload = false;
         capabilities.segment_bytes_max = 0;
         let file = BufWriter::with_capacity(PCAP_BUFFER_BYTES, File::create(path)?);
@@ -64,13 +65,12 @@ impl<P: Port> Pcap<P> {
         })
     }
 
-    /// Stamps frames with the caller's clock from now on: ns since 1970, or since the start of a
-    /// simulation.
+    /// Sets the time for the following frames: ns since 1970, or since the start of a simulation.
     pub fn set_now_ns(&mut self, now_ns: u64) {
         self.now_ns = Some(now_ns);
     }
 
-    /// Writes what is buffered to the file.
+    /// Writes the buffer to the file.
     pub fn flush(&mut self) {
         let result = self.writer.as_mut().map_or(Ok(()), PcapWriter::flush);
         note(&mut self.writer, &mut self.failed, result);
@@ -108,8 +108,7 @@ impl<P: Port> Port for Pcap<P> {
         Ok(frames)
     }
 
-    /// Grants no more than the inner port has room for, so that the frames can be passed on when
-    /// they are sent.
+    /// Grants no more than the inner port has room for, so that `send` can pass all frames on.
     fn reserve(&mut self, n: usize) -> &[TxFrame] {
         let n = self.inner.reserve(n.min(self.capabilities.batch_max)).len();
         while self.granted.len() < n {
@@ -172,7 +171,7 @@ impl<P: Port> Port for Pcap<P> {
 impl<P> Drop for Pcap<P> {
     fn drop(&mut self) {
         if let Some(writer) = &mut self.writer {
-            // Nobody is left to tell.
+            // A failure at the end cannot be reported.
             let _ = writer.flush();
         }
     }

@@ -1,7 +1,7 @@
-//! The one trait of packet I/O, and the plain values that go with it.
+//! The central trait of packet I/O, and its plain values.
 //!
-//! Owns nothing. Implemented by every backend and wrapper of this crate; called by the stack, the
-//! bridge and the simulator.
+//! Every backend and wrapper of this crate implements it; the stack, the bridge and the simulator
+//! call it.
 //!
 //! A turn of a caller looks like this:
 //!
@@ -26,77 +26,79 @@ use crate::frame_unsafe::{RxFrame, TxFrame};
 pub use crate::host::Host;
 use crate::limits::NAMED_COUNTERS_MAX;
 
-/// The duty of the receiver of a port's frames about transport checksums.
+/// How the receiver of a port's frames must treat transport checksums.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ChecksumPolicy {
-    /// Every checksum is checked, unless the frame itself says
+    /// Every checksum is verified, except in frames marked
     /// [`RxChecksum::Verified`](crate::RxChecksum).
     #[default]
     Verify,
-    /// As `Verify`, but a field that holds just the pseudo-header sum is right too: a local kernel
-    /// peer leaves it so for an offload that never happens (veth).
+    /// Like `Verify`, but a field with only the pseudo-header sum is right too. A local kernel peer
+    /// sends that when it leaves the checksum to hardware that does not exist (veth).
     AcceptPartial,
-    /// Nothing is checked: the wire is memory of this host.
+    /// No checksum is verified: the wire is memory of this host.
     Trust,
 }
 
-/// The properties of a port; constant while the port is open.
+/// The properties of a port, which are constant while it is open.
 #[derive(Clone, Debug)]
 pub struct Capabilities {
-    /// The address to use as the source of frames.
+    /// Source MAC address for frames.
     pub mac: MacAddr,
     /// Largest IP packet in bytes; a frame may be 14 bytes (18 with a VLAN tag) longer.
     pub mtu: usize,
     /// How to treat transport checksums of received frames.
     pub rx_checksum: ChecksumPolicy,
-    /// [`TxFrame::set_checksum_offload`] is honoured.
+    /// True if the port performs [`TxFrame::set_checksum_offload`].
     pub tx_checksum_offload: bool,
-    /// Largest IP packet, in bytes, that the port cuts into TCP segments
-    /// ([`TxFrame::set_segment_bytes`]). 0: it cuts none. Its transmit slots hold such a packet, or
-    /// change to memory that does ([`TxFrame::take_bulk_lane`]); slots of one reservation hold
-    /// equally much ([`TxFrame::capacity_max`]), which may be less than this at times. A port that
-    /// honours no checksum offload takes such packets by a bulk lane only. Nothing orders that lane
-    /// and the other one.
+    /// Largest IP packet that the port cuts into TCP segments ([`TxFrame::set_segment_bytes`]),
+    /// bytes; 0: it cuts none. Its transmit slots hold such a packet, or change to memory that does
+    /// ([`TxFrame::take_bulk_lane`]). Slots of one reservation have the same capacity
+    /// ([`TxFrame::capacity_max`]), which may at times be less. A port without checksum offload
+    /// takes such packets only by a bulk lane, which is not ordered with the other lane.
     pub segment_bytes_max: usize,
-    /// Largest batch that `receive` returns or `reserve` grants, in frames.
+    /// Largest batch that `receive` returns, in frames. `reserve` grants no larger one, and may
+    /// grant smaller ones.
     pub batch_max: usize,
-    /// The wire's name, for messages and metrics: `tap:mill0`.
+    /// Name of the wire for messages and metrics, such as `tap:mill0`.
     pub name: String,
-    /// Which of the wire's queues this port drives.
+    /// Index of the wire's queue that this port uses.
     pub queue: usize,
 }
 
-/// Why a batch could not be moved. Back-pressure is not an error: it is an empty or a short slice.
+/// The reason why a batch could not be moved. Back-pressure is no error: it is an empty or short
+/// slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PortError {
-    /// The other end went away; frames will flow again if it comes back. The port stays usable.
+    /// The other end went away. The port stays usable, and frames flow again if the other end comes
+    /// back.
     #[error("the peer is disconnected")]
     Disconnected,
-    /// The interface is gone for good; open again.
+    /// The interface is gone for good; the port must be opened again.
     #[error("the interface is gone")]
     Gone,
-    /// A system call failed in a way that the port cannot mend.
+    /// A system call failed in a way that the port cannot repair.
     #[error("{call}: {errno}")]
     Io {
-        /// The system call.
+        /// Name of the system call.
         call: &'static str,
-        /// Its error.
+        /// Error of the system call.
         errno: Errno,
     },
 }
 
-/// A copy of a port's counters: the four totals, and named ones (every drop has a name).
+/// A copy of a port's counters: four totals, and named counters, which include every drop.
 ///
-/// A plain value without a heap, so that a stack may publish it often.
+/// It needs no heap, so a stack can publish it often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortCounters {
-    /// Frames handed up by `receive`.
+    /// Frames delivered by `receive`.
     pub rx_frames: u64,
-    /// Bytes handed up by `receive`, Ethernet header included.
+    /// Bytes delivered by `receive`, Ethernet headers included.
     pub rx_bytes: u64,
-    /// Frames that left by `send`.
+    /// Frames sent by `send`.
     pub tx_frames: u64,
-    /// Bytes that left by `send`, Ethernet header included.
+    /// Bytes sent by `send`, Ethernet headers included.
     pub tx_bytes: u64,
     named: [(&'static str, u64); NAMED_COUNTERS_MAX],
     named_len: usize,
@@ -116,7 +118,7 @@ impl Default for PortCounters {
 }
 
 impl PortCounters {
-    /// Adds a named counter, such as `tap_tx_dropped_full`; beyond the limit it is left out.
+    /// Adds a named counter, such as `tap_tx_dropped_full`. Beyond the limit it is left out.
     pub fn push(&mut self, name: &'static str, value: u64) {
         debug_assert!(self.named_len < NAMED_COUNTERS_MAX);
         debug_assert!(
@@ -130,7 +132,7 @@ impl PortCounters {
         self.named_len += 1;
     }
 
-    /// Adds another port's counters. Counters of one name are summed.
+    /// Adds another port's counters. Counters with the same name are summed.
     pub fn merge(&mut self, other: &Self) {
         self.rx_frames += other.rx_frames;
         self.rx_bytes += other.rx_bytes;
@@ -151,7 +153,7 @@ impl PortCounters {
         &self.named[..self.named_len]
     }
 
-    /// The value of a named counter; `None` if the port has none of that name.
+    /// The value of a named counter; `None`: the port has no such counter.
     pub fn value(&self, name: &str) -> Option<u64> {
         self.named()
             .iter()
@@ -160,40 +162,40 @@ impl PortCounters {
     }
 }
 
-/// One queue of a packet wire: batches in, batches out, and how to sleep.
+/// One queue of a packet wire: receiving and sending batches, and sleeping.
 ///
 /// A port belongs to one thread at a time. No call blocks. Frames are Ethernet frames without FCS.
 pub trait Port {
     /// The properties of this port.
     fn capabilities(&self) -> &Capabilities;
 
-    /// The next batch, at most `batch_max` frames; empty if nothing is there.
+    /// Receives the next batch of at most `batch_max` frames; empty if there are none.
     ///
-    /// The frames stay lent until the next `receive` or `release`; a call while a batch is out
+    /// The frames are lent until the next `receive` or `release`. A call while a batch is lent
     /// releases that batch first.
     ///
     /// # Errors
-    /// [`PortError`] if the wire failed; counters and a later call remain valid.
+    /// [`PortError`] if the wire failed. Counters and later calls remain valid.
     fn receive(&mut self) -> Result<&[RxFrame], PortError>;
 
-    /// Gives the last batch back to the driver; a no-op without one.
+    /// Gives the last batch back to the driver; without one it does nothing.
     fn release(&mut self);
 
-    /// Makes room for frames that arrive while the caller does something else for long. They may
-    /// move from the driver's ring to memory of the port's own, and come out of `receive` in their
-    /// order. A batch that is lent stays lent.
+    /// Makes room for arriving frames before the caller does something else for long. The port may
+    /// move frames from the driver's ring to its own memory; `receive` returns them in order. A
+    /// lent batch stays lent.
     fn drain(&mut self) {}
 
-    /// Frames that have arrived and that `receive` has not lent yet, where a full ring loses what
-    /// comes next; 0 where peers are held back instead, or where nobody knows.
+    /// Number of frames that have arrived and were not lent, if a full ring loses further ones. 0
+    /// if peers are held back instead, or if the number is unknown.
     fn waiting(&mut self) -> usize {
         0
     }
 
-    /// The caller takes frames in which the wire merged several TCP segments
-    /// ([`RxFrame::segment_bytes`]), and transport checksums that the sender left to a card
-    /// ([`RxChecksum::Verified`](crate::RxChecksum) with a field that says otherwise). Without this
-    /// call every frame is what a wire may carry. `true`: the port may lend such frames.
+    /// Accepts frames in which the wire merged several TCP segments ([`RxFrame::segment_bytes`]),
+    /// and transport checksums that the sender left to a card (marked
+    /// [`RxChecksum::Verified`](crate::RxChecksum), whatever the field holds). Without this call
+    /// every frame is one that a wire may carry. True: the port may lend such frames.
     fn accept_merged(&mut self) -> bool {
         false
     }
@@ -204,56 +206,58 @@ pub trait Port {
     /// Each has length 0 until `set_len`. Slots reserved and not sent return with the next `send`
     /// or `reserve`. The slice is shared and the frames write through `&self`: with `&mut` two
     /// ports' frames could be swapped and outlive their memory.
+    ///
+    /// A port with a bulk lane grants only slots that can
+    /// [change to it](TxFrame::take_bulk_lane).
     fn reserve(&mut self, n: usize) -> &[TxFrame];
 
-    /// The slots of the last `reserve` as they were written, until the next `send` or `reserve`:
-    /// for a wrapper that looks at what is about to leave.
+    /// The slots of the last `reserve` as written so far, until the next `send` or `reserve`. For
+    /// wrappers that look at what is about to leave.
     fn reserved(&self) -> &[TxFrame];
 
-    /// The first `n` of the reserved slots leave, in order; the rest return. Flushes to the wire.
+    /// Sends the first `n` reserved slots in order and flushes to the wire; the other slots return.
     ///
-    /// A frame of length 0 is skipped. `send(0)` flushes what an earlier call left behind.
+    /// Slots of length 0 are skipped. `send(0)` flushes what an earlier call left behind.
     ///
     /// # Errors
-    /// [`PortError`] if the wire failed; the frames are then dropped and counted.
+    /// [`PortError`] if the wire failed; the frames are dropped and counted.
     fn send(&mut self, n: usize) -> Result<(), PortError>;
 
-    /// Enables wake-ups, for the caller wants to sleep: on frames that arrive, with `want_tx` also
-    /// on room to send.
+    /// Enables wake-ups before a sleep: for arriving frames, and with `want_tx` for room to send.
     ///
-    /// `true` means that work is there already: do not sleep. Always followed by `finish_wait`.
+    /// True: there is work already, so the caller must not sleep. `finish_wait` must always follow.
     fn prepare_wait(&mut self, want_tx: bool) -> bool;
 
-    /// The sleep is over: wake-ups off, doorbells drained.
+    /// Disables wake-ups after a sleep and resets the bells.
     fn finish_wait(&mut self);
 
-    /// Names the descriptors to sleep on, and for which events.
+    /// Passes the descriptors to sleep on to `fds`, with the events to wait for.
     fn poll_fds<'a>(&'a self, want_tx: bool, fds: &mut dyn FnMut(BorrowedFd<'a>, PollFlags));
 
-    /// When the port itself has something to do, on the clock of `CLOCK_MONOTONIC` in ns: a delayed
-    /// frame is due, a peer is to be tried again. `None`: only its descriptors wake it.
+    /// Time of `CLOCK_MONOTONIC` at which the port itself has something to do, ns: a delayed frame
+    /// is due, or a peer is tried again. `None`: only its descriptors wake it.
     fn deadline_ns(&self) -> Option<u64> {
         None
     }
 
-    /// Totals and named counters since open.
+    /// Totals and named counters since the port was opened.
     fn counters(&self) -> PortCounters;
 
-    /// The host that knows this port's addresses, routes and next hops; `None` where the caller
-    /// asks the link itself.
+    /// The host that provides this port's addresses, routes and next hops; `None`: the caller uses
+    /// ARP and ND itself.
     fn host(&mut self) -> Option<&mut dyn Host> {
         None
     }
 
-    /// A thread of this process moves the port's frames, and it ran last on the CPU of the calling
-    /// thread. A caller that polls and finds nothing yields to that thread, which cannot run
-    /// otherwise.
+    /// True if a thread of this process moves the port's frames and last ran on the CPU of the
+    /// calling thread. A caller that polls in vain should then yield, because that thread cannot
+    /// run otherwise.
     fn mover_shares_cpu(&self) -> bool {
         false
     }
 
-    /// This very port, if its owner put it around another one at run time and looks for it behind
-    /// `dyn Port` ([`capture_port`](crate::capture_port)).
+    /// This port, if it is a wrapper that its owner added at run time and looks for behind `dyn
+    /// Port` ([`capture_port`](crate::capture_port)).
     fn wrapper(&mut self) -> Option<&mut dyn Any> {
         None
     }

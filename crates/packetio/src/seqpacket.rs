@@ -1,7 +1,7 @@
-//! UNIX SOCK_SEQPACKET sockets whose packets bring at most one descriptor each. Nothing blocks, not
-//! even to close: a peer's descriptor is closed on a thread of its own (`crate::foreign`).
+//! UNIX SOCK_SEQPACKET sockets whose packets carry at most one descriptor each. Nothing blocks, not
+//! even closing: a separate thread closes a peer's descriptors (`crate::foreign`).
 //!
-//! Owns nothing. Called by the connections of memif's control channel and of `mill mux`.
+//! The connections of memif's control channel and of `mill mux` use the module.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -16,16 +16,16 @@ use rustix::net::{
 
 use crate::foreign::{Closer, fdinfo};
 
-/// A new socket that neither blocks nor survives `exec`.
+/// Makes a socket that does not block and is closed by `exec`.
 ///
 /// # Errors
-/// Errors of `socket`.
+/// The errors of `socket`.
 pub fn new_socket() -> io::Result<OwnedFd> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
 }
 
-/// The socket address of `path`, abstract behind an `@`.
+/// The socket address for `path`; `@` marks an abstract address.
 ///
 /// # Errors
 /// `NAMETOOLONG`.
@@ -36,10 +36,10 @@ pub fn address(path: &str) -> io::Result<SocketAddrUnix> {
     }
 }
 
-/// Sends one packet and its descriptor. Returns the number of bytes that were sent.
+/// Sends one packet with its descriptor; returns the number of bytes sent.
 ///
 /// # Errors
-/// `AGAIN` if the peer has not read for long, so that the socket's buffer is full; else those of
+/// `AGAIN` if the socket's buffer is full because the peer does not read; else the errors of
 /// `sendmsg`.
 pub(crate) fn send(
     socket: &OwnedFd,
@@ -56,18 +56,18 @@ pub(crate) fn send(
     rustix::net::sendmsg(socket, &[IoSlice::new(bytes)], &mut control, flags)
 }
 
-/// The outcome of a look at the next packet.
+/// The result of looking at the next packet.
 pub(crate) enum Peeked {
-    /// Nothing yet.
+    /// No packet has arrived.
     Nothing,
-    /// The other end is gone.
+    /// The other end has gone.
     Closed,
-    /// A packet: its length, and whether it brings descriptors.
+    /// A packet: its length, and whether it carries descriptors.
     Packet(usize, bool),
 }
 
-/// Looks at the next packet, which stays in the queue: descriptors without room would be closed by
-/// the thread that takes the packet, and closing may wait for the peer.
+/// Looks at the next packet without taking it. Taking it would make this thread close descriptors
+/// for which there is no room, and closing may block.
 pub(crate) fn peek(socket: &OwnedFd, bytes: &mut [u8]) -> Peeked {
     match look(socket, bytes, &mut RecvAncillaryBuffer::default()) {
         Ok((0, _)) => Peeked::Closed,
@@ -77,13 +77,14 @@ pub(crate) fn peek(socket: &OwnedFd, bytes: &mut [u8]) -> Peeked {
     }
 }
 
-/// Takes the next packet out of the queue. A descriptor in it is closed; a copy keeps its file.
+/// Takes the next packet out of the queue. A descriptor in it is closed; the copy made before keeps
+/// its file open.
 pub(crate) fn take(socket: &OwnedFd, bytes: &mut [u8]) {
     let _ = rustix::net::recv(socket, bytes, RecvFlags::DONTWAIT);
 }
 
-/// A copy of the one descriptor of the next packet, which stays where it is; `None` if the packet
-/// has more, or if the process has no room for it.
+/// Copies the single descriptor of the next packet, which stays in the queue. `None`: the packet
+/// has several, or the process has no descriptor left.
 pub(crate) fn copy_descriptor(socket: &OwnedFd, closer: &Closer) -> Option<OwnedFd> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -94,7 +95,7 @@ pub(crate) fn copy_descriptor(socket: &OwnedFd, closer: &Closer) -> Option<Owned
             copies.extend(descriptors);
         }
     }
-    // The room for one descriptor holds two, as it is rounded up.
+    // The buffer for one descriptor holds two, because its size is rounded up.
     if has_more || copies.len() > 1 {
         for copy in copies.drain(..) {
             closer.close(copy);
@@ -105,7 +106,7 @@ pub(crate) fn copy_descriptor(socket: &OwnedFd, closer: &Closer) -> Option<Owned
 
 /// Closes a connection: here if its queue holds no descriptors, else on the closer's thread.
 pub(crate) fn close(socket: OwnedFd, closer: &Closer) {
-    // Nothing comes into the queue from here on.
+    // After the shutdown nothing more enters the queue.
     let _ = rustix::net::shutdown(&socket, Shutdown::Read);
     let is_harmless = fdinfo(socket.as_fd(), "scm_fds").is_some_and(|waiting| waiting == "0");
     if !is_harmless {
@@ -113,7 +114,7 @@ pub(crate) fn close(socket: OwnedFd, closer: &Closer) {
     }
 }
 
-/// The length of the next packet, and whether it brings descriptors for which there was no room.
+/// The length of the next packet, and whether it carries descriptors for which there was no room.
 fn look(
     socket: &OwnedFd,
     bytes: &mut [u8],

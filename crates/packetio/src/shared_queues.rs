@@ -1,16 +1,16 @@
-//! The queues of one wire among the contexts of a process: context *k* drives queue *k*, and no
-//! queue is ever without somebody who drives it.
+//! Sharing of a wire's queues among the contexts of a process: context *k* drives queue *k*, and no
+//! queue is ever without a driving context.
 //!
 //! ```text
 //!  queues whose context is there ── that context's
 //!  queues of a context that is not there, or of none ── parked ── the first context that looks
 //! ```
 //!
-//! A NIC goes on spreading flows over all of its queues, whoever has come or gone. So a context
-//! that goes leaves its queues behind, and one that is there takes them over. When their own
-//! context comes, it asks for them back, and gets them within the other's next turn. With more
-//! queues than contexts, queue *q* is context *q* mod *n*'s. A context receives from all queues
-//! that it drives, in turn, and sends by its own.
+//! A NIC spreads flows over all its queues, whichever contexts are present. So a context that goes
+//! leaves its queues behind, and a present one takes them over. When their own context comes, it
+//! asks for them and gets them within the other's next turn. With more queues than contexts, queue
+//! *q* belongs to context *q* mod *n*. A context receives from all queues that it drives, in turn,
+//! and sends by its own.
 //!
 //! `millstream::Runtime` opens the queues. Each context's stack has a [`QueuesPort`].
 
@@ -26,27 +26,27 @@ use crate::limits::{FRAME_HEADER_MAX, SUPER_FRAME_BYTES_MAX};
 use crate::open_error::OpenError;
 use crate::port::{Capabilities, Port, PortCounters, PortError};
 
-/// A queue, with its number.
+/// A queue's number and its port.
 type Queue = (usize, Box<dyn Port + Send>);
 
 /// The queues of a wire, of which each context drives some.
 pub struct SharedQueues {
     shared: Arc<Shared>,
-    /// Of each context's own queue.
+    /// Capabilities of each context's own queue.
     capabilities: Vec<Capabilities>,
     takes_merged: bool,
 }
 
 struct Shared {
     lot: Mutex<Lot>,
-    /// For each context: whether the lot has changed since it looked, and its bell.
+    /// For each context: a flag that the lot has changed since its last look, and its bell.
     news: Vec<(Flag, StackBell)>,
 }
 
-/// Queues that nobody drives at the moment, and the contexts that are there.
+/// Queues that no context drives at present, and the contexts that are present.
 struct Lot {
     parked: Vec<Queue>,
-    /// Contexts that are there or about to come, a bit each.
+    /// Contexts that are present or about to come, one bit each.
     present: u64,
 }
 
@@ -55,7 +55,7 @@ impl Shared {
         self.lot.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The context that is to drive a queue, if it is there.
+    /// The context to which a queue belongs, whether it is present or not.
     fn home(&self, queue: usize) -> usize {
         queue % self.news.len()
     }
@@ -69,8 +69,8 @@ impl Shared {
 }
 
 impl SharedQueues {
-    /// Shares these queues of one wire, at least one for each context. `are_all_coming`: every
-    /// context comes before any of them works, so none takes another's queue first.
+    /// Shares the queues of one wire, at least one per context. `are_all_coming`: all contexts come
+    /// before any of them works, so none takes another's queue first.
     ///
     /// # Errors
     /// Fewer queues than contexts, or no descriptor for a bell.
@@ -83,14 +83,14 @@ impl SharedQueues {
             let why = format!("{} queues for {contexts} contexts", queues.len());
             return Err(OpenError::refused("queues", why));
         }
-        // The wire has one address, also where each queue made one up.
+        // The wire has a single MAC address, even if each queue generated one.
         let mac = queues[0].capabilities().mac;
         let capabilities = queues[..contexts].iter().map(|port| Capabilities {
             mac,
             ..port.capabilities().clone()
         });
         let capabilities = capabilities.collect();
-        // Every stack takes merged frames from a port that has them.
+        // Every stack accepts merged frames.
         let merging = queues.iter_mut().filter_map(|port| {
             let merges = port.accept_merged();
             merges.then_some(())
@@ -116,7 +116,7 @@ impl SharedQueues {
         })
     }
 
-    /// Bytes of the longest frame that the queues lend.
+    /// Length of the longest frame that the queues lend, bytes.
     #[must_use]
     pub fn frame_bytes(&self) -> usize {
         let mtu = self.capabilities.iter().map(|own| own.mtu).max();
@@ -127,7 +127,7 @@ impl SharedQueues {
         }
     }
 
-    /// The port of context `index`, which is there until the port is dropped.
+    /// The port of context `index`, which is present until the port is dropped.
     ///
     /// # Errors
     /// There is no such context.
@@ -152,24 +152,24 @@ impl SharedQueues {
     }
 }
 
-/// The part of a wire that one context drives.
+/// The port of one context: the queues that it drives at present.
 pub struct QueuesPort {
     index: usize,
     shared: Arc<Shared>,
     capabilities: Capabilities,
     takes_merged: bool,
-    /// Its own queues first, of which it sends by the first.
+    /// The queues that this context drives, its own ones first; it sends by the first.
     queues: Vec<Queue>,
-    /// The queue whose frames are lent.
+    /// Position of the queue whose frames are lent.
     at: usize,
-    /// The queue that is asked first.
+    /// Position of the queue from which to receive next.
     next: usize,
-    /// A queue said that it is gone for good.
+    /// True once a queue has reported that it is gone for good.
     is_gone: bool,
 }
 
 impl QueuesPort {
-    /// Gives up the queues whose own context is there, and takes those that are for this one.
+    /// Gives up queues whose own context is present, and takes those meant for this one.
     #[cold]
     fn look_around(&mut self) {
         let (shared, index) = (self.shared.clone(), self.index);
@@ -200,7 +200,7 @@ impl QueuesPort {
         }
     }
 
-    /// The queue to send by: its own. `None`: another context still has it.
+    /// The queue for sending, which is the context's own. `None`: another context still has it.
     fn own(&mut self) -> Option<&mut Box<dyn Port + Send>> {
         let (queue, port) = self.queues.first_mut()?;
         (self.shared.home(*queue) == self.index).then_some(port)
@@ -234,7 +234,8 @@ impl Port for QueuesPort {
             match port.receive() {
                 Ok([]) => {}
                 Ok(frames) => {
-                    // Queue after queue, so that none waits for another that is never empty.
+                    // Queues are served in turn, so that one that is never empty does not starve
+                    // the others.
                     self.at = (first + step) % count;
                     self.next = self.at + 1;
                     return Ok(frames);
@@ -244,7 +245,7 @@ impl Port for QueuesPort {
             }
         }
         match failed {
-            // The queues of an interface go together.
+            // All queues of an interface go at the same time.
             _ if self.is_gone => Err(PortError::Gone),
             Some(error) => Err(error),
             None => Ok(&[]),
@@ -331,7 +332,7 @@ impl Port for QueuesPort {
 }
 
 impl Drop for QueuesPort {
-    /// Leaves the queues to the contexts that are there.
+    /// Leaves the queues to the contexts that are present.
     fn drop(&mut self) {
         self.release();
         let mut lot = self.shared.lot();

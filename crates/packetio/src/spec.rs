@@ -1,5 +1,5 @@
-//! A wire named in one line, as users write it in a configuration, in `MILLSTREAM_WIRE` or after
-//! `mill`.
+//! A wire named in one line, as users write it in a configuration, in `MILLSTREAM_WIRE` or as an
+//! argument of `mill`.
 //!
 //! ```text
 //! xdp:IFACE[,mode=auto|native|generic][,queues=N][,queue=K][,ring=N][,zerocopy=auto|off]
@@ -19,8 +19,8 @@
 //! ,pcap=FILE
 //! ```
 //!
-//! Owns the grammar only; each backend owns its options. An error is one line that names the place
-//! and what was expected.
+//! This module owns only the grammar; each backend owns its options. An error is one line that
+//! names the place and what was expected there.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -52,37 +52,37 @@ pub enum Backend {
     Memif(MemifOptions),
     /// A virtual port of `mill mux`.
     Mux(MuxOptions),
-    /// A port of DPDK's, through the plug-in.
+    /// A port of DPDK, through the plug-in.
     Dpdk(DpdkOptions),
     /// A TAP interface of the kernel.
     Tap(TapOptions),
     /// A raw AF_PACKET socket on an interface.
     Packet(PacketOptions),
-    /// Within this process.
+    /// A wire within this process.
     Loopback(LoopbackOptions),
 }
 
-/// A wire: a backend, and what stands in front of it.
+/// A wire: a backend with its wrappers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WireSpec {
     /// The driver that moves the frames.
     pub backend: Backend,
     /// Overrides the backend's treatment of received checksums.
     pub checksum: Option<ChecksumPolicy>,
-    /// A bad wire.
+    /// Faults of the wire; `None`: it is not wrapped.
     pub fault: Option<FaultOptions>,
-    /// A capture file of what the stack sees (behind the faults).
+    /// Capture file of what the stack sees, faults included; `None`: no capture.
     pub pcap: Option<PathBuf>,
 }
 
-/// The error of a specification, and its place: one line.
+/// The error of a specification with its place, as one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpecError {
     /// The specification as given.
     pub spec: String,
-    /// Byte offset of the part that is wrong.
+    /// Byte offset of the wrong part.
     pub at: usize,
-    /// That part.
+    /// The wrong part.
     pub part: String,
     /// The error.
     pub why: String,
@@ -107,7 +107,7 @@ impl fmt::Display for SpecError {
 impl std::error::Error for SpecError {}
 
 impl WireSpec {
-    /// The word that the specification begins with.
+    /// The first word of the specification, which names the backend.
     #[must_use]
     pub const fn kind(&self) -> &'static str {
         match self.backend {
@@ -121,7 +121,8 @@ impl WireSpec {
         }
     }
 
-    /// Whether the host's kernel says addresses, routes and next hops: nobody has to give them.
+    /// True if the host's kernel provides addresses, routes and next hops, so that the user need
+    /// not give them.
     #[must_use]
     pub fn has_host(&self) -> bool {
         match &self.backend {
@@ -131,8 +132,8 @@ impl WireSpec {
         }
     }
 
-    /// The kernel's interface that the wire takes over, addresses and all; a TAP's is the kernel's
-    /// end, not ours.
+    /// Name of the kernel interface that the wire takes over with its addresses. A TAP has none,
+    /// because its interface is the kernel's end.
     #[must_use]
     pub fn interface(&self) -> Option<&str> {
         match &self.backend {
@@ -190,13 +191,13 @@ impl FromStr for WireSpec {
     }
 }
 
-/// The key that stands for itself.
+/// The key without a value.
 const MIRROR: &str = "mirror";
-/// The key whose value takes the rest of the line: EAL's arguments have commas of their own.
+/// The key whose value is the rest of the line, because EAL's arguments contain commas.
 const EAL: &str = "eal=";
 
 /// The comma-separated parts of a specification, each with its byte offset. `eal=` is the last one,
-/// commas and all.
+/// commas included.
 struct Parts<'a> {
     text: &'a str,
     at: usize,

@@ -1,16 +1,16 @@
-//! The time for which a stack without work looks for some before it sleeps.
+//! Spinning: how long a stack without work looks for work before it sleeps.
 //!
-//! To fall asleep and to be woken costs two switches of context, here and on the other side, far
-//! more than a round trip between cores that are awake. A stack that has run out of work therefore
-//! looks for more for a while. If it finds none, it looks less and less often: nothing comes, or
-//! the sender needs this very core. So an idle stack, and stacks that share a core, sleep at once.
-//! Both cranks call this module once per turn, and so does the frames' thread of `mill mux`.
+//! Falling asleep and being woken costs two context switches here and two at the other side, far
+//! more than a round trip between cores that are awake. So a stack without work looks for more for
+//! a while. If that is in vain, it looks ever more rarely: nothing arrives, or the sender needs
+//! this core. Idle stacks, and stacks that share a core, thus sleep at once. Both cranks call the
+//! module once per turn, and so do the threads of `mill mux` that move frames.
 
-/// Largest number of idle spells without a look after looks in vain: the cost of a look is spread
+/// Most idle spells in a row without looking, after looking in vain. The cost of one look is spread
 /// over as many sleeps.
 const SKIPPED_MAX: u32 = 256;
 
-/// The looks of one thread.
+/// The spinning of one thread.
 ///
 /// ```
 /// use packetio::spin::Spin;
@@ -23,25 +23,25 @@ const SKIPPED_MAX: u32 = 256;
 /// ```
 #[derive(Debug)]
 pub struct Spin {
-    /// Length of a look; 0: never.
+    /// Longest time to look before a sleep, ns; 0: never look.
     ns_max: u64,
-    /// When there was work last.
+    /// Time of the last work, ns.
     busy_ns: u64,
-    /// Whether this idle spell has begun, and whether it is being looked through.
+    /// True while an idle spell lasts; `looks` below tells whether it is spent looking.
     is_idle: bool,
     is_looking: bool,
-    /// Spells still to pass without a look.
+    /// Number of spells still to pass without looking.
     skip: u32,
-    /// Spells without a look since the last look in vain.
+    /// Number of spells without looking after the last look in vain.
     skipped: u32,
-    /// Since when nothing has been done but look; none while the application is at work.
+    /// Time since when the thread has only looked, ns; `None` while the application works.
     since_ns: Option<u64>,
-    /// Time spent looking so far.
+    /// Time spent looking so far, ns.
     looked_ns: u64,
 }
 
 impl Spin {
-    /// Looks take `ns_max` ns at most; 0: there are none.
+    /// Makes a spinner that looks for at most `ns_max` ns; 0: never.
     pub fn new(ns_max: u64) -> Self {
         Self {
             ns_max,
@@ -60,13 +60,13 @@ impl Spin {
         self.looked_ns
     }
 
-    /// The application runs its own code: this time is not spent looking.
+    /// Notes that the application runs its own code: this time is not spent looking.
     #[inline]
     pub fn left(&mut self) {
         self.since_ns = None;
     }
 
-    /// A turn had work.
+    /// Notes a turn with work.
     #[inline]
     pub fn worked(&mut self, now_ns: u64) {
         self.busy_ns = now_ns;
@@ -82,7 +82,7 @@ impl Spin {
         }
     }
 
-    /// A turn had none. True: turn again at once; false: sleep.
+    /// Notes a turn without work. True: turn again at once; false: sleep.
     #[inline]
     pub fn looks_on(&mut self, now_ns: u64) -> bool {
         self.is_idle = true;
@@ -117,7 +117,7 @@ mod tests {
 
     const MAX: u64 = 1_000;
 
-    /// Work comes again after `pause_ns`; how long of it was spent looking.
+    /// Plays an idle spell of `pause_ns`; returns the time spent looking.
     fn spell(spin: &mut Spin, now_ns: &mut u64, pause_ns: u64) -> u64 {
         spin.worked(*now_ns);
         let from_ns = *now_ns;
@@ -170,7 +170,7 @@ mod tests {
         spin.worked(0);
         assert!(spin.looks_on(10));
         assert!(spin.looks_on(20));
-        // Something that was ready before is handed over, and read.
+        // Work that was ready before is handed to the application, which then returns.
         spin.left();
         assert!(spin.looks_on(500));
         spin.left();

@@ -1,16 +1,15 @@
-//! How a card spreads flows over its queues (receive-side scaling), as far as it can be computed: a
-//! Toeplitz hash whose lower bits name an entry of a table of queues.
+//! How a card spreads flows over its queues (receive-side scaling): a Toeplitz hash, whose lower
+//! bits select an entry of a table of queues.
 //!
-//! `xdp` reads it from the driver where `ethtool` can. The stack chooses local ports by it whose
-//! answers arrive at its own queue. A veth, a TAP and a packet socket spread flows by a hash that
-//! nobody knows.
+//! `xdp` reads it from the driver where `ethtool` can. By it the stack chooses local ports whose
+//! answers arrive at its own queue. The hash of a veth, a TAP or a packet socket is unknown.
 
 use wire::FlowKey;
 use wire::toeplitz::{ByLocalPort, Toeplitz};
 
 use crate::limits::SPREAD_ENTRIES_MAX;
 
-/// See the module's documentation.
+/// The spread of one card.
 ///
 /// ```
 /// use packetio::spread::Spread;
@@ -21,26 +20,26 @@ use crate::limits::SPREAD_ENTRIES_MAX;
 #[derive(Clone, Debug)]
 pub struct Spread {
     hash: Toeplitz,
-    /// Queues by the hash's lower bits; a power of two of entries.
+    /// Queues by the hash's lower bits; the length is a power of two.
     table: Vec<u32>,
 }
 
 impl Spread {
-    /// A spread by this hash and table. `None`: the table's length is not a power of two, or above
-    /// [`SPREAD_ENTRIES_MAX`].
+    /// Makes a spread with this hash and table. `None`: the table's length is not a power of two,
+    /// or exceeds [`SPREAD_ENTRIES_MAX`].
     #[must_use]
     pub fn new(hash: Toeplitz, table: Vec<u32>) -> Option<Self> {
         let is_table = table.len().is_power_of_two() && table.len() <= SPREAD_ENTRIES_MAX;
         is_table.then_some(Self { hash, table })
     }
 
-    /// One more than the highest queue of the table.
+    /// One more than the highest queue in the table.
     #[must_use]
     pub fn queues(&self) -> usize {
         self.table.iter().max().map_or(0, |&last| last as usize + 1)
     }
 
-    /// The spread over so many contexts, of which number *k* drives the queues *q* with *q* mod
+    /// The spread over contexts instead of queues: context *k* drives the queues *q* with *q* mod
     /// `contexts` = *k*.
     #[must_use]
     pub fn among(mut self, contexts: usize) -> Self {
@@ -49,19 +48,20 @@ impl Spread {
         self
     }
 
-    /// The queue at which the peer's packets of this flow arrive.
+    /// The queue at which packets of the flow's peer arrive.
     #[must_use]
     pub fn queue(&self, key: &FlowKey) -> usize {
         self.entry(self.hash.hash_incoming(key))
     }
 
-    /// The hashes of a flow as its local port changes, for [`queue_of`](Self::queue_of).
+    /// The part of a flow's hash that does not depend on its local port, for
+    /// [`queue_of`](Self::queue_of).
     #[must_use]
     pub fn by_local_port(&self, key: &FlowKey) -> ByLocalPort {
         self.hash.by_local_port(key)
     }
 
-    /// The queue at which the peer's packets arrive with this local port.
+    /// The queue at which packets of the peer arrive for this local port.
     #[must_use]
     pub fn queue_of(&self, flow: &ByLocalPort, local_port: u16) -> usize {
         self.entry(flow.hash(local_port))

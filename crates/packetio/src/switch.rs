@@ -1,5 +1,5 @@
-//! A switch shares one wire among several stacks of a process, whatever queues the wire has. A
-//! thread hands each frame to the stack that owns its flow.
+//! A switch shares one wire among several stacks of a process, whatever queues the wire has. Its
+//! thread hands each frame to the stack that owns the flow.
 //!
 //! ```text
 //!  wire queue 0 ─┐              ┌─ member 0: a loopback's end, the stack has the other
@@ -15,8 +15,8 @@
 //! neighbour discovery and ICMP errors go to all members, because each learns from them. Any other
 //! frame that is not TCP goes to one member, which answers or drops it.
 //!
-//! Without a wire the switch is a small Ethernet: each member has an address of its own, and a
-//! frame goes to the member that it names ([`Switch::ethernet`]).
+//! Without a wire the switch is a small Ethernet ([`Switch::ethernet`]): each member has its own
+//! MAC address, and a frame goes to the member that it names.
 //!
 //! The switch owns the wire's ports and the far ends of its members. `millstream::Runtime` makes
 //! one where a wire has fewer queues than contexts; else [`shared_queues`](crate::shared_queues) do
@@ -56,15 +56,15 @@ pub struct Switch {
     name: String,
 }
 
-/// A member's number, its address, and our end of its loopback.
+/// A member's number, its MAC address, and our end of its loopback.
 type Newcomer = (usize, MacAddr, End);
 
 /// Our end of a member's loopback.
 struct End {
     far: Loopback,
     drops: Arc<Drops>,
-    /// Time at which the member left while the wire had no room for its last frames, in ns; 0: the
-    /// member is there, or has left nothing.
+    /// Time at which the member left while the wire had no room for its last frames, ns; 0: the
+    /// member is present, or left no frames.
     left_at_ns: u64,
 }
 
@@ -77,7 +77,7 @@ impl End {
         }
     }
 
-    /// True if the member is there, or left so recently that its last frames may still find room.
+    /// True if the member is present, or left so recently that its last frames may still be sent.
     fn may_be_held(&mut self) -> bool {
         if !self.far.is_abandoned() {
             return true;
@@ -95,7 +95,7 @@ struct Shared {
     joining: Mutex<Vec<Newcomer>>,
     /// For each member its listening ports, and the number of sockets that listen at each.
     listening: Mutex<Vec<(u16, Vec<u16>)>>,
-    /// `listening` or `joining` has changed.
+    /// True once `listening` or `joining` has changed.
     changed: Flag,
     over: Flag,
     bell: StackBell,
@@ -158,7 +158,7 @@ impl Drop for Switch {
     }
 }
 
-/// The part of a range of local ports that is member `index`'s of `members`.
+/// The share of member `index` of `members` in a range of local ports.
 #[must_use]
 pub fn ports_of(range: (u16, u16), index: usize, members: usize) -> (u16, u16) {
     let count = usize::from(range.1.saturating_sub(range.0)) + 1;
@@ -169,10 +169,10 @@ pub fn ports_of(range: (u16, u16), index: usize, members: usize) -> (u16, u16) {
 }
 
 impl Switch {
-    /// Shares these queues of one wire among `members`.
+    /// Shares the queues of one wire among `members`.
     ///
     /// # Errors
-    /// More members than one switch serves, or what the kernel refuses.
+    /// More members than a switch serves, or the kernel's error.
     pub fn start(wire: Vec<Box<dyn Port + Send>>, members: usize) -> Result<Self, OpenError> {
         let Some(first) = wire.first() else {
             return Self::ethernet(1500, members);
@@ -185,7 +185,7 @@ impl Switch {
         Ok(switch)
     }
 
-    /// An Ethernet within the process.
+    /// Makes an Ethernet within the process, without a wire.
     ///
     /// # Errors
     /// The errors of [`start`](Self::start).
@@ -226,7 +226,7 @@ impl Switch {
     /// The port of member `index`. A second call with the same index replaces the first member.
     ///
     /// # Errors
-    /// When the process is out of descriptors.
+    /// The process has no descriptor left.
     pub fn member(&self, index: usize) -> Result<Box<dyn Port + Send>, OpenError> {
         let options = LoopbackOptions {
             name: format!("{}#{index}", self.name),
@@ -248,7 +248,7 @@ impl Switch {
         Ok(Box::new(Member { near, drops, cpu }))
     }
 
-    /// Notes that a socket of member `index` begins (`on`) or ceases to listen at `port`.
+    /// Notes that a socket of member `index` begins (`on`) or stops listening at `port`.
     pub fn listens(&self, index: usize, port: u16, on: bool) {
         self.shared.listens(index, port, on);
         self.shared.tell();
@@ -264,15 +264,15 @@ struct Fabric {
     is_ethernet: bool,
     ends: Vec<Option<End>>,
     scratch: Vec<u8>,
-    /// Headers of the frames of the batch in hand.
+    /// Headers of the frames in the current batch.
     heads: Vec<Head>,
-    /// Members that receive each frame of that batch, a bit for each member.
+    /// Members that receive each frame of the current batch, one bit each.
     targets: Vec<u64>,
-    /// Members with frames that the wire has no room for, a bit for each member.
+    /// Members with frames for which the wire has no room, one bit each.
     held: u64,
-    /// Queues of the wire that have gone in this turn, a bit for each queue.
+    /// Queues of the wire that have gone in this turn, one bit each.
     gone: u64,
-    /// Frames that arrived while no member was there. The first member to come counts them.
+    /// Frames that arrived while no member was present. The first member to come counts them.
     unclaimed: u64,
 }
 
@@ -334,7 +334,7 @@ impl Fabric {
         }
     }
 
-    /// Moves what the wire has, and a batch from each member. Returns the number of frames moved.
+    /// Moves frames of the wire, and a batch from each member. Returns the number of frames moved.
     fn turn(&mut self) -> usize {
         self.held = 0;
         let from_wire: usize = (0..self.wire.len()).map(|queue| self.drain(queue)).sum();
@@ -345,7 +345,7 @@ impl Fabric {
         from_wire + from_members
     }
 
-    /// Removes queues that have gone. The descriptor of such a queue would be readable for ever.
+    /// Removes queues that have gone, because their descriptors would be readable for ever.
     fn bury(&mut self) {
         let gone = std::mem::take(&mut self.gone);
         let mut queues = 0..;
@@ -357,9 +357,9 @@ impl Fabric {
         self.part_if_cut();
     }
 
-    /// Takes batches of one queue of the wire until the queue is empty. The batches that members
-    /// send cause answers: each member's batch causes as many frames as one batch of the wire
-    /// holds. With a single batch a turn the wire's ring would overflow.
+    /// Receives batches of one queue until it is empty. Each member's batch may cause as many
+    /// answers as one batch of the wire holds, so a single batch per turn would let the wire's ring
+    /// overflow.
     fn drain(&mut self, queue: usize) -> usize {
         let mut moved = 0;
         for _ in 0..SWITCH_DRAIN_BATCHES_MAX {
@@ -379,7 +379,7 @@ impl Fabric {
                 self.gone |= 1 << queue;
                 return 0;
             }
-            // The queue may come back.
+            // The queue may recover.
             Err(PortError::Disconnected | PortError::Io { .. }) => return 0,
         };
         let moved = frames.len();
@@ -469,7 +469,7 @@ impl Fabric {
         moved
     }
 
-    /// Number of a member's frames that the wire has room for now.
+    /// Number of a member's frames for which the wire has room.
     fn room(&mut self, index: usize) -> usize {
         if self.is_ethernet {
             return LOOPBACK_BATCH_MAX;
@@ -480,12 +480,12 @@ impl Fabric {
 
     fn sleep(&mut self) {
         self.shared.cpu.note();
-        // Announce the sleep before the last look: a change after that look wakes this thread.
+        // The sleep is announced before the last look, so that a later change wakes this thread.
         self.shared.bell.prepare_sleep();
         if !self.shared.changed.is_raised() {
             let wires = self.wire.len();
             let wire = self.wire.iter_mut().map(|port| port as &mut dyn Port);
-            // A member whose frames are held is not waited for: the wire is the one without room.
+            // A member with held frames is not waited for, because only the wire's room can help.
             let held = self.held;
             let ends = self.ends.iter_mut().enumerate();
             let ends = ends.filter(|(index, _)| held >> index & 1 == 0);
@@ -498,7 +498,7 @@ impl Fabric {
                 _ => ((1 << wires) - 1, Some(SWITCH_FAREWELL_NS)),
             };
             let extra: [BorrowedFd<'_>; 1] = [self.shared.bell.fd()];
-            // An error (no memory) ends the wait after a moment, as a wake-up does.
+            // An error (no memory) ends the wait after a moment, like a wake-up.
             if wait_each(&mut ports, &extra, room, timeout_ns).is_err() {
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }
@@ -507,14 +507,14 @@ impl Fabric {
     }
 }
 
-/// Counts of frames that were not handed on.
+/// Counts of frames that were not delivered.
 struct Lost {
-    /// Frames that found no room, or whose port failed. TCP sends them again.
+    /// Frames without room, or whose port failed. TCP retransmits them.
     full: u64,
     too_long: u64,
 }
 
-/// Hands on the frames that are marked for `index`, in order, while there is room.
+/// Delivers the frames marked for `index`, in order, while there is room.
 fn deliver<P: Port + ?Sized>(
     frames: &[RxFrame],
     targets: &[u64],

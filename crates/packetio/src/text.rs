@@ -1,13 +1,13 @@
-//! Short text in messages of a fixed layout.
+//! Short texts in messages of a fixed layout.
 //!
-//! Owns nothing. Called by the messages of `memif` and `mux`.
+//! The messages of `memif` and `mux` use it.
 
-/// Zero-padded text of at most `N` bytes; not necessarily UTF-8, for the peer wrote it.
+/// Zero-padded text of at most `N` bytes. It comes from a peer and may not be UTF-8.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Text<const N: usize>(pub [u8; N]);
 
 impl<const N: usize> Text<N> {
-    /// As much of `text` as fits with a terminating zero.
+    /// As much of `text` as fits before a terminating zero.
     pub fn new(text: &str) -> Self {
         let mut bytes = [0; N];
         let n = text.len().min(N - 1);
@@ -21,7 +21,7 @@ impl<const N: usize> Text<N> {
         &self.0[..end]
     }
 
-    /// For messages to people: printable ASCII, all else as `?`.
+    /// The text for people: printable ASCII, with `?` for everything else.
     pub fn printable(&self) -> String {
         self.bytes()
             .iter()

@@ -1,8 +1,8 @@
-//! The header that packet sockets and TAPs put before a frame (`struct virtio_net_hdr`): what a
-//! sender left to the receiver or to hardware, in both directions.
+//! The header before each frame of packet sockets and TAPs (`struct virtio_net_hdr`): in both
+//! directions it tells what the sender left to the receiver or to hardware.
 //!
-//! Owns the super-frame that is being cut for a caller who takes none. Used by `packet`, `tap` and
-//! the bulk lane of `xdp`.
+//! An [`Unpacker`] owns the super-frame that is being cut for a caller that accepts none. `packet`,
+//! `tap` and the bulk lane of `xdp` use the module.
 
 use wire::ethernet::{self, EtherType};
 use wire::ipv6;
@@ -15,7 +15,7 @@ use crate::offload::{Segmenter, complete_at};
 
 /// Bytes of the header.
 pub(crate) const VIRTIO_HEADER_LEN: usize = 10;
-/// The header of a frame to which nothing is left to do.
+/// The header of a complete frame.
 const NOTHING_TO_DO: [u8; VIRTIO_HEADER_LEN] = [0; VIRTIO_HEADER_LEN];
 
 const NEEDS_CHECKSUM: u8 = 1;
@@ -24,7 +24,7 @@ const GSO_NONE: u8 = 0;
 const GSO_TCP_V4: u8 = 1;
 const GSO_TCP_V6: u8 = 4;
 const GSO_ECN: u8 = 0x80;
-/// Offset of the byte with TCP's data offset in its header.
+/// Offset in the TCP header of the byte with the data offset.
 const DATA_OFFSET_AT: usize = 12;
 
 /// The work that a header leaves to the frame's receiver.
@@ -51,13 +51,13 @@ impl Todo {
         }
     }
 
-    /// TCP segments that the sender or the kernel merged.
+    /// True if the sender or the kernel merged TCP segments.
     fn is_merged_tcp(&self) -> bool {
         matches!(self.gso_type, GSO_TCP_V4 | GSO_TCP_V6) && self.gso_size > 0
     }
 }
 
-/// The header for a frame to be sent: the checksum and the cutting that its writer left to the
+/// The header for a frame to be sent: the checksum and segmentation that its writer left to the
 /// port.
 pub(crate) fn header_of(frame: &FrameBuf) -> [u8; VIRTIO_HEADER_LEN] {
     let Some((start, offset)) = frame.offload else {
@@ -82,23 +82,23 @@ pub(crate) fn header_of(frame: &FrameBuf) -> [u8; VIRTIO_HEADER_LEN] {
     header
 }
 
-/// Makes what was read behind a header into frames for the caller of a port.
+/// Turns frames read behind a header into frames for the port's caller.
 #[derive(Debug)]
 pub(crate) struct Unpacker {
     segmenter: Segmenter,
-    /// The caller takes merged frames and unfinished checksums.
+    /// True if the caller accepts merged frames and unfinished checksums.
     pub merges: bool,
-    /// Longest frame that is no super-frame, in bytes.
+    /// Longest frame that is no super-frame, bytes.
     frame_bytes_max: usize,
-    /// Frames longer than that.
+    /// Frames dropped because they are longer than that.
     pub too_long: u64,
-    /// Frames whose header makes no sense.
+    /// Frames dropped because their header is invalid.
     pub bad_offload: u64,
-    /// Super-frames that were cut here.
+    /// Super-frames cut for the caller.
     pub segmented: u64,
-    /// Frames lent merged.
+    /// Merged frames lent to the caller.
     pub merged: u64,
-    /// Checksums that were finished here.
+    /// Checksums completed for the caller.
     pub completed: u64,
 }
 
@@ -116,12 +116,12 @@ impl Unpacker {
         }
     }
 
-    /// Whether segments of a super-frame are left.
+    /// True if segments of a super-frame are left.
     pub fn holds_frames(&self) -> bool {
         !self.segmenter.is_empty()
     }
 
-    /// Takes the frame in `into`, which came behind `header`.
+    /// Processes the frame in `into`, which was read behind `header`.
     pub fn unpack(&mut self, header: &[u8; VIRTIO_HEADER_LEN], into: &mut FrameBuf) -> Read {
         let todo = Todo::parse(header);
         into.checksum = match todo.needs_checksum || todo.is_valid {
@@ -163,7 +163,7 @@ impl Unpacker {
         self.next_segment(into)
     }
 
-    /// Cuts the next segment off the super-frame at hand.
+    /// Cuts the next segment off the current super-frame.
     pub fn next_segment(&mut self, into: &mut FrameBuf) -> Read {
         let room = self.frame_bytes_max.min(into.capacity());
         let Some(len) = self.segmenter.cut(&mut into.space()[..room]) else {
@@ -177,8 +177,8 @@ impl Unpacker {
     }
 }
 
-/// The IP header's length agrees with the frame's. A packet longer than 65,535 bytes has no length
-/// that IPv4 could say.
+/// True if the IP header's length agrees with the frame's. IPv4 cannot express a packet longer than
+/// 65,535 bytes.
 fn has_whole_packet(frame: &[u8]) -> bool {
     let Ok((header, at)) = ethernet::Header::parse(frame) else {
         return false;

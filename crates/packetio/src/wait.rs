@@ -1,7 +1,7 @@
-//! Sleeping on several ports at once: one `ppoll` over their descriptors and the caller's own, with
-//! a timeout in ns.
+//! Sleeping on several ports at once: one `ppoll` over their descriptors and the caller's, with a
+//! timeout in ns.
 //!
-//! Owns nothing. Called by the stack when a turn found nothing to do, and by the bridge.
+//! The stack calls it after a turn without work; so does the bridge.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -15,39 +15,39 @@ use crate::port::Port;
 /// The reasons why a [`wait`] ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Woken {
-    /// Bit i: port i has work (its descriptor fired, it said so before the sleep, or its deadline
-    /// passed).
+    /// Bit *i*: port *i* has work. Its descriptor fired, it reported work before the sleep, or its
+    /// deadline passed.
     pub ports: u64,
-    /// Bit i: `extra[i]` is readable, or in error.
+    /// Bit *i*: `extra[i]` is readable or has an error.
     pub extra: u64,
-    /// A signal ended the sleep early.
+    /// True if a signal ended the sleep.
     pub interrupted: bool,
 }
 
 impl Woken {
-    /// Whether port `i` has work.
+    /// True if port `i` has work.
     pub fn port(&self, i: usize) -> bool {
         i < 64 && self.ports >> i & 1 == 1
     }
 
-    /// Whether `extra[i]` fired.
+    /// True if `extra[i]` is readable or has an error.
     pub fn extra(&self, i: usize) -> bool {
         i < 64 && self.extra >> i & 1 == 1
     }
 
-    /// Whether the time ran out and nothing else happened.
+    /// True if the time ran out and nothing else happened.
     pub fn timed_out(&self) -> bool {
         self.ports == 0 && self.extra == 0 && !self.interrupted
     }
 }
 
-/// Now, on the clock of `CLOCK_MONOTONIC`, in ns.
+/// Present time of `CLOCK_MONOTONIC`, ns.
 #[inline]
 pub fn monotonic_ns() -> u64 {
     timespec_ns(clock_gettime(ClockId::Monotonic))
 }
 
-/// Now, since 1970 (UTC), in ns.
+/// Present time since 1970 (UTC), ns.
 #[inline]
 pub fn realtime_ns() -> u64 {
     timespec_ns(clock_gettime(ClockId::Realtime))
@@ -60,15 +60,15 @@ fn timespec_ns(t: Timespec) -> u64 {
 }
 
 /// Sleeps until a port has work, an extra descriptor is readable, or `timeout` ns have passed
-/// (`None`: for ever).
+/// (`None`: no limit).
 ///
-/// With `want_tx`, room to send counts as work too. Enables each port's wake-ups first and disables
-/// them afterwards, so there is no lost wake-up: a port that already has work ends the call without
+/// With `want_tx`, room to send counts as work too. Wake-ups of each port are enabled before the
+/// sleep and disabled after it, so none is lost. A port that already has work ends the call without
 /// a sleep. A port's own deadline (a delayed frame) shortens the sleep.
 ///
 /// # Errors
-/// `InvalidInput` for more than 64 ports or extras, or more than [`WAIT_FDS_MAX`] descriptors in
-/// all; otherwise what `ppoll` says. `EINTR` is no error.
+/// `InvalidInput` for more than 64 ports or extras, or more than [`WAIT_FDS_MAX`] descriptors
+/// altogether; else the error of `ppoll`. `EINTR` is no error.
 pub fn wait(
     ports: &mut [&mut dyn Port],
     extra: &[BorrowedFd<'_>],
@@ -78,8 +78,8 @@ pub fn wait(
     wait_each(ports, extra, if want_tx { u64::MAX } else { 0 }, timeout)
 }
 
-/// As [`wait`], but bit i of `want_tx` says it for port i: room in a port that has nothing to send
-/// would end the sleep at once.
+/// Sleeps like [`wait`], with bit *i* of `want_tx` for port *i*: room in a port with nothing to
+/// send would end the sleep at once.
 ///
 /// # Errors
 /// The errors of [`wait`].
@@ -141,8 +141,8 @@ fn sleep(
     Ok(())
 }
 
-/// The descriptors of one sleep, on the stack; `owner[i]` is a port's number, or 64 and more for an
-/// extra.
+/// The descriptors of one sleep, in memory of the stack frame. `owner[i]` is a port's number, or 64
+/// plus the number of an extra.
 struct FdList<'a> {
     fds: [PollFd<'a>; WAIT_FDS_MAX],
     owner: [u8; WAIT_FDS_MAX],
@@ -150,7 +150,7 @@ struct FdList<'a> {
 }
 
 impl<'a> FdList<'a> {
-    /// `None` if there are too many.
+    /// Collects the descriptors; `None` if there are too many.
     fn gather(
         ports: &'a [&mut dyn Port],
         extra: &'a [BorrowedFd<'_>],

@@ -1,5 +1,5 @@
-//! The kernel's stack talks to itself across a bridge: two namespaces, TAPs and veths, and a bad
-//! wire between them. Needs root.
+//! Two kernels in separate namespaces, joined by a bridge with TAPs or veths and a faulty wire
+//! between them. Needs root.
 
 mod netns;
 
@@ -22,14 +22,14 @@ const NEAR: [&str; 2] = ["10.77.0.1", "fd77::1"];
 const FAR: [&str; 2] = ["10.77.0.2", "fd77::2"];
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The remains of a bridge.
+/// The result of a bridge that has ended.
 struct Ended {
     stats: BridgeStats,
     counters: (PortCounters, PortCounters),
     cpu_ns: i64,
 }
 
-/// A bridge on its own thread; ends when dropped.
+/// A bridge on its own thread, which ends when the value is dropped.
 struct Running {
     stop: StopFlag,
     thread: Option<JoinHandle<Ended>>,
@@ -85,7 +85,7 @@ fn configure(space: &Namespace, device: &str, addresses: &[&str; 2]) {
     space.ip(&format!("link set {device} up"));
 }
 
-/// A kernel with a TAP, and the TAP's other end.
+/// A kernel with a TAP, and the port at the TAP's other end.
 fn tap_host(what: &str, addresses: &[&str; 2]) -> (Namespace, AnyPort) {
     let space = Namespace::new(what);
     let port = space.inside(|| opened("tap:t0,up=yes"));
@@ -93,7 +93,7 @@ fn tap_host(what: &str, addresses: &[&str; 2]) -> (Namespace, AnyPort) {
     (space, port)
 }
 
-/// A kernel with a veth, and a packet port on its other end, which is in `middle`.
+/// A kernel with a veth, and a packet port on its other end in `middle`.
 fn veth_host(middle: &Namespace, what: &str, addresses: &[&str; 2]) -> (Namespace, AnyPort) {
     let space = Namespace::new(what);
     let (name, middle_name) = (&space.name, &middle.name);
@@ -109,7 +109,7 @@ fn veth_host(middle: &Namespace, what: &str, addresses: &[&str; 2]) -> (Namespac
     (space, port)
 }
 
-/// One ICMP echo; the round-trip time, or `None` after `patience`.
+/// Sends one ICMP echo; returns the round-trip time, or `None` after `patience`.
 fn ping(from: &Namespace, to: &str, patience: Duration) -> Option<Duration> {
     let to = SocketAddrV4::new(to.parse().expect("address"), 0);
     from.inside(|| {
@@ -136,7 +136,7 @@ fn ping(from: &Namespace, to: &str, patience: Duration) -> Option<Duration> {
     })
 }
 
-/// The stream that `bulk` sends: position-dependent, so that misplaced bytes show.
+/// Fills in the stream that `bulk` sends. It depends on the position, so that misplaced bytes show.
 fn pattern(at: usize, out: &mut [u8]) {
     for (i, byte) in out.iter_mut().enumerate() {
         let at = at + i;
@@ -144,7 +144,7 @@ fn pattern(at: usize, out: &mut [u8]) {
     }
 }
 
-/// Sends `bytes` over TCP from one kernel to the other; the time it took. Every byte is checked.
+/// Sends `bytes` bytes over TCP from one kernel to the other and checks each; returns the time.
 fn bulk(from: &Namespace, to: &Namespace, address: &str, bytes: usize) -> Duration {
     let address: IpAddr = address.parse().expect("address");
     let bind = SocketAddr::new(address, 0);
@@ -285,7 +285,7 @@ fn taps_bridged_at_a_rate_do_not_exceed_it() {
     };
     let bridge = Running::start(a, b, &both_ways(rate, 1));
     let took = bulk(&near, &far, FAR[0], 2 << 20);
-    // 2 MiB at 50 Mbit/s take 0.335 s.
+    // At 50 Mbit/s, 2 MiB take 0.335 s.
     assert!(took >= Duration::from_millis(330), "{took:?}");
     assert!(took < PATIENCE, "{took:?}");
     bridge.end();

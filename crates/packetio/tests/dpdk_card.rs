@@ -1,7 +1,6 @@
-//! A DPDK driver that merges received packets (LRO), and that frees what it has sent late. No
-//! virtual device does that, so the plug-in is built with `dpdk_common/card.h`, which stands
-//! between it and `net_tap`. Skipped, with the reason printed, where DPDK or the privilege is
-//! missing.
+//! A DPDK driver that merges received packets (LRO) and frees sent buffers late. No virtual device
+//! does that, so the plug-in is built with `dpdk_common/card.h`, which wraps `net_tap`. Without
+//! DPDK or the privilege the tests are skipped, with the reason printed.
 
 mod dpdk_common;
 mod netns;
@@ -58,7 +57,7 @@ fn ends(test: &str) -> Option<Ends> {
     })
 }
 
-/// Sends a text by segments; what came, once all its payload is there.
+/// Sends a text in segments; returns the frames received once its whole payload is there.
 fn pass(ends: &mut Ends, text: &Text) -> Vec<(Vec<u8>, u16)> {
     let headers = text.tcp_at() + 20;
     send_all(&mut ends.kernel, &text.segments());
@@ -103,7 +102,7 @@ fn merged_packet_is_lent_whole_with_the_size_of_its_segments() {
         let merged = came.iter().filter(|(_, size)| *size > 0);
         for (frame, size) in merged.clone() {
             assert_eq!(usize::from(*size), text.size);
-            // The device left the length of the first segment.
+            // The device sets the length of the first segment only.
             let len_at = if text.is_v6 { 18 } else { 16 };
             let len = u16::from_be_bytes([frame[len_at], frame[len_at + 1]]);
             let from = if text.is_v6 { 54 } else { 14 };
@@ -164,8 +163,8 @@ fn merged_packet_is_cut_for_a_caller_who_takes_none() {
     assert_eq!(count(&ends.dpdk, "dpdk_buffers_free"), free);
 }
 
-/// Sends up to eight packets of two segments, by large buffers if there are any; how many, and
-/// whether by large ones.
+/// Sends up to eight packets of two segments each, by large buffers if there are any. Returns how
+/// many, and whether by large buffers.
 fn send_some(port: &mut dyn Port, text: &Text) -> (usize, bool) {
     let (bytes, small) = (text.large(), text.segments().remove(0));
     let slots = port.reserve(8);

@@ -1,8 +1,7 @@
-//! A DPDK port (driver `net_memif`, in the client's role) against our own native memif, in one
-//! process: no NIC, no huge pages, no root. Each test is skipped, with the reason printed, where
-//! DPDK is missing.
+//! A DPDK port (driver `net_memif`, as client) with our own memif as its peer, in one process: no
+//! NIC, huge pages or root needed. Without DPDK the tests are skipped, with the reason printed.
 //!
-//! EAL starts once in a process, so all tests share one with a device each.
+//! EAL starts once per process, so all tests share it, with one device each.
 
 mod dpdk_common;
 #[path = "memif_common/mod.rs"]
@@ -18,17 +17,17 @@ use packetio::memif::{Memif, MemifOptions, MemifPort};
 use packetio::{Port, PortError, wait};
 
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Devices of the one EAL.
+/// Number of devices of the shared EAL.
 const DEVICES: usize = 8;
 const FRAME_BYTES_MAX: usize = 1514;
-/// Length of frames that the one device that is no memif sends: its driver makes them up.
+/// Frame length of the only device that is not a memif, whose driver generates frames.
 const LARGE: usize = 9014;
 
 fn socket(device: usize) -> String {
     memif_common::path(&format!("dpdk{device}"))
 }
 
-/// Device `device` of the process' EAL.
+/// Options for device `device` of the shared EAL.
 fn options(device: usize) -> Option<DpdkOptions> {
     let devices = (0..DEVICES).map(|device| {
         let socket = socket(device);
@@ -45,7 +44,7 @@ fn options(device: usize) -> Option<DpdkOptions> {
     })
 }
 
-/// One test at a time: they share cores.
+/// Lets one test run at a time, because they share cores.
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -61,13 +60,13 @@ fn native(device: usize, queues: usize) -> Vec<MemifPort> {
     Memif::connect(&options).unwrap()
 }
 
-/// A native memif and the device that is connected to it, in this order: what is bound last is
-/// dropped first, and the device has to be. Its driver's own thread takes the connection down when
-/// the peer leaves. A port that is stopped at that moment takes it down as well, without a lock
-/// between them (`EAL: Error: Invalid memory`, or worse).
+/// A native memif and the device connected to it, in this order: the device must be dropped first.
+/// The driver's own thread takes the connection down when the peer leaves. Stopping the port at
+/// that moment does the same without a lock between them, which crashes (`EAL: Error: Invalid
+/// memory`).
 fn connected(device: usize) -> Option<(MemifPort, Box<dyn Port + Send>)> {
     let options = options(device)?;
-    // A client looks for its server once, when it starts.
+    // The driver's client looks for its server only once, when it starts.
     let mut native = native(device, 1).remove(0);
     let dpdk = open(&options, 0).unwrap();
     meet(&mut native);
@@ -84,7 +83,7 @@ fn meet(native: &mut MemifPort) {
     assert!(connected, "{}", native.last_reason());
 }
 
-/// Sends numbered frames from `number` on, as many as there is room for; how many left.
+/// Sends frames numbered from `number` on, as many as fit; returns how many.
 fn send_some(port: &mut dyn Port, number: u64, end: u64) -> u64 {
     let mut bytes = [0; FRAME_BYTES_MAX];
     let slots = port.reserve((end - number).min(64) as usize);
@@ -98,7 +97,7 @@ fn send_some(port: &mut dyn Port, number: u64, end: u64) -> u64 {
     sent as u64
 }
 
-/// Receives a batch whose frames are those from `number` on; how many came.
+/// Receives a batch of frames that must be numbered from `number` on; returns how many.
 fn receive_some(port: &mut dyn Port, number: u64) -> u64 {
     let (mut bytes, mut came) = ([0; FRAME_BYTES_MAX], [0; 2048]);
     let mut next = number;
@@ -112,8 +111,8 @@ fn receive_some(port: &mut dyn Port, number: u64) -> u64 {
     next - number
 }
 
-/// `frames` numbered frames each way at the same time, whole and in order; asleep whenever nothing
-/// moves.
+/// Exchanges `frames` numbered frames each way at the same time, complete and in order. Both ends
+/// sleep when nothing moves.
 fn exchange(a: &mut dyn Port, b: &mut dyn Port, frames: u64) {
     let (mut sent, mut came) = ([0; 2], [0; 2]);
     let deadline = Instant::now() + PATIENCE;
@@ -144,7 +143,7 @@ fn connected_frames_both_ways_are_whole_and_in_order() {
     let is = dpdk.capabilities();
     assert_eq!((is.name.as_str(), is.queue), ("dpdk:net_memif0", 0));
     assert_eq!(is.mtu, 1500);
-    // This driver cuts nothing.
+    // This driver cuts no packets.
     assert_eq!(is.segment_bytes_max, 0);
     assert!(!dpdk.reserve(1)[0].take_bulk_lane());
     dpdk.send(0).unwrap();
@@ -170,7 +169,7 @@ fn connected_frames_of_odd_lengths_are_dropped_and_counted() {
         return;
     };
     let lengths = [1, 13, 14, 60, 1518, 1519, 2048];
-    // The driver gives its buffers away when it is asked for frames.
+    // The driver supplies its buffers when it is asked for frames.
     assert!(until(PATIENCE, || {
         dpdk.receive().unwrap().is_empty() && native.reserve(lengths.len()).len() == lengths.len()
     }));
@@ -190,7 +189,7 @@ fn connected_frames_of_odd_lengths_are_dropped_and_counted() {
     assert_eq!(count(&dpdk, "dpdk_rx_dropped_runt"), 2);
     assert_eq!(count(&dpdk, "dpdk_rx_dropped_too_long"), 2);
 
-    // The other way: what is no frame does not leave.
+    // In the other direction, bytes that are not a frame are not sent.
     let slots = dpdk.reserve(3);
     for (slot, length) in slots.iter().zip([13, 14, 1518]) {
         assert_eq!(slot.capacity(), 1518);
@@ -217,12 +216,12 @@ fn peer_that_does_not_read_pushes_back_and_loses_nothing() {
     let full = until(PATIENCE, || {
         let n = send_some(&mut dpdk, sent, u64::MAX);
         sent += n;
-        // The driver may hear a little later than the peer that they are connected.
+        // The driver may learn a little later than the peer that they are connected.
         n == 0 && sent >= 1024
     });
     assert!(full, "{sent}");
     assert!(count(&dpdk, "dpdk_tx_pushed_back") > 0);
-    // No room, so a sleep for room is none for ever.
+    // There is no room, so a sleep for room must end by itself.
     let woken = wait(&mut [&mut dpdk], &[], true, Some(5_000_000_000)).unwrap();
     assert!(woken.port(0));
     let mut came = 0;
@@ -248,7 +247,7 @@ fn port_closed_and_opened_again_carries_frames_and_keeps_no_buffers() {
         meet(&mut native);
         free.push(count(&dpdk, "dpdk_buffers_free"));
         exchange(&mut dpdk, &mut native, 5_000);
-        // Closed with a batch lent, slots granted, and frames that nobody has taken.
+        // The port is closed with a batch lent, slots granted, and unread frames.
         send_some(&mut native, 0, 32);
         assert!(until(PATIENCE, || !dpdk.receive().unwrap().is_empty()));
         while send_some(&mut dpdk, 0, u64::MAX) > 0 {}
@@ -280,7 +279,7 @@ fn queues_each_carry_their_own_frames() {
         exchange(dpdk, native, 20_000);
         assert_eq!(dpdk.counters().rx_frames, 20_000);
     }
-    // A queue alone comes and goes; the port runs on with the other.
+    // A queue is closed and opened alone, while the port runs on with the other one.
     let taken = open(&options, 1).map(|_| ()).unwrap_err();
     assert_eq!(taken, "dpdk:net_memif4: queue 1 is open already");
     dpdk.truncate(1);
@@ -370,7 +369,8 @@ fn idle_sleeper_is_woken_by_a_frame_within_its_longest_sleep() {
     let Some((mut native, mut dpdk)) = connected(6) else {
         return;
     };
-    // Idle for long enough that the sleeps are as long as they get: this driver has no interrupts.
+    // After a long idle time the sleeps have their full length, because this driver has no
+    // interrupts.
     let begin = Instant::now();
     let mut sleeps = 0;
     while begin.elapsed() < Duration::from_millis(100) {

@@ -1,8 +1,8 @@
-//! A DPDK port (driver `net_tap`) against the kernel's end of its TAP: checksums by the driver,
-//! interrupts, an MTU. Each test is skipped, with the reason printed, where DPDK or the privilege
-//! is missing.
+//! A DPDK port (driver `net_tap`) with the kernel's end of its TAP: checksums by the driver,
+//! interrupts, an MTU. Without DPDK or the privilege the tests are skipped, with the reason
+//! printed.
 //!
-//! EAL starts once in a process, so the tests share one, and a namespace.
+//! EAL starts once per process, so the tests share it and a namespace.
 
 mod dpdk_common;
 mod netns;
@@ -23,19 +23,19 @@ use wire::{ethernet, ipv4, tcp};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 const TCP_AT: usize = 34;
-/// A second.
+/// One second, in ns.
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// The two ends of a TAP: the driver's, and a raw socket on the kernel's.
+/// Both ends of a TAP: the driver's, and a raw socket on the kernel's.
 struct Ends {
     dpdk: Box<dyn Port + Send>,
     kernel: Packet,
-    /// Of the interface, which a test before may have changed.
+    /// MTU of the interface, which an earlier test may have changed.
     mtu: usize,
     _alone: MutexGuard<'static, ()>,
 }
 
-/// The TAP of the process' EAL, opened anew with these options.
+/// The TAP of the shared EAL, opened anew with these options.
 fn ends(test: &str, change: impl FnOnce(&mut DpdkOptions) + Send) -> Option<Ends> {
     static ALONE: Mutex<()> = Mutex::new(());
     static PLACE: OnceLock<Namespace> = OnceLock::new();
@@ -53,7 +53,7 @@ fn ends(test: &str, change: impl FnOnce(&mut DpdkOptions) + Send) -> Option<Ends
     let place = PLACE.get_or_init(|| Namespace::new("dtap"));
     let (dpdk, kernel, mtu) = place.inside(|| {
         let spec = WireSpec::from(Backend::Dpdk(options));
-        // The kernel is to say nothing of its own, from the start: the driver sets its TAP up.
+        // The driver sets its TAP up, so the kernel must be silenced before.
         place.exec("sysctl -q -w net.ipv6.conf.default.disable_ipv6=1");
         let dpdk = packetio::open(&spec, 0).unwrap();
         place.ip("link set dtap up");
@@ -74,8 +74,8 @@ fn ends(test: &str, change: impl FnOnce(&mut DpdkOptions) + Send) -> Option<Ends
     })
 }
 
-/// A TCP segment with `payload` bytes whose checksum field holds `checksum` of the right one and
-/// the pseudo-header's sum.
+/// A TCP segment with `payload` bytes. `checksum` computes its checksum field from the right value
+/// and the pseudo-header's sum.
 fn segment(payload: usize, checksum: impl FnOnce(u16, u16) -> u16) -> Vec<u8> {
     let (src, dst) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
     let mut frame = vec![0x5a; TCP_AT + 20 + payload];
@@ -118,7 +118,7 @@ fn send(port: &mut dyn Port, frame: &[u8], offload: bool) {
     port.send(1).unwrap();
 }
 
-/// The next frame and what the driver says of its checksum.
+/// Receives the next frame with the driver's verdict on its checksum.
 fn next(port: &mut dyn Port) -> (Vec<u8>, RxChecksum) {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -145,11 +145,11 @@ fn checksum_left_to_the_driver_arrives_right() {
         assert_ne!(right, partial);
         send(&mut ends.dpdk, &partial, true);
         assert_eq!(next(&mut ends.kernel).0, right);
-        // Not asked for, it leaves the frame alone.
+        // Without a request the driver does not change the frame.
         send(&mut ends.dpdk, &partial, false);
         assert_eq!(next(&mut ends.kernel).0, partial);
     }
-    // An offload beyond the frame is refused, not done.
+    // A checksum field beyond the frame is refused.
     let short = &segment(0, |_, pseudo| pseudo)[..TCP_AT + 10];
     send(&mut ends.dpdk, short, true);
     assert_eq!(count(&ends.dpdk, "dpdk_tx_dropped_refused"), 1);
@@ -173,7 +173,7 @@ fn sleeper_with_an_interrupt_sleeps_long_and_wakes_at_once() {
     let Some(mut ends) = ends("interrupt", |_| ()) else {
         return;
     };
-    // How long the last of so many idle sleeps was: 11 double it from 50 us to 100 ms.
+    // The last of sixteen idle sleeps: eleven double it from 50 µs to 100 ms.
     let idle = |port: &mut Box<dyn Port + Send>| {
         let mut last = Duration::ZERO;
         for _ in 0..16 {
@@ -188,7 +188,7 @@ fn sleeper_with_an_interrupt_sleeps_long_and_wakes_at_once() {
     let mut sleeps = Vec::new();
     for _ in 0..9 {
         sleeps.push(idle(&mut ends.dpdk));
-        // Asleep for long by now, and not about to wake.
+        // The port is in a long sleep that will not end soon.
         let frame = segment(10, |right, _| right);
         let mut kernel = ends.kernel;
         let sent = std::thread::spawn(move || {
@@ -205,7 +205,7 @@ fn sleeper_with_an_interrupt_sleeps_long_and_wakes_at_once() {
     waits.sort();
     sleeps.sort();
     assert!(sleeps[4] > Duration::from_millis(50), "{sleeps:?}");
-    // A sleeper without the interrupt would wake when its sleep is over.
+    // Without the interrupt the sleeper would wake only at the end of its sleep.
     assert!(waits[4] < sleeps[4] / 2, "{waits:?} of {sleeps:?}");
 }
 
@@ -223,7 +223,7 @@ fn mtu_asked_for_is_the_device_s() {
     assert_eq!(next(&mut ends.kernel).0, long);
 }
 
-/// Writes a text as one packet that is to be cut.
+/// Sends a text as one packet that must be cut.
 fn send_large(port: &mut dyn Port, text: &Text) {
     let bytes = text.large();
     let slots = port.reserve(1);
@@ -236,7 +236,7 @@ fn send_large(port: &mut dyn Port, text: &Text) {
     port.send(1).unwrap();
 }
 
-/// Frames that arrive at the kernel's end; its own are left out.
+/// Receives frames at the kernel's end, without the kernel's own.
 fn heard(kernel: &mut Packet, count: usize) -> Vec<Vec<u8>> {
     let got = receive(kernel, count, PATIENCE).into_iter();
     got.map(|(bytes, _)| bytes).collect()
@@ -249,11 +249,12 @@ fn large_packet_arrives_as_the_segments_that_leave_alone() {
     };
     let capabilities = ends.dpdk.capabilities();
     assert!(capabilities.segment_bytes_max > 60_000, "{capabilities:?}");
-    // This driver counts the Ethernet header of the segments that it cuts.
+    // This driver counts the Ethernet header into the segments that it cuts.
     assert_eq!(capabilities.mtu, ends.mtu - 14);
     let full = capabilities.mtu - 40;
     let (ack, end) = (Flags::ACK, Flags::ACK | Flags::PSH | Flags::FIN);
-    // Does the driver cut it? It knows IPv4 only, segments with less than the MTU, and up to 64.
+    // Whether the driver can cut the packet: only IPv4, segments shorter than the MTU, and at most
+    // 64.
     for (text, by_driver) in [
         (Text::new(false, full, 45 * full - 1, ack), true),
         (Text::new(false, full, full + 1, end), true),
@@ -292,7 +293,7 @@ fn large_packet_that_makes_no_sense_is_refused_and_counted() {
     let mut empty = good.clone();
     empty.payload.clear();
     send_large(&mut ends.dpdk, &empty);
-    // A packet longer than the MTU that is not to be cut.
+    // A packet longer than the MTU without a segment size.
     let slots = ends.dpdk.reserve(1);
     assert!(slots[0].take_bulk_lane());
     slots[0].write(0, &good.large());
@@ -315,7 +316,7 @@ fn packets_of_both_kinds_in_a_batch_leave_in_their_order() {
         let slots = ends.dpdk.reserve(9);
         assert_eq!(slots.len(), 9);
         for (n, slot) in slots.iter().enumerate() {
-            // One that the driver cuts, one that it cannot cut, and a small frame.
+            // In turn: a packet that the driver cuts, one that it cannot cut, and a small frame.
             let text = Text::new(n % 3 == 1, 1300, 5 * 1300 + n, Flags::ACK);
             let alone = text.segments();
             let bytes = match n % 3 {

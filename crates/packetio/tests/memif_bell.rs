@@ -1,4 +1,4 @@
-//! A peer that does to a bell what it can.
+//! A hostile peer and its bell.
 
 #[path = "memif_common/mod.rs"]
 mod common;
@@ -12,9 +12,9 @@ use hostile::{Client, RING_S2C, SLOTS};
 use packetio::Port;
 use packetio::memif::{Memif, MemifOptions};
 
-/// The bell's flags and counter are the peer's as much as ours: made blocking and full, it would
-/// have a `write` wait until somebody reads. (That the kernel adds to it in another way is shown
-/// beside `memif/bell.rs`: here what it falls back on would do.)
+/// The peer shares the bell's flags and counter: if it makes the bell blocking and full, a `write`
+/// would wait for a reader. The tests in `memif/bell.rs` show that the kernel adds in another way;
+/// here the fallback would suffice too.
 #[test]
 fn bell_that_is_full_and_waits_does_not_hold_up_who_rings_it() {
     let path = path("full-bell");
@@ -29,8 +29,8 @@ fn bell_that_is_full_and_waits_does_not_hold_up_who_rings_it() {
     rustix::io::write(bell, &(u64::MAX - 1).to_ne_bytes()).unwrap();
     let (done, is_done) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
-        // The kernel remembers fewer results of asynchronous writes than this, and refuses more
-        // until somebody has taken them.
+        // The kernel stores fewer results of asynchronous operations than this, and then refuses
+        // more until some are fetched.
         for round in 0..1000 {
             client.memory.set_head(RING_S2C, SLOTS + round);
             let slots = victim.reserve(1);

@@ -1,4 +1,4 @@
-//! A client that rewrites all shared memory all the time, at random, while we use it.
+//! A client that keeps rewriting all shared memory at random while we use it.
 
 #[path = "memif_common/mod.rs"]
 mod common;
@@ -12,7 +12,7 @@ use hostile::{Client, Memory, REGION_BYTES, RING_C2S, RING_S2C, SLOTS, hostile_s
 use packetio::Port;
 use packetio::memif::{Memif, MemifOptions, MemifPort};
 
-/// Splitmix64.
+/// The next value of Splitmix64.
 fn random(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let mut x = *state;
@@ -21,7 +21,7 @@ fn random(state: &mut u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// Turns the victim as a stack does, and looks at every byte that it is shown.
+/// Turns the victim as a stack does, and reads every byte of its frames.
 fn exercise(victim: &mut MemifPort, bytes: &mut [u8]) {
     for frame in victim.receive().unwrap_or(&[]) {
         assert!(frame.len() <= 65_536);
@@ -86,7 +86,7 @@ fn server_that_rewrites_everything_all_the_time_breaks_nothing() {
             let mut seed = random(&mut state);
             scope.spawn(move || {
                 while !done.is_raised() {
-                    // The same lies, and with the server's own cursor.
+                    // The lies of a client, and further ones with the server's own cursor.
                     scribble(memory, &mut seed);
                     let ring = if seed & 1 == 0 { RING_C2S } else { RING_S2C };
                     let lead = (seed >> 8) as u16 % (SLOTS + u16::from((seed >> 40) & 0xff == 0));
@@ -103,7 +103,7 @@ fn server_that_rewrites_everything_all_the_time_breaks_nothing() {
     }
 }
 
-/// Mostly plausible lies, so that they get past the first check.
+/// Writes mostly plausible lies, so that they pass the first checks.
 fn scribble(memory: &Memory, seed: &mut u64) {
     let word = random(seed);
     let ring = if word & 1 == 0 { RING_C2S } else { RING_S2C };

@@ -1,4 +1,4 @@
-//! Peers that lie: whatever they do costs at most their connection, and the next peer is served.
+//! Peers that lie: they lose at most their connection, and the next peer is served.
 
 #[path = "memif_common/mod.rs"]
 mod common;
@@ -27,7 +27,7 @@ fn value(port: &MemifPort, name: &str) -> u64 {
     port.counters().value(name).unwrap()
 }
 
-/// Asserts that the victim refuses: it says DISCONNECT, and why, and hangs up.
+/// Asserts that the victim refuses the peer: it sends DISCONNECT with this reason and closes.
 fn assert_refused(peer: &Peer, victim: &mut MemifPort, why: &str) {
     let (kind, bytes, _) = peer.hear(victim);
     let text = String::from_utf8_lossy(&bytes);
@@ -37,7 +37,7 @@ fn assert_refused(peer: &Peer, victim: &mut MemifPort, why: &str) {
     assert!(!victim.is_connected());
 }
 
-/// Asserts that the victim ends the connection and says why.
+/// Asserts that the victim ends the connection with this reason.
 fn assert_ended(peer: &Peer, victim: &mut MemifPort, why: &str) {
     let lies = value(victim, "memif_peer_lies");
     assert_eq!(lies, 1);
@@ -86,13 +86,13 @@ fn handshake_with_a_bad_first_word_is_refused() {
     common::connect_both(&mut victim, &mut Memif::connect(&good).unwrap().remove(0));
 }
 
-/// Descriptors that the announcing tests send along.
+/// Descriptors that tests of announcements send.
 struct Kit {
     victim: MemifPort,
     path: String,
     memory: Memory,
     unsealed: Memory,
-    /// Memory of huge pages, where the kernel has them.
+    /// Memory of huge pages; `None` if the kernel has none.
     huge: Option<OwnedFd>,
     bell: OwnedFd,
     semaphore: OwnedFd,
@@ -135,8 +135,8 @@ impl Kit {
         })
     }
 
-    /// All messages but the last are believed; the last is refused. Each with memory, unsealed
-    /// memory, huge memory, a bell, a semaphore, a pipe, or nothing.
+    /// Asserts that all messages are accepted except the last. A letter tells the descriptor of
+    /// each: memory, unsealed memory, huge memory, a bell, a semaphore, a pipe, or none.
     fn assert_refuses(&mut self, messages: &[(Vec<u8>, char)], why: &str) {
         let peer = self.greet();
         let Some(((last, what), first)) = messages.split_last() else {
@@ -257,7 +257,7 @@ fn client_whose_descriptors_are_slow_to_close_is_refused_and_holds_nobody_up() {
             }
         };
         let (slow, far) = slow_to_close();
-        // The second message is behind one that ends the connection.
+        // The second message follows one that ends the connection.
         peer.say(&bytes, &vec![slow.as_fd(); count]);
         peer.say(&region, &[slow.as_fd()]);
         drop(slow);
@@ -267,7 +267,7 @@ fn client_whose_descriptors_are_slow_to_close_is_refused_and_holds_nobody_up() {
         assert!(start.elapsed() < SLOW / 2, "{:?}", &bytes[..2]);
         drop(far);
     }
-    // This peer was not even accepted yet.
+    // The victim has not even accepted this peer.
     let peer = Peer::connect(&kit.path);
     let (slow, _far) = slow_to_close();
     peer.say(&region, &[slow.as_fd()]);
@@ -297,7 +297,7 @@ fn server_with_too_much_to_close_keeps_its_client_and_greets_others_later() {
         greeted
     };
     let heard = (0..40).take_while(|_| hears(&mut kit)).count();
-    // Some are in their handshake when it is noticed.
+    // Some clients are in their handshake when the server notices.
     assert!((16..=20).contains(&heard), "{heard}");
     assert!(!kit.victim.prepare_wait(false));
     assert!(!common::poll(&kit.victim, Duration::from_millis(50)));
@@ -315,7 +315,7 @@ fn silent_clients_do_not_keep_a_good_one_out() {
     let mut victim = server(&path);
     let silent: Vec<Peer> = (0..6).map(|_| Peer::connect(&path)).collect();
     let client = Client::connect(&path, &mut victim);
-    // A second client finds the interface taken.
+    // A second client is refused, because the interface is taken.
     let peer = Peer::connect(&path);
     assert_eq!(peer.hear(&mut victim).0, Some(HELLO));
     peer.say(&init(0x0200, 0, 0, &[]), &[]);
@@ -364,7 +364,7 @@ fn descriptors_that_lead_nowhere_are_dropped_and_counted() {
         value(&victim, "memif_rx_dropped_descriptor"),
         bad.len() as u64
     );
-    // A frame that ends where the region ends is fine.
+    // A frame that ends exactly at the region's end is valid.
     client.publish(&mut head, 0, 0, 64, end - 64);
     assert_eq!(victim.receive().unwrap().len(), 1);
     assert!(victim.is_connected());
@@ -376,11 +376,11 @@ fn chains_without_end_or_sense_are_dropped_and_counted() {
     let mut victim = server(&path);
     let client = Client::connect(&path, &mut victim);
     let mut head = 0;
-    // Cut short.
+    // A chain that is cut short.
     client.publish(&mut head, 1, 0, 100, buffer(0));
     assert!(victim.receive().unwrap().is_empty());
     assert_eq!(value(&victim, "memif_rx_dropped_chain"), 1);
-    // A ring full of NEXT.
+    // A ring full of descriptors with NEXT.
     for _ in 0..SLOTS {
         client
             .memory
@@ -390,7 +390,7 @@ fn chains_without_end_or_sense_are_dropped_and_counted() {
     client.memory.set_head(RING_C2S, head);
     assert!(victim.receive().unwrap().is_empty());
     assert_eq!(value(&victim, "memif_rx_dropped_chain"), 2);
-    // Longer than any frame; a part that is nowhere; no bytes at all.
+    // Chains that are too long, have a part outside of all regions, or have no bytes.
     let chains: [&[(u16, u32)]; 3] = [
         &[(0, 60_000), (0, 60_000)],
         &[(0, 10), (5, 10)],
@@ -408,7 +408,7 @@ fn chains_without_end_or_sense_are_dropped_and_counted() {
         assert!(victim.receive().unwrap().is_empty());
     }
     assert_eq!(value(&victim, "memif_rx_dropped_chain"), 5);
-    // A good one still gets through, and more than fit a batch take several.
+    // A valid chain still arrives, and more than fit a batch take several.
     for _ in 0..6 {
         client
             .memory
@@ -503,7 +503,7 @@ fn lent_buffers_that_shrink_are_back_pressure_or_the_end() {
     assert_eq!(slots.len(), 16, "four buffers of 512 bytes for each");
     slots[0].set_len(2000);
     slots[1].set_len(100);
-    // Between reserve and send, they turn into nothing.
+    // Between reserve and send the buffers become empty.
     client
         .memory
         .set_descriptor(RING_S2C, 1, 0, 0, 0, buffer(1));
@@ -542,7 +542,7 @@ fn wild_tails_end_the_connection() {
 
     let (mut victim, peer, memory) = hostile_server("wild-tail-tx");
     memory.set_tail(RING_C2S, 1);
-    // The whole ring is free; only more than that makes the victim look.
+    // The whole ring is free, so the victim reads the cursor only for more slots than that.
     assert_eq!(victim.reserve(100).len(), 0);
     assert_ended(&peer, &mut victim, "Invalid ring cursor");
 }

@@ -1,4 +1,4 @@
-//! Both roles of memif against each other, each on a thread of its own.
+//! Both roles of memif as each other's peers, each on its own thread.
 
 #[path = "memif_common/mod.rs"]
 mod common;
@@ -9,7 +9,8 @@ use common::{Fnv, connected_pair, fill, options, sleep_until_ready};
 use packetio::memif::{Memif, MemifOptions, MemifPort, MemifRole};
 use packetio::{Port, PortError};
 
-/// Sends `frames` frames whose sizes and contents follow from their numbers; the hash of all bytes.
+/// Sends `frames` frames with sizes and contents derived from their numbers; returns the hash of
+/// all bytes.
 fn send_all(port: &mut MemifPort, frames: u64, length_max: usize, sleep: bool) -> u64 {
     let mut hash = Fnv::default();
     let mut bytes = vec![0; length_max];
@@ -32,14 +33,14 @@ fn send_all(port: &mut MemifPort, frames: u64, length_max: usize, sleep: bool) -
             if sleep {
                 sleep_until_ready(port, true);
             }
-            // Keeps the control channel going.
+            // Receiving also serves the control channel.
             let _ = port.receive().unwrap();
         }
     }
     hash.0
 }
 
-/// Receives `frames` frames; the hash of all bytes.
+/// Receives `frames` frames; returns the hash of all bytes.
 fn receive_all(port: &mut MemifPort, frames: u64, length_max: usize, sleep: bool) -> u64 {
     let mut hash = Fnv::default();
     let mut bytes = vec![0; length_max];
@@ -101,7 +102,7 @@ fn transfer(
     }
 }
 
-/// Plays with a connected pair: the server sends, then the client.
+/// Sends over a connected pair: from the server, then from the client.
 fn each_way(
     name: &str,
     options: &MemifOptions,
@@ -128,8 +129,8 @@ fn sleeping_ends_lose_nothing_in_either_direction() {
     transfer("sleep-s2c", 200_000, &options(), &options(), true, true);
 }
 
-/// Frames go back and forth, one to three at a time, and both ends sleep in between: a ring that is
-/// lost leaves both asleep.
+/// Sends frames back and forth, one to three at a time, with both ends sleeping in between. A lost
+/// ring would leave both asleep.
 fn bounce(port: &mut MemifPort, begins: bool, rounds: u32) {
     let mut number = u32::from(begins);
     let mut to_send = usize::from(begins);
@@ -151,7 +152,8 @@ fn bounce(port: &mut MemifPort, begins: bool, rounds: u32) {
         }
         received += 1;
         number = number.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        // Work of many lengths, so that each moment of the other's falling asleep is met.
+        // Work of varying length, so that a frame meets every moment of the other end's falling
+        // asleep.
         for _ in 0..(number >> 16) % 4_000 {
             std::hint::spin_loop();
         }
@@ -459,7 +461,7 @@ fn client_finds_a_server_that_comes_later_and_comes_back() {
     }
 }
 
-/// Options of a server and a client of two queues each, and their ports, connected.
+/// Options and connected ports of a server and a client with two queues each.
 fn two_queues(name: &str, server_buffer_bytes: usize) -> ([MemifOptions; 2], [Vec<MemifPort>; 2]) {
     let client_options = MemifOptions {
         path: common::path(name),
@@ -509,8 +511,8 @@ fn port_closed_and_opened_again_goes_on_where_it_was() {
     exchange(&mut *server, 16);
 }
 
-/// The other queue keeps the connection up, and the server sends on: what it has filled is not to
-/// be lent to it again.
+/// The other queue keeps the connection up and the server keeps sending: slots that it has filled
+/// must not be lent again.
 #[test]
 fn client_port_closed_and_opened_again_finds_the_frames_that_came_meanwhile() {
     let ([_, client_options], [mut server, mut client]) = two_queues("reopen-client", 4096);
@@ -532,11 +534,11 @@ fn client_port_closed_and_opened_again_finds_the_frames_that_came_meanwhile() {
     send(server, &[60; 3]);
     assert_eq!(lengths(&mut client[0]), [60; 3]);
     drop(client.remove(0));
-    // The long one takes two of the client's buffers, chained.
+    // The long frame takes two of the client's buffers as a chain.
     send(server, &[61, 3_000, 62]);
     let mut client = packetio::memif::open(&client_options, 0).unwrap();
     assert_eq!(lengths(&mut *client), [61, 3_000, 62]);
-    // The ring goes round.
+    // More frames than the ring has slots.
     for _ in 0..6 {
         client.release();
         send(server, &[63; 8]);

@@ -1,5 +1,4 @@
-//! A server without a free descriptor. The process that shares its limit with it is this test's
-//! own.
+//! A server without a free descriptor. The limit applies to the process, so the test has its own.
 
 #[path = "memif_common/mod.rs"]
 mod common;

@@ -1,7 +1,8 @@
-//! Memif against DPDK's testpmd, in both roles. Each test is skipped, with the reason printed,
-//! where testpmd is missing.
+//! Memif with DPDK's testpmd as peer, in both roles. Without testpmd the tests are skipped, with
+//! the reason printed.
 //!
-//! Debian: `dpdk-dev` and `librte-net-memif23`, or `MILLSTREAM_TESTPMD=/path/to/dpdk-testpmd`.
+//! On Debian install `dpdk-dev` and `librte-net-memif23`, or set
+//! `MILLSTREAM_TESTPMD=/path/to/dpdk-testpmd`.
 
 #[path = "memif_common/mod.rs"]
 mod common;
@@ -16,12 +17,12 @@ use packetio::Port;
 use packetio::memif::{Memif, MemifOptions, MemifPort, MemifRole};
 use testpmd::Testpmd;
 
-/// One at a time: each testpmd keeps a core busy.
+/// Lets one test run at a time, because each testpmd keeps a core busy.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 const BOTH: [MemifRole; 2] = [MemifRole::Server, MemifRole::Client];
 
-/// Runs `test` with our port in `role`, connected to a testpmd in the other.
+/// Runs `test` with our port in `role`, connected to a testpmd in the other role.
 fn with_testpmd(
     name: &str,
     ours: &MemifOptions,
@@ -35,7 +36,7 @@ fn with_testpmd(
         MemifRole::Client => MemifRole::Server,
     };
     let path = path(&format!("{name}-{:?}", ours.role).to_lowercase());
-    // A testpmd in the client's role looks for its server once, so we listen first.
+    // A testpmd in the client's role looks for its server only once, so our server listens first.
     let mut port = Memif::connect(&MemifOptions {
         path: path.clone(),
         ..ours.clone()
@@ -57,7 +58,7 @@ fn with_testpmd(
     let _ = std::fs::remove_file(path);
 }
 
-/// Sends numbered frames to a testpmd that sends each back, a window at a time; verifies all bytes
+/// Sends numbered frames to a testpmd that returns each, one window at a time; verifies all bytes
 /// and the order.
 fn echo(port: &mut MemifPort, frames: u64, length_max: usize, swapped: bool, sleep: bool) {
     const WINDOW: u64 = 200;
@@ -105,7 +106,7 @@ fn echo(port: &mut MemifPort, frames: u64, length_max: usize, swapped: bool, sle
     assert_eq!(port.counters().value("memif_rx_dropped_chain"), Some(0));
 }
 
-/// Takes `frames` frames of testpmd's txonly generator and verifies each: `length` bytes, IPv4,
+/// Receives `frames` frames of testpmd's txonly generator and verifies each: `length` bytes, IPv4,
 /// header checksum, UDP port 9.
 fn count(port: &mut MemifPort, frames: u64, length: usize) {
     let mut received = 0;
@@ -216,7 +217,7 @@ fn testpmd_rxonly_counts_what_we_sent() {
                     }
                     port.send(count).unwrap();
                 }
-                // All read: every slot is free again.
+                // Once testpmd has read all frames, every slot is free again.
                 assert!(common::until(Duration::from_secs(20), || port
                     .reserve(256)
                     .len()
@@ -247,8 +248,8 @@ fn testpmd_client_with_small_buffers_sends_and_receives_chains() {
         device,
         &["--forward-mode=txonly", "--txpkts=1000"],
         |port| {
-            // Two slots a frame, so that the ring never has just one free: DPDK 22.11 then runs
-            // past its end.
+            // With two slots per frame the ring never has exactly one free slot: DPDK 22.11 would
+            // then run past its end.
             count(port, 100_000, 1000);
             assert!(port.counters().value("memif_rx_chained").unwrap() >= 100_000);
             None
@@ -260,8 +261,8 @@ fn testpmd_client_with_small_buffers_sends_and_receives_chains() {
         device,
         &["--forward-mode=io", "--burst=16"],
         |port| {
-            // Frames of one length: DPDK 22.11 leaves old NEXT flags on the first descriptor of a
-            // frame.
+            // All frames have one length, because DPDK 22.11 leaves old NEXT flags on the first
+            // descriptor of a frame.
             let mut received = 0;
             let mut back = [0; 2048];
             let deadline = Instant::now() + Duration::from_secs(60);
@@ -271,7 +272,7 @@ fn testpmd_client_with_small_buffers_sends_and_receives_chains() {
                     "received {received}: {:?}",
                     port.counters()
                 );
-                // None before testpmd polls its port for the first time.
+                // There are no slots until testpmd polls its port for the first time.
                 let [slot] = port.reserve(1) else {
                     continue;
                 };
@@ -315,7 +316,7 @@ fn testpmd_server_restarted_is_found_again() {
         }
         echo(&mut port, 1_000, 200, false, false);
         drop(testpmd);
-        // Killed, it leaves its socket file, and a new one cannot listen there.
+        // A killed testpmd leaves its socket file, and a new one cannot listen there.
         let _ = std::fs::remove_file(&path);
         assert!(
             common::until(Duration::from_secs(30), || port.receive().is_err()),

@@ -1,4 +1,4 @@
-//! The mirror of the kernel's control plane, in network namespaces; as root.
+//! The mirror of the kernel's control plane, in network namespaces. Needs root.
 
 mod netns;
 
@@ -28,7 +28,7 @@ fn hosts() -> Hosts {
     Hosts { near, far }
 }
 
-/// Looks until `found` has been told, and fails after ten seconds.
+/// Calls the mirror until `found` accepts a change; fails after ten seconds.
 fn until(mirror: &mut Mirror, found: impl Fn(&Change) -> bool) {
     let end = Instant::now() + Duration::from_secs(10);
     loop {

@@ -1,5 +1,4 @@
-//! tcpdump and tshark read what the capture wrapper writes. A tool that is not installed is skipped
-//! with a message.
+//! tcpdump and tshark read files of the capture wrapper. A missing tool is skipped with a message.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -9,7 +8,7 @@ use packetio::loopback::{self, LoopbackOptions};
 use packetio::pcap::Pcap;
 use packetio::{Port, WireSpec, open};
 
-/// A file name of this test's own, removed when dropped.
+/// A file with a unique name, which is removed when dropped.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -42,7 +41,7 @@ fn send(port: &mut impl Port, frame: &[u8]) {
     port.send(1).expect("sent");
 }
 
-/// Three frames: out, in, out; of different padding.
+/// Captures three frames of different padding: sent, received, sent.
 fn capture(file: &Scratch) {
     let (a, mut b) = loopback::pair(&LoopbackOptions::default()).expect("eventfds");
     let mut a = Pcap::new(a, &file.0).expect("created");
@@ -55,7 +54,7 @@ fn capture(file: &Scratch) {
     send(&mut a, &arp([2, 0, 0, 0, 0, 1], 4, 61));
 }
 
-/// The tool's output, or `None` if it is not installed.
+/// The tool's output; `None` if it is not installed.
 fn read_with(tool: &str, file: &Scratch, before: &[&str], after: &[&str]) -> Option<String> {
     let output = Command::new(tool)
         .args(before)

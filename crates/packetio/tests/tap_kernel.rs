@@ -1,4 +1,5 @@
-//! TAP and packet ports against the kernel: what opening does, and how a port ends. Needs root.
+//! TAP and packet ports with the kernel as peer: what opening does, and how a port ends. Needs
+//! root.
 
 mod netns;
 
@@ -47,10 +48,11 @@ fn tap_opened_has_the_mtu_asked_for_and_is_up_only_if_asked() {
     assert_eq!(shaped.capabilities().mac.0, [2, 0, 0, 0, 0, 7]);
     assert!(!space.ip("link show t0").contains("UP"));
     assert!(space.ip("link show t1").contains("UP"));
-    // A crowd's frames wait in the queue while the owner of the port is away.
+    // A crowd's frames wait in this queue while the port's owner is away.
     assert!(space.ip("link show t1").contains("qlen 16384"));
     drop((plain, shaped));
-    // Another test's child, between its fork and its exec, may hold the descriptor a moment longer.
+    // A child of another test may hold the descriptor a little longer, between its fork and its
+    // exec.
     let gone = (0..100).any(|_| {
         std::thread::sleep(std::time::Duration::from_millis(20));
         !space.ip("link").contains("t1")
@@ -136,7 +138,7 @@ fn packet_ports_of_a_veth_hear_each_other() {
     );
 }
 
-/// The owner is away for longer than the socket has room.
+/// The owner is away for so long that the socket runs out of room.
 #[test]
 fn packet_port_left_alone_counts_the_frames_that_found_no_room() {
     const FRAMES_MAX: u32 = 400_000;
@@ -155,7 +157,7 @@ fn packet_port_left_alone_counts_the_frames_that_found_no_room() {
     assert!(sent > 20_000, "it has room for {sent} frames only");
 }
 
-/// A veth whose ends are `v0` and `v1`, up and quiet.
+/// A namespace with a veth whose ends `v0` and `v1` are up and silent.
 fn veth() -> Namespace {
     let space = Namespace::new("veth");
     space.ip("link add v0 type veth peer name v1");
@@ -167,8 +169,7 @@ fn veth() -> Namespace {
     space
 }
 
-/// An end learns from a worker of the kernel's that the other is up, and drops what it is given
-/// until then.
+/// Waits for a kernel worker to tell an end that the other is up; until then the end drops frames.
 fn await_up(space: &Namespace) {
     let is_up = |device| {
         let link = space.ip(&format!("link show {device}"));
@@ -181,7 +182,7 @@ fn await_up(space: &Namespace) {
     }
 }
 
-/// Sleeps and receives until something comes or the port fails.
+/// Sleeps and receives until a frame arrives or the port fails.
 fn hear(port: &mut AnyPort) -> Result<usize, PortError> {
     let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
     while std::time::Instant::now() < until {
@@ -194,11 +195,11 @@ fn hear(port: &mut AnyPort) -> Result<usize, PortError> {
     Ok(0)
 }
 
-/// A port whose interface is no more.
+/// A port whose interface was removed.
 fn removed() -> (Namespace, AnyPort) {
     let space = veth();
     let mut port = space.inside(|| opened("packet:v0"));
-    // Down first, and seen to be so: the kernel tells nothing more when it goes.
+    // The port has seen the interface down. The kernel reports nothing more when it is removed.
     space.ip("link set v0 down");
     assert_eq!(port.receive().map(|frames| frames.len()), Ok(0));
     space.ip("link del v0");
@@ -215,7 +216,7 @@ fn packet_interface_removed_is_gone() {
     assert_eq!(hear(&mut port), Err(PortError::Gone));
 }
 
-/// The kernel tells of the end before it gives what was queued.
+/// The kernel reports the end before it delivers queued frames.
 #[test]
 fn packet_interface_removed_with_frames_queued_is_gone() {
     if !can_run("packet_interface_removed_with_frames_queued_is_gone") {

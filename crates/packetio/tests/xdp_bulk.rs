@@ -1,5 +1,5 @@
-//! The bulk lane of an `xdp` wire: large packets that a packet socket hands to the interface beside
-//! the AF_XDP socket.
+//! The bulk lane of an `xdp` wire: a packet socket beside the AF_XDP socket, by which large packets
+//! leave.
 
 mod xdp_support;
 
@@ -33,14 +33,14 @@ fn open(bulk: Bulk) -> Box<dyn Port + Send> {
     xdp::open(&options, 0).unwrap()
 }
 
-/// Who makes a packet's transport checksum.
+/// How the transport checksum of a packet is made.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Sum {
     Whole,
     Offloaded,
 }
 
-/// A frame with `payload` as TCP from `ours` at `seq`, and where its TCP header begins.
+/// A frame with `payload` as TCP from `ours` at `seq`, and the offset of its TCP header.
 fn segment(ours: IpAddr, seq: u32, payload: &[u8], flags: tcp::Flags, sum: Sum) -> (Vec<u8>, u16) {
     let is_v4 = ours.is_ipv4();
     let ip_len = if is_v4 {
@@ -112,7 +112,7 @@ fn text(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i / 7 + i / 1000) as u8).collect()
 }
 
-/// Writes `payload` as one large packet for the bulk lane.
+/// Writes `payload` as one large packet into a slot's bulk buffer.
 fn write_large(slot: &TxFrame, ours: IpAddr, seq: u32, payload: &[u8], flags: tcp::Flags) {
     let (bytes, start) = segment(ours, seq, payload, flags, Sum::Offloaded);
     assert!(slot.take_bulk_lane());
@@ -122,8 +122,8 @@ fn write_large(slot: &TxFrame, ours: IpAddr, seq: u32, payload: &[u8], flags: tc
     slot.set_segment_bytes(SIZE as u16);
 }
 
-/// The segments that `payload` is cut into, each as it leaves alone. The CWR of the first segment
-/// (RFC 3168, section 6.1.2) and the PSH of the last one stand on no other.
+/// The segments into which `payload` is cut, as separate frames. CWR is on the first only (RFC 3168
+/// section 6.1.2) and PSH on the last only.
 fn alone(ours: IpAddr, seq: u32, payload: &[u8], flags: tcp::Flags) -> Vec<Vec<u8>> {
     let parts = payload.chunks(SIZE);
     let last = parts.len() - 1;
@@ -143,8 +143,8 @@ fn alone(ours: IpAddr, seq: u32, payload: &[u8], flags: tcp::Flags) -> Vec<Vec<u
     parts.enumerate().map(one).collect()
 }
 
-/// The kernel counts the identification up in what it cuts, which nobody reads where fragments are
-/// forbidden (RFC 6864). All else is the same.
+/// The frames with identification zero: the kernel counts it up in what it cuts, and it has no
+/// meaning with DF (RFC 6864).
 fn without_identification(mut frames: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     for frame in &mut frames {
         if frame[12..14] == [8, 0] {
@@ -166,7 +166,8 @@ fn large_packet_arrives_as_the_segments_that_leave_alone() {
     assert!(!port.capabilities().tx_checksum_offload);
     let (ack, psh, fin) = (tcp::Flags::ACK, tcp::Flags::PSH, tcp::Flags::FIN);
     let mut frames = 0;
-    // With the interface's TSO the far side gets the packet whole, and cuts it; else the kernel.
+    // With the interface's TSO the far side gets the packet whole and cuts it; without, the kernel
+    // cuts it.
     for has_tso in [true, false] {
         xdp::set_offload(NEAR, TSO, has_tso).unwrap();
         for (ours, len, flags) in [
@@ -226,11 +227,11 @@ fn batch_of_both_lanes_leaves_whole_and_each_lane_in_its_order() {
                     slot.set_len(bytes.len());
                     sent.0.push(bytes);
                 }
-                // A slot that nothing was written to, in either lane.
+                // Slots of either lane that nothing was written to.
                 _ => drop(tag.is_multiple_of(2) && slot.take_bulk_lane()),
             }
         }
-        // The last slot stays.
+        // The last slot is not sent.
         port.send(7).unwrap();
         sent.0.truncate(sent.0.len() - 1);
     }
@@ -240,7 +241,7 @@ fn batch_of_both_lanes_leaves_whole_and_each_lane_in_its_order() {
     let large = without_identification(large);
     assert!(large == without_identification(sent.1), "the lane's order");
     assert!(receive(&mut far, 1, SILENCE).is_empty());
-    // The packet socket is the lane's and receives nothing: it is bound to no protocol.
+    // The packet socket of the lane receives nothing, because it is bound to no protocol.
     let sockets = fs::read_to_string("/proc/thread-self/net/packet").unwrap();
     let lines: Vec<Vec<&str>> = sockets
         .lines()
@@ -258,7 +259,7 @@ fn lane_without_room_holds_its_frames_and_loses_none() {
     };
     let mut far = lab.far_packet();
     let mut port = open(Bulk::Auto);
-    // A queue before the interface that lets little pass, and holds more than the socket's room.
+    // A slow queueing discipline before the interface that holds more than the socket's buffer.
     let slow = "tc qdisc add dev mx0 root tbf rate 1mbit burst 100kb limit 100mb";
     let status = lab.command_near().args(slow.split(' ')).status();
     if !status.is_ok_and(|status| status.success()) {
@@ -281,7 +282,7 @@ fn lane_without_room_holds_its_frames_and_loses_none() {
     }
     assert!(port.counters().value("xdp_bulk_held") > Some(0));
     assert!(port.counters().value("xdp_bulk_frames") < Some(u64::from(sent)));
-    // The port sets itself a time at which it tries again: this call would sleep for a minute.
+    // The port wants to try again soon; otherwise this call would sleep for a minute.
     let asleep = Instant::now();
     wait(&mut [&mut *port], &[], true, Some(60_000_000_000)).unwrap();
     assert!(asleep.elapsed() < Duration::from_secs(30));
@@ -309,6 +310,54 @@ fn lane_without_room_holds_its_frames_and_loses_none() {
         Some(u64::from(sent))
     );
     assert_eq!(port.counters().value("xdp_bulk_dropped_refused"), Some(0));
+}
+
+#[test]
+fn queue_that_refuses_frames_drops_and_counts_them_and_later_ones_leave() {
+    let Some(lab) = Lab::new("bulk-refused", 1) else {
+        return;
+    };
+    let mut far = lab.far_packet();
+    let mut port = open(Bulk::Auto);
+    let tc = |words: &str| {
+        let status = lab.command_near().arg("tc").args(words.split(' ')).status();
+        status.is_ok_and(|status| status.success())
+    };
+    // A queue of one packet, which the kernel answers with ENOBUFS when it is full. One packet of
+    // those below leaves at once, and the next after a quarter of a minute.
+    let slow = "qdisc add dev mx0 root handle 1: tbf rate 30kbit burst 64kb limit 1mb";
+    let short = "qdisc add dev mx0 parent 1:1 pfifo limit 1";
+    if !tc(slow) || !tc(short) {
+        return; // no tc, or no such queue
+    }
+    let payload = text(40 * SIZE);
+    let slots = port.reserve(8);
+    assert_eq!(slots.len(), 8);
+    for (slot, seq) in slots.iter().zip(0..) {
+        write_large(slot, OURS.into(), seq * 100_000, &payload, tcp::Flags::ACK);
+    }
+    port.send(8).unwrap();
+    assert_eq!(port.counters().value("xdp_bulk_frames"), Some(2));
+    assert_eq!(port.counters().value("xdp_bulk_dropped_refused"), Some(6));
+    assert_eq!(port.counters().value("xdp_bulk_held"), Some(0));
+    let first = receive(&mut far, 40, PATIENCE);
+    let wanted = alone(OURS.into(), 0, &payload, tcp::Flags::ACK);
+    assert!(without_identification(first) == without_identification(wanted));
+    // What waits in the queue goes with it.
+    assert!(tc("qdisc del dev mx0 root"));
+    write_large(
+        &port.reserve(1)[0],
+        OURS.into(),
+        7,
+        &payload,
+        tcp::Flags::ACK,
+    );
+    port.send(1).unwrap();
+    let later = receive(&mut far, 40, PATIENCE);
+    let wanted = alone(OURS.into(), 7, &payload, tcp::Flags::ACK);
+    assert!(without_identification(later) == without_identification(wanted));
+    assert_eq!(port.counters().value("xdp_bulk_frames"), Some(3));
+    assert_eq!(port.counters().value("xdp_bulk_dropped_refused"), Some(6));
 }
 
 #[test]
@@ -342,7 +391,7 @@ fn interface_down_drops_large_packets_and_counts_them() {
     assert_eq!(port.counters().value("xdp_bulk_dropped_gone"), Some(2));
 }
 
-/// Readers in other processes learn the names once, and take values by their place.
+/// Readers in other processes learn the names once, and identify values by their position.
 #[test]
 fn port_that_has_asked_the_kernel_has_the_counters_of_before() {
     let Some(_lab) = Lab::new("bulk-names", 1) else {
@@ -370,7 +419,7 @@ fn wire_without_the_lane_takes_no_large_packet() {
     assert_without_lane(&mut *port, &mut far);
 }
 
-/// The port has one lane, and that works.
+/// The port has one lane, which works.
 fn assert_without_lane(port: &mut dyn Port, far: &mut dyn Port) {
     assert_eq!(port.capabilities().segment_bytes_max, 0);
     let slots = port.reserve(1);

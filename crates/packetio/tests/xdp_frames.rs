@@ -1,13 +1,15 @@
-//! Raw frames through AF_XDP over a veth pair: both directions, both modes, several queues, whose
-//! frames are whose.
+//! Raw frames through AF_XDP over a veth pair: both directions, both modes, several queues, and
+//! which frames the program takes.
 
 mod xdp_support;
+
+use std::time::Instant;
 
 use packetio::xdp::{Take, XdpInterface, XdpMode, XdpOptions};
 use packetio::{ChecksumPolicy, Port as _};
 use xdp_support::{
     FAR, KERNEL, Lab, NEAR, OURS, PATIENCE, SILENCE, assert_nothing_lost, frame, frames, near,
-    packet, receive, send_all,
+    near_with_ring, packet, receive, send_all,
 };
 
 fn frames_pass_both_ways(label: &str, mode: XdpMode) {
@@ -70,6 +72,32 @@ fn rings_go_round_many_times() {
     assert_nothing_lost(&port.counters());
 }
 
+/// As many frames as a turn takes are lent at once, but no more than a quarter of a small ring, so
+/// that the rest of it receives meanwhile.
+#[test]
+fn frames_that_wait_come_in_batches_of_a_turn() {
+    let Some(lab) = Lab::new("batch", 1) else {
+        return;
+    };
+    let mut far = lab.far_packet();
+    let sent = frames(OURS, 300);
+    let mut batches_of = |interface: XdpInterface| {
+        let mut port = interface.port(0).unwrap();
+        send_all(&mut far, &sent);
+        let deadline = Instant::now() + PATIENCE;
+        while port.waiting() < sent.len() {
+            assert!(Instant::now() < deadline, "{} arrived", port.waiting());
+        }
+        let lent = || Some(port.receive().unwrap().len()).filter(|&count| count > 0);
+        let lent: Vec<usize> = std::iter::from_fn(lent).collect();
+        port.refresh_counters();
+        assert_nothing_lost(&port.counters());
+        (port.capabilities().batch_max, lent)
+    };
+    assert_eq!(batches_of(near(XdpMode::Native)), (256, vec![256, 44]));
+    assert_eq!(batches_of(near_with_ring(512)), (128, vec![128, 128, 44]));
+}
+
 #[test]
 fn frames_for_others_go_to_the_kernel() {
     for (label, mode) in [("otherN", XdpMode::Native), ("otherG", XdpMode::Generic)] {
@@ -79,7 +107,7 @@ fn frames_for_others_go_to_the_kernel() {
         let mut far = lab.far_packet();
         let interface = near(mode);
         let mut port = interface.port(0).unwrap();
-        // A raw socket sees what the program left to the kernel.
+        // A raw socket receives what the program leaves to the kernel.
         let mut kernel = packet(NEAR);
         let (ours, theirs) = (frames(OURS, 20), frames(KERNEL, 20));
         let mixed = ours.iter().zip(&theirs).flat_map(|(a, b)| [a, b]);
@@ -89,7 +117,7 @@ fn frames_for_others_go_to_the_kernel() {
         assert_eq!(receive(&mut kernel, 20, PATIENCE), theirs);
         assert!(receive(&mut kernel, 1, SILENCE).is_empty());
 
-        // The addresses change while the port is open.
+        // The owned addresses change while the port is open.
         packetio::xdp::set_owned(NEAR, &[KERNEL.into()]).unwrap();
         assert_eq!(interface.owned(), [std::net::IpAddr::from(KERNEL)]);
         send_all(&mut far, &mixed);
@@ -139,7 +167,7 @@ fn each_queue_has_its_port() {
         .collect();
     assert!(interface.port(QUEUES).is_err());
 
-    // veth hands what leaves by queue k to the peer's queue k.
+    // veth delivers frames sent by queue k to the peer's queue k.
     for (k, sender) in far_ports.iter_mut().enumerate() {
         let sent: Vec<_> = (0..50)
             .map(|i| frame(OURS, (k * 50) as u32 + i, 100))
@@ -152,7 +180,8 @@ fn each_queue_has_its_port() {
     }
     assert_eq!(interface.frames_without_port(), 0);
 
-    // A queue without a port is the kernel's, and counted; it can be opened again at once.
+    // Frames of a queue without a port go to the kernel and are counted. The queue can be opened
+    // again at once.
     drop(ports.pop());
     let mut kernel = packet(NEAR);
     let sent = frames(OURS, 10);

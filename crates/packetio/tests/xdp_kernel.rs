@@ -1,6 +1,5 @@
-//! AF_XDP against a kernel peer over veth: ARP, ND and pings answered by a tiny responder, the
-//! kernel's own addresses beside ours, and what a kernel's TCP sends: partial checksums and
-//! segmentation.
+//! AF_XDP with a kernel peer over veth: a small responder answers ARP, ND and pings. The kernel's
+//! own addresses work beside ours, and a kernel's TCP sends partial checksums and super-frames.
 
 mod xdp_support;
 
@@ -21,18 +20,18 @@ const OURS_V6: Ipv6Addr = Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 1);
 const PEER_V6: Ipv6Addr = Ipv6Addr::new(0xfd77, 0, 0, 0, 0, 0, 0, 2);
 const PORT: u16 = 9;
 
-/// A host of a few lines behind an AF_XDP port: answers ARP, ND, pings and SYNs, and keeps the TCP
-/// data that it sees.
+/// A minimal host behind an AF_XDP port: it answers ARP, ND, pings and SYNs, and records received
+/// TCP data.
 struct Responder {
     port: XdpPort,
-    /// Each TCP segment with data: its length, and its checksum.
+    /// Length and checksum of each TCP segment with data.
     segments: Vec<(usize, Checksum)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Checksum {
     Whole,
-    /// Just the pseudo-header.
+    /// The field holds only the pseudo-header's sum.
     Partial,
     Wrong,
 }
@@ -52,7 +51,7 @@ impl Responder {
         }
     }
 
-    /// Answers what comes until `done` says so.
+    /// Answers frames until `done` is true.
     fn serve(&mut self, mut done: impl FnMut(&Self) -> bool) {
         let deadline = Instant::now() + PATIENCE;
         while !done(self) {
@@ -121,7 +120,7 @@ impl Responder {
         Some(reply.emit(out) + len)
     }
 
-    /// SYN-ACK for a SYN, an ACK for data, and a note of what came.
+    /// Answers a SYN by a SYN-ACK and data by an ACK; records data.
     fn answer_tcp(&mut self, ip: &ipv4::Header, segment: &[u8], out: &mut [u8]) -> Option<usize> {
         let (header, offset) = tcp::Header::parse(segment).unwrap();
         let pseudo = wire::checksum::pseudo_header_v4(ip.src, ip.dst, 6, segment.len() as u32);
@@ -216,7 +215,7 @@ fn answer_v6(packet: &[u8], mac: MacAddr, out: &mut [u8]) -> Option<usize> {
     Some(reply.emit(out) + len)
 }
 
-/// Pings from the calling thread's namespace; how many of `count` came back.
+/// Pings from the calling thread's namespace; returns how many of `count` were answered.
 fn ping(to: IpAddr, count: u16) -> usize {
     let (family, protocol, request, reply, skip) = match to {
         IpAddr::V4(_) => (AddressFamily::INET, ipproto::ICMP, 8, 0, 20),
@@ -251,7 +250,7 @@ fn ping(to: IpAddr, count: u16) -> usize {
     back
 }
 
-/// Gives both kernels their addresses; ours is not among them.
+/// Gives both kernels their addresses, without ours.
 fn address(lab: &Lab) {
     lab.ip_near(&["addr", "add", &format!("{KERNEL}/24"), "dev", NEAR]);
     lab.ip_far(&["addr", "add", &format!("{PEER}/24"), "dev", FAR]);
@@ -316,7 +315,7 @@ fn nobody_answers_for_us_once_the_port_is_gone() {
     assert!(result.is_err());
 }
 
-/// A kernel's TCP connects to us and writes `bytes` bytes at once; it stays open.
+/// Has a kernel's TCP connect to us and write `bytes` bytes at once; the connection stays open.
 fn send_from_kernel(lab: &Lab, bytes: usize) -> mpsc::Receiver<()> {
     in_far(lab, move || {
         let mut stream = TcpStream::connect((OURS, PORT)).unwrap();
@@ -325,7 +324,7 @@ fn send_from_kernel(lab: &Lab, bytes: usize) -> mpsc::Receiver<()> {
     })
 }
 
-/// Waits for all that `send_from_kernel` sends, and nothing else.
+/// Serves until all data of `send_from_kernel` has arrived, and checks that nothing else did.
 fn tcp_from_kernel(lab: &Lab, responder: &mut Responder, bytes: usize) {
     responder.segments.clear();
     let _open = send_from_kernel(lab, bytes);

@@ -1,5 +1,5 @@
-//! The life of a port: back-pressure without loss, rings that ran full, the program that goes with
-//! its owner, the interface that goes away.
+//! The life of a port: back-pressure without loss, full rings, a program that goes with its owner,
+//! an interface that is removed.
 
 mod xdp_support;
 
@@ -14,7 +14,7 @@ use xdp_support::{
     near_with_ring, receive, send_all,
 };
 
-/// Set for the child that holds an interface until it is killed.
+/// Set for a child that holds an interface until it is killed.
 const HOLD: &str = "MILLSTREAM_TEST_HOLD";
 
 #[test]
@@ -44,7 +44,7 @@ fn interface_down_pushes_back_and_loses_nothing() {
     }
     assert_eq!(sent.len(), packetio::limits::XDP_TX_SLOTS as usize);
     assert!(port.receive().unwrap().is_empty(), "receiving goes on");
-    // The port sets itself a time at which it tries again: this call would sleep for a minute.
+    // The port wants to try again soon; otherwise this call would sleep for a minute.
     let asleep = Instant::now();
     let woken = wait(&mut [&mut port], &[], true, Some(60_000_000_000)).unwrap();
     assert!(woken.port(0), "it wants to try again");
@@ -80,7 +80,8 @@ fn slots_reserved_and_not_sent_return() {
         assert!(slots.iter().all(|slot| slot.is_empty()));
         assert_eq!(slots[0].capacity(), 1518);
         assert_eq!(slots[0].write(0, &[0; 4096]), 1518);
-        // An empty slot is skipped, a runt is dropped, slots beyond `n` stay.
+        // An empty slot is skipped, a too short frame is dropped, and slots beyond `n` are not
+        // sent.
         slots[1].set_len(13);
         slots[2].write(0, &bytes);
         slots[2].set_len(bytes.len());
@@ -149,7 +150,7 @@ fn rx_drained_while_the_caller_is_busy_keeps_all_frames_in_order() {
     }
     let early = port.counters().value("xdp_rx_early");
     assert!(early > Some(4000), "{early:?}");
-    // Some more arrive while the first are read.
+    // More frames arrive while the first ones are read.
     assert_eq!(receive(&mut port, 3200, PATIENCE), sent[..3200]);
     let more = frames(OURS, 200);
     send_all(&mut far, &more);
@@ -183,7 +184,7 @@ fn store_is_full_leaves_frames_in_the_ring() {
     };
     let mut far = lab.far_packet();
     let mut port = near_with_ring(2048).port(0).unwrap();
-    // 16 MiB hold 11,000 frames of this size.
+    // A store of 16 MiB holds 11,000 frames of this size.
     let sent: Vec<_> = (0..14_000).map(|i| frame(OURS, i, 1500)).collect();
     let mut held = 0;
     for part in sent.chunks(1000) {
@@ -216,7 +217,7 @@ fn frames_stay_lent_until_they_are_released() {
     let woken = wait(&mut [&mut port], &[], false, Some(1_000_000_000)).unwrap();
     assert!(woken.port(0));
     std::thread::sleep(SILENCE);
-    // More arrive while three are lent; the three keep their bytes.
+    // More frames arrive while three are lent; those keep their bytes.
     let batch = port.receive().unwrap();
     send_all(&mut far, &frames(OURS, 500));
     for (lent, sent) in batch.iter().zip(&sent) {
@@ -248,7 +249,7 @@ fn program_goes_with_the_last_port() {
     assert!(lab.shows_program());
     drop(second);
     assert!(!lab.shows_program());
-    // At once, and many times: the kernel lets go of a queue only after a while.
+    // Opening again at once, many times: the kernel releases a queue only after a while.
     for mode in [XdpMode::Native, XdpMode::Generic, XdpMode::Auto] {
         let port = near(mode).port(0).unwrap();
         assert!(lab.shows_program());
@@ -284,12 +285,12 @@ fn interface_that_goes_away_is_an_error() {
     slots[0].set_len(60);
     assert_eq!(port.send(1), Err(PortError::Gone));
     assert_eq!(port.counters().rx_frames, 0);
-    // Changes of addresses have nothing to fail on.
+    // Setting addresses cannot fail without an interface.
     interface.set_owned(&[]).unwrap();
 }
 
-/// The child of the next test: holds the interface until it is killed. Without the variable it does
-/// nothing.
+/// Runs as the child of the next test: holds the interface until it is killed. Without the variable
+/// it does nothing.
 #[test]
 fn holder() {
     if std::env::var_os(HOLD).is_none() {
@@ -328,7 +329,7 @@ fn program_goes_with_a_killed_process() {
             assert!(Instant::now() < deadline, "the program outlives its owner");
         }
     }
-    // The next owner gets the queue.
+    // The next owner can open the queue.
     let mut far = lab.far_packet();
     let mut port = near(XdpMode::Native).port(0).unwrap();
     let sent = frames(OURS, 10);

@@ -70,6 +70,33 @@ pub fn receive(
     Ok(got)
 }
 
+/// `read` and `recv` into memory that is not there: an end or an error comes first, as in Linux,
+/// and the bytes stay.
+pub fn receive_nowhere(key: usize, flags: i32) -> Result<i64, Errno> {
+    let request = |fd| Request::Recv {
+        fd,
+        len: 1,
+        flags: flags | number::MSG_PEEK,
+    };
+    match sleep::call_on(key, request)? {
+        (0, _) => Ok(0),
+        _ => Err(Errno::FAULT),
+    }
+}
+
+/// `write` and `send` from memory that is not there: an error of the connection comes first.
+pub fn send_nowhere(key: usize, flags: i32) -> Result<i64, Errno> {
+    send(key, &[], flags).and(Err(Errno::FAULT))
+}
+
+/// `writev`, which does nothing at all if there are no bytes, as in Linux.
+pub fn write_pieces(key: usize, pieces: &[IoSlice<'_>], flags: i32) -> Result<i64, Errno> {
+    match pieces.iter().all(|piece| piece.is_empty()) {
+        true => id(key).map(|_| 0),
+        false => send(key, pieces, flags),
+    }
+}
+
 /// `recv` with `MSG_TRUNC` and no room: drops bytes and returns their number.
 pub fn discard(key: usize, len: usize, flags: i32) -> Result<i64, Errno> {
     Ok(sleep::call_on(key, |fd| Request::Recv { fd, len, flags })?.0)
@@ -128,6 +155,22 @@ fn send_quietly(key: usize, pieces: &[IoSlice<'_>], flags: i32) -> Result<i64, E
     }
 }
 
+/// Commands that `posix` answers or refuses: about flags, and about signals of the description.
+const OF_THE_DESCRIPTION: [i32; 8] = [
+    number::F_GETFL,
+    number::F_SETFL,
+    number::F_SETOWN,
+    number::F_GETOWN,
+    number::F_SETSIG,
+    number::F_GETSIG,
+    F_SETOWN_EX,
+    F_GETOWN_EX,
+];
+
+/// Linux's numbers: the thread, process or group that gets signals.
+const F_SETOWN_EX: i32 = 15;
+const F_GETOWN_EX: i32 = 16;
+
 /// `fcntl`: `posix` has the flags of the description, the kernel those of the descriptor.
 pub fn fcntl(fd: i32, key: usize, command: i32, argument: usize) -> Result<i64, Errno> {
     match command {
@@ -139,6 +182,9 @@ pub fn fcntl(fd: i32, key: usize, command: i32, argument: usize) -> Result<i64, 
         }
         number::F_SETSIG if argument != 0 => Err(refuse_signals()),
         _ if asks_for_signals(command, argument) => Err(refuse_signals()),
+        // What has nothing to do with a socket, the kernel's says of the socket that keeps the
+        // number.
+        _ if !OF_THE_DESCRIPTION.contains(&command) => memory_unsafe::fcntl(fd, command, argument),
         _ => {
             let request = Request::Fcntl {
                 fd: id(key)?,
@@ -155,9 +201,6 @@ pub fn fcntl(fd: i32, key: usize, command: i32, argument: usize) -> Result<i64, 
         }
     }
 }
-
-/// Linux's number: the thread, process or group that gets signals.
-const F_SETOWN_EX: i32 = 15;
 
 /// Notes that the program asks for signals of a socket that may become Millstream's.
 pub fn note_signals(key: usize) {

@@ -84,6 +84,10 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> 
             Some(_) => c(Err(calls::refuse_signals())),
         };
     }
+    if !is_of_the_connection(request) {
+        // SAFETY: the caller's promise.
+        return unsafe { real_unsafe::ioctl(fd, request as usize, argument) };
+    }
     let reads = request == number::FIONBIO;
     // SAFETY: the caller's promise.
     let given = match reads.then(|| unsafe { memory_unsafe::value(at) }) {
@@ -105,7 +109,7 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> 
             Ok(done)
         })?;
         if let Reply::Int(answer) = reply {
-            if at.is_null() {
+            if memory_unsafe::is_nowhere(at.addr()) {
                 return Err(Errno::FAULT);
             }
             // SAFETY: the caller's promise.
@@ -116,7 +120,26 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> 
     c(done)
 }
 
-/// Linux's numbers: signals when the socket is ready, and who gets them.
+/// Requests about the connection and what it tells of. All others are about the descriptor, which
+/// is the kernel's, or about interfaces, routes and neighbours: the kernel's socket that keeps the
+/// number answers them.
+fn is_of_the_connection(request: c_ulong) -> bool {
+    matches!(
+        request,
+        number::FIONBIO
+            | number::SIOCINQ
+            | number::SIOCOUTQ
+            | number::SIOCOUTQNSD
+            | number::SIOCATMARK
+            | number::FIOGETOWN
+            | number::SIOCGPGRP
+            | FIOASYNC
+            | FIOSETOWN
+            | SIOCSPGRP
+    )
+}
+
+/// Linux's numbers of requests for signals, which Millstream does not send.
 const FIOASYNC: c_ulong = 0x5452;
 const FIOSETOWN: c_ulong = 0x8901;
 const SIOCSPGRP: c_ulong = 0x8902;
@@ -278,6 +301,9 @@ fn replace(from: c_int, to: c_int, flags: c_int) -> Result<i64, Errno> {
         return Err(Errno::BADF);
     }
     // The kernel's checks come first: a call that fails must not close anything.
+    if flags & !libc::O_CLOEXEC != 0 {
+        return Err(Errno::INVAL);
+    }
     memory_unsafe::fcntl(from, libc::F_GETFD, 0)?;
     // An error of the implied close is lost, as in Linux.
     let _ = calls::release_replaced(to);

@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use millstream::{Config, Heir, IpCidr, Runtime};
+use millstream::{Config, Heir, HugePages, IpCidr, Runtime};
 use packetio::Backend;
 use packetio::mux::MuxHost;
 use posix::{EpollEvent, Errno, Outcome, Reply, Request, Sockets, number};
@@ -52,6 +52,8 @@ pub struct Watch {
     pub fd: i32,
     /// The number in `posix` that is watched for the descriptor: the socket's, or that of a copy.
     pub id: i32,
+    /// The program's own of the watch.
+    pub data: u64,
 }
 
 /// See [`Entry`].
@@ -389,6 +391,19 @@ impl Engine {
             .filter_map(|slot| slot.entry.as_mut())
     }
 
+    /// The epoll watches a listener of both sides or another epoll with this data, so both sides
+    /// tell of it.
+    pub fn is_told_twice(&self, epoll: usize, data: u64) -> bool {
+        let entries = self.entries.iter().filter_map(|slot| slot.entry.as_ref());
+        let of_both = entries.filter(|entry| match entry.what {
+            What::Socket(socket) => socket.is_both,
+            What::Epoll(_) => true,
+            _ => false,
+        });
+        let mut watches = of_both.flat_map(|entry| &entry.watches);
+        watches.any(|watch| (watch.epoll, watch.data) == (epoll, data))
+    }
+
     /// Removes the watches of an entry's socket for which `is_over` is true.
     pub fn take_watches(&mut self, key: usize, is_over: impl Fn(&Watch) -> bool) -> Vec<Watch> {
         let Ok(entry) = self.entry(key) else {
@@ -564,17 +579,25 @@ impl Engine {
     }
 }
 
-fn open(settings: &Settings) -> Result<Net, String> {
+fn config_of(settings: &Settings) -> Config {
     let mut config = Config::new(settings.wire.clone());
     config.addresses.clone_from(&settings.addresses);
     config.gateways.clone_from(&settings.gateways);
     config.loopback = settings.rules.has_loopback();
+    // Programs fork, and so does an heir. A table is a process's own, and its copies of written
+    // pages would take reserved ones that nobody has promised.
+    config.hugetlb = HugePages::Transparent;
     config.linger_ns = END_NS;
     config.heir = Some(Heir {
         after_ns: HEIR_AFTER_NS,
         take_over,
     });
     config.story_one_in = settings.story_one_in;
+    config
+}
+
+fn open(settings: &Settings) -> Result<Net, String> {
+    let config = config_of(settings);
     heir::await_predecessor(settings);
     let mut reach = settings.addresses.clone();
     let (context, template) = memory_unsafe::with_high_numbers(|| {
@@ -713,5 +736,16 @@ pub fn after_fork_in_child(inherit: impl FnOnce(&mut Engine)) {
         if let What::Socket(_) | What::Epoll(_) = entry.what {
             entry.what = What::Parents;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stack_of_a_program_that_forks_leaves_reserved_pages_to_others() {
+        let settings = Settings::parse("wire=loopback\naddr=10.9.8.7/24", &[]).expect("settings");
+        assert_eq!(config_of(&settings).hugetlb, HugePages::Transparent);
     }
 }

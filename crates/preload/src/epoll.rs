@@ -63,7 +63,12 @@ fn join(engine: &mut Engine, key: usize) -> Result<(usize, i32), Errno> {
 pub fn add_spent(engine: &mut Engine, epfd: i32, (fd, key): (i32, usize)) -> Result<(), Errno> {
     let (epoll, _) = beside(engine, epfd)?;
     let id = SPENT;
-    engine.entry(key)?.watches.push(Watch { epoll, fd, id });
+    engine.entry(key)?.watches.push(Watch {
+        epoll,
+        fd,
+        id,
+        data: 0,
+    });
     Ok(())
 }
 
@@ -123,7 +128,12 @@ pub fn add(
         close_copy(engine, socket.id, id);
         return Err(errno);
     }
-    engine.entry(key)?.watches.push(Watch { epoll, fd, id });
+    engine.entry(key)?.watches.push(Watch {
+        epoll,
+        fd,
+        id,
+        data: event.data,
+    });
     if socket.is_both {
         kernel_epoll_ctl(epfd, number::EPOLL_CTL_ADD, fd, event)?;
     }
@@ -151,6 +161,13 @@ fn change(
 /// # Errors
 /// The error of `epoll_ctl`.
 pub fn control(epfd: i32, op: i32, fd: i32, key: usize, event: EpollEvent) -> Result<i64, Errno> {
+    if !matches!(
+        op,
+        number::EPOLL_CTL_ADD | number::EPOLL_CTL_MOD | number::EPOLL_CTL_DEL
+    ) {
+        crate::kernel_epoll_unsafe::check_epoll(epfd)?;
+        return Err(Errno::INVAL);
+    }
     engine::with(|engine| {
         let socket = match op {
             number::EPOLL_CTL_DEL => listeners::socket(engine, key)?,
@@ -199,6 +216,8 @@ fn alter(
     change(engine, epoll_id, op, watch.id, event)?;
     if op == number::EPOLL_CTL_DEL {
         forget_of(engine, key, &is_it);
+    } else if let Some(watch) = engine.entry(key)?.watches.iter_mut().find(|it| is_it(it)) {
+        watch.data = event.data;
     }
     Ok(())
 }
@@ -323,7 +342,7 @@ fn found_of_both(
         kernels = kernel_epoll_events(epfd, left)?;
     }
     engine.entry(key)?.owes_kernels = !is_owed && left == 0;
-    merge(found, kernels);
+    merge(found, kernels, |data| engine.is_told_twice(key, data));
     Ok(news)
 }
 
@@ -350,16 +369,17 @@ pub fn end_sleep(bell: i32) {
     });
 }
 
-/// Adds the kernel's events. A listener that both sides have is reported once.
-fn merge(found: &mut Vec<EpollEvent>, kernel: Vec<EpollEvent>) {
+/// Adds the kernel's events. A listener that both have is told of once: `is_of_both` says so of an
+/// event's data, by which programs know it. Others may have the same data, and are told apart.
+fn merge(found: &mut Vec<EpollEvent>, kernel: Vec<EpollEvent>, is_of_both: impl Fn(u64) -> bool) {
     let own = found.len();
     for event in kernel {
-        match found[..own]
+        let same = found[..own]
             .iter_mut()
-            .find(|other| other.data == event.data)
-        {
-            Some(other) => other.events |= event.events,
-            None => found.push(event),
+            .find(|other| other.data == event.data);
+        match same {
+            Some(other) if is_of_both(event.data) => other.events |= event.events,
+            _ => found.push(event),
         }
     }
 }
@@ -372,7 +392,15 @@ mod tests {
     fn listener_of_both_is_told_of_once() {
         let event = |events, data| EpollEvent { events, data };
         let mut found = vec![event(1, 7), event(4, 8)];
-        merge(&mut found, vec![event(8, 7), event(1, 9)]);
+        merge(&mut found, vec![event(8, 7), event(1, 9)], |_| true);
         assert_eq!(found, [event(9, 7), event(4, 8), event(1, 9)]);
+    }
+
+    #[test]
+    fn pipe_with_the_data_of_a_socket_is_told_apart() {
+        let event = |events, data| EpollEvent { events, data };
+        let mut found = vec![event(4, 0)];
+        merge(&mut found, vec![event(1, 0)], |_| false);
+        assert_eq!(found, [event(4, 0), event(1, 0)]);
     }
 }

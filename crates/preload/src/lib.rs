@@ -1,8 +1,8 @@
 //! The library that `mill run` preloads: libc's socket calls, answered by Millstream for TCP
 //! sockets on its wire, and by the kernel for everything else.
 //!
-//! The library only translates; `posix` implements calls, options and errnos. A call that cannot be
-//! implemented exactly fails with an errno and one log line.
+//! The library only translates: the meaning of calls, options and errnos is `posix`'s. A call that
+//! cannot be done exactly fails with an errno and one log line.
 //!
 //! ```text
 //!  program ─▶ *_unsafe.rs ─▶ marks: whose descriptor? ─┬─▶ real_unsafe: libc
@@ -12,7 +12,8 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | `socket_unsafe`, `transfer_unsafe`, `messages_unsafe`, `poll_unsafe`, `descriptor_unsafe`, `splice_unsafe`, `syscall_unsafe` | the exported functions |
+//! | `socket_unsafe`, `transfer_unsafe`, `poll_unsafe`, `descriptor_unsafe`, `splice_unsafe`, `syscall_unsafe` | the functions that programs call |
+//! | `aliases_unsafe` | other names of the same |
 //! | `stdio_unsafe` | libc's streams on sockets |
 //! | `real_unsafe` | libc's functions of the same names |
 //! | `process_unsafe` | the constructor, `fork`, the end of the process |
@@ -20,7 +21,7 @@
 //! | `copies_unsafe` | processes that were forked without libc |
 //! | `own_process` | the process that the table belongs to |
 //! | `memory_unsafe` | C's memory as slices; the kernel calls that take numbers alone |
-//! | `kernel_epoll_unsafe` | the kernel's epoll, beside an epoll of `posix` |
+//! | `kernel_epoll_unsafe` | the kernel's epoll, for what stands beside it |
 //! | `marks` | the owner of each descriptor |
 //! | `inside` | a flag: this thread is inside the library |
 //! | `engine`, `held_unsafe` | sockets of Millstream, behind one lock that no sleeper holds; catches panics |
@@ -45,6 +46,8 @@
 // The functions that programs call have no such names in the tests, which are a program themselves.
 #![cfg_attr(test, allow(dead_code))]
 
+#[allow(unsafe_code)]
+mod aliases_unsafe;
 mod calls;
 mod closing;
 mod config;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use libc::c_int;
+use libc::{c_int, c_void};
 
 use crate::config::{Settings, VARIABLE};
 use crate::{
@@ -28,6 +28,8 @@ extern "C" fn constructor() {
             unsafe {
                 libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child));
                 libc::atexit(at_exit);
+                // The first that is registered runs last, as above.
+                __cxa_at_quick_exit(at_quick_exit, std::ptr::null_mut());
             }
             engine::turn_on(settings);
             exec_unsafe::begin();
@@ -42,6 +44,14 @@ fn programs() -> Vec<String> {
     let paths = [std::env::current_exe().ok(), called];
     let name = |path: PathBuf| Some(path.file_name()?.to_string_lossy().into_owned());
     paths.into_iter().flatten().filter_map(name).collect()
+}
+
+unsafe extern "C" {
+    fn __cxa_at_quick_exit(function: extern "C" fn(*mut c_void), object: *mut c_void) -> c_int;
+}
+
+extern "C" fn at_quick_exit(_: *mut c_void) {
+    engine::finish();
 }
 
 extern "C" fn before_fork() {

@@ -12,12 +12,12 @@ use crate::handover::SetOption;
 use crate::kernel_epoll_unsafe::kernel_epoll_ctl;
 use crate::limits::{FDS_MAX, OPTION_LEN_MAX};
 use crate::marks::{self, Mark};
-use crate::memory_unsafe::{self, put_address};
+use crate::memory_unsafe::{self, put_address, put_name};
 use crate::real_unsafe;
 use crate::rules::Owner;
 use crate::sleep::{self, Attempt, Signals};
 use crate::sleepers::News;
-use crate::{calls, decide, kernel_listeners, listeners, log, own_process};
+use crate::{calls, decide, descriptor_unsafe, kernel_listeners, listeners, log, own_process};
 
 /// `socket`: makes a kernel socket. A TCP socket is undecided.
 ///
@@ -54,14 +54,19 @@ pub unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> 
 
 /// Reads C's address.
 unsafe fn address(addr: *const sockaddr, len: socklen_t, is_bind: bool) -> Result<Address, Errno> {
-    let len = (len as usize).min(SOCKADDR_LEN_MAX);
+    if !(FAMILY_LEN..=SOCKADDR_LEN_MAX).contains(&(len as usize)) {
+        return Err(Errno::INVAL);
+    }
     // SAFETY: the caller's promise.
-    let bytes = unsafe { memory_unsafe::bytes(addr.cast(), len) }?;
+    let bytes = unsafe { memory_unsafe::copied(addr.cast(), len as usize) }?;
     Ok(match is_bind {
-        true => to_bound_address(bytes),
-        false => to_address(bytes),
+        true => to_bound_address(&bytes),
+        false => to_address(&bytes),
     })
 }
+
+/// Linux looks at nothing in an address that is too short for its family.
+const FAMILY_LEN: usize = size_of::<libc::sa_family_t>();
 
 /// `bind`: makes the socket Millstream's if the address is one of the wire.
 ///
@@ -337,9 +342,14 @@ pub unsafe extern "C" fn accept4(
         })
     });
     c(accepted.and_then(|(fd, peer)| {
-        if let Some(peer) = peer {
+        if let Some(peer) = peer
             // SAFETY: the caller's promise.
-            unsafe { put_address(&from_address(peer), addr, len) }?;
+            && let Err(errno) = unsafe { put_address(&from_address(peer), addr, len) }
+        {
+            // A caller who cannot be told the address does not get the connection (Linux).
+            // SAFETY: it takes a number alone, which nobody else knows.
+            unsafe { descriptor_unsafe::close(fd) };
+            return Err(errno);
         }
         Ok(fd.into())
     }))
@@ -537,18 +547,24 @@ pub unsafe extern "C" fn getsockopt(
     value: *mut c_void,
     len: *mut socklen_t,
 ) -> c_int {
-    let Mark::Socket(key) = marks::of(fd) else {
+    let key = match marks::of(fd) {
+        // The cookie is the namespace's, and the kernel's socket has the same.
+        Mark::Socket(key) if (level, name) != (number::SOL_SOCKET, number::SO_NETNS_COOKIE) => key,
         // SAFETY: the caller's promise.
-        return unsafe { real_unsafe::getsockopt(fd, level, name, value, len) };
+        _ => return unsafe { real_unsafe::getsockopt(fd, level, name, value, len) },
     };
-    // SAFETY: the caller's promise.
-    let offered = unsafe { memory_unsafe::value(len) };
-    let got = offered.ok_or(Errno::FAULT).and_then(|offered| {
+    let checked = calls::id(key).and_then(|id| {
+        engine::with(|engine| engine.open()?.sockets().check_options_level(id, level))?;
+        // SAFETY: the caller's promise.
+        let offered = unsafe { memory_unsafe::value(len) };
+        Ok((id, offered.ok_or(Errno::FAULT)?))
+    });
+    let got = checked.and_then(|(id, offered)| {
         if offered as i32 <= -1 {
             return Err(Errno::INVAL);
         }
         let request = Request::Getsockopt {
-            fd: calls::id(key)?,
+            fd: id,
             level,
             name,
             len: (offered as usize).min(OPTION_LEN_MAX),
@@ -594,45 +610,59 @@ pub unsafe extern "C" fn setsockopt(
                 // If the entry is gone, another thread has closed the socket.
                 let _ = engine::locked(|engine| {
                     if let What::Undecided(undecided) = &mut engine.entry(key)?.what {
-                        undecided.options.push((level, name, value));
+                        let options = &mut undecided.options;
+                        options.retain(|(of, number, _)| (*of, *number) != (level, name));
+                        options.push((level, name, value));
                     }
                     Ok(())
                 });
             }
             set
         }
-        Mark::Socket(key) => c(copied().and_then(|value| {
-            let request = Request::Setsockopt {
-                fd: calls::id(key)?,
-                level,
-                name,
-                value: value.clone(),
-            };
-            engine::with(|engine| {
-                let done = engine.open()?.call(request)?.0;
-                listeners::note_option(engine, key, (level, name, value));
-                if engine.socket(key)?.is_both {
-                    // Connections that the kernel accepts inherit its own socket's options. An
-                    // option that the kernel lacks has no effect on them.
-                    // SAFETY: the caller's promise.
-                    let _ = unsafe { real_unsafe::setsockopt(fd, level, name, at, len) };
-                }
-                Ok(done)
-            })
-        })),
+        Mark::Socket(_) if len as i32 <= -1 => c(Err(Errno::INVAL)),
+        Mark::Socket(key) => c(copied()
+            .map_err(|errno| unreadable(key, level, errno))
+            .and_then(|value| {
+                let request = Request::Setsockopt {
+                    fd: calls::id(key)?,
+                    level,
+                    name,
+                    value: value.clone(),
+                };
+                engine::with(|engine| {
+                    let done = engine.open()?.call(request)?.0;
+                    listeners::note_option(engine, key, (level, name, value));
+                    if engine.socket(key)?.is_both {
+                        // Connections that the kernel accepts inherit its own socket's options. An
+                        // option that the kernel lacks has no effect on them.
+                        // SAFETY: the caller's promise.
+                        let _ = unsafe { real_unsafe::setsockopt(fd, level, name, at, len) };
+                    }
+                    Ok(done)
+                })
+            })),
         // SAFETY: the caller's promise.
         _ => unsafe { real_unsafe::setsockopt(fd, level, name, value, len) },
     }
 }
 
-unsafe fn name(request: Request, addr: *mut sockaddr, len: *mut socklen_t) -> Result<i64, Errno> {
-    if addr.is_null() || len.is_null() {
-        return Err(Errno::FAULT);
+/// The errno of an option whose value is not there: Linux looks at the level first.
+fn unreadable(key: usize, level: c_int, errno: Errno) -> Errno {
+    let checked = calls::id(key).and_then(|id| {
+        engine::with(|engine| engine.open()?.sockets().check_options_level(id, level))
+    });
+    match checked {
+        Ok(()) => errno,
+        Err(Errno::OPNOTSUPP) => Errno::NOPROTOOPT,
+        Err(errno) => errno,
     }
+}
+
+unsafe fn name(request: Request, addr: *mut sockaddr, len: *mut socklen_t) -> Result<i64, Errno> {
     let (done, reply) = engine::with(|engine| engine.open()?.call(request))?;
     if let Reply::Address(name) = reply {
         // SAFETY: the caller's promise.
-        unsafe { put_address(&from_address(name), addr, len) }?;
+        unsafe { put_name(&from_address(name), addr, len) }?;
     }
     Ok(done)
 }
@@ -650,9 +680,8 @@ pub unsafe extern "C" fn getsockname(fd: c_int, addr: *mut sockaddr, len: *mut s
     let done = calls::id(key).and_then(|fd| {
         let held = engine::locked(|engine| Ok(listeners::name(engine, key)))?;
         match held {
-            Some(_) if addr.is_null() || len.is_null() => Err(Errno::FAULT),
             // SAFETY: the caller's promise.
-            Some(held) => unsafe { put_address(&from_address(held), addr, len) }.map(|()| 0),
+            Some(held) => unsafe { put_name(&from_address(held), addr, len) }.map(|()| 0),
             // SAFETY: the caller's promise.
             None => unsafe { name(Request::Getsockname { fd }, addr, len) },
         }

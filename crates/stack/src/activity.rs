@@ -1,15 +1,16 @@
 //! The use of a stack's time, and the sizes of its batches: histograms in powers of two. The stack
 //! writes them once per turn, its observer reads them.
 
-/// Time by activity, and sizes of batches.
+/// Histograms and sums of a stack's time and batches.
 #[derive(Clone, Debug)]
 pub struct Activity {
     /// Time from the begin of each turn with work to the begin of the next, in ns. The
     /// application's time between the two is included.
     pub busy_ns: u64,
-    /// Likewise of turns that found nothing, when no sleep followed, ns.
+    /// Time of turns that found no work, up to the begin of the next turn, in ns. Turns before a
+    /// sleep count in `asleep_ns`.
     pub spun_ns: u64,
-    /// Time asleep, with the turn before it that found nothing, ns.
+    /// Time asleep, in ns, including the turn without work that came before the sleep.
     pub asleep_ns: u64,
     /// Frames that a turn received.
     pub rx_batch: Histogram,
@@ -19,36 +20,38 @@ pub struct Activity {
     pub job_batch: Histogram,
     /// Events that a turn published to the application.
     pub event_batch: Histogram,
-    /// Lengths of some of the turns, ns.
+    /// Lengths of turns, in ns. Only some turns are measured.
     pub turn_ns: Histogram,
-    /// Times that connections waited in accept queues, as the turn after the accept sees them, ns.
+    /// Times that connections waited in accept queues, in ns. The turn after the accept records
+    /// them.
     pub accept_ns: Histogram,
-    /// Smoothed round trips of active connections, a few at each look of an observer, ns.
+    /// Smoothed round-trip times of active connections, in ns. Each look of an observer samples a
+    /// few.
     pub round_trip_ns: Histogram,
     began_ns: u64,
     last: Last,
 }
 
-/// The amounts that one turn took and gave.
+/// The work of one turn.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Batch {
-    /// Frames.
+    /// Frames that the turn received.
     pub received: usize,
-    /// Frames.
+    /// Frames that the turn sent.
     pub sent: usize,
     pub jobs: usize,
     pub events: usize,
 }
 
 impl Batch {
-    /// The turn had work.
+    /// True if the turn had work.
     #[inline]
     pub fn is_busy(&self) -> bool {
         self.received + self.jobs + self.sent + self.events > 0
     }
 }
 
-/// The activity to which the time since the last turn's begin is charged.
+/// The activity to which the next turn charges the time that has passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Last {
     Busy,
@@ -116,7 +119,7 @@ impl Activity {
         }
     }
 
-    /// The end of a turn that took and gave this much.
+    /// Ends a turn: records its batch, and whether it had work.
     #[inline]
     pub(crate) fn end(&mut self, batch: Batch) {
         let busy = batch.is_busy();

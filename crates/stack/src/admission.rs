@@ -1,8 +1,8 @@
-//! The means that decide on connections to come: initial sequence numbers, cookies, packet rules,
-//! and the connections that go to another process or context instead.
+//! The parts of a stack that decide on new connections: initial sequence numbers, cookies, packet
+//! rules, and the hand-over to other processes and contexts.
 //!
-//! Segments of no flow, active opens and the exchange with the host use it. A segment of a
-//! connection never does.
+//! Segments without a flow, active opens and the exchange with the host use them. A segment of an
+//! existing connection never does.
 
 use packetio::mesh::MeshSender;
 use tcp::isn::IsnGenerator;
@@ -18,12 +18,14 @@ pub(crate) struct Admission {
     pub transfers: Transfers,
     /// Packet rules; `None`: everything is allowed.
     pub rules: Option<Box<Judge>>,
-    /// The way to the other contexts of the wire; `None`: nothing arrives here that is theirs.
+    /// Queues to the other contexts that share the wire. `None`: no frame for another context
+    /// arrives here.
     pub mesh: Option<Box<MeshSender>>,
 }
 
 impl Admission {
-    /// SYN cookies may come back: this stack's or another context's.
+    /// True if the ACK of a SYN cookie may arrive, whether this stack or another context sent the
+    /// cookie.
     pub fn expects_cookies(&mut self, now_ns: u64) -> bool {
         let cookies = self.handshakes.cookies(now_ns);
         if let Some(mesh) = &self.mesh {
@@ -32,7 +34,7 @@ impl Admission {
         cookies.are_out(now_ns)
     }
 
-    /// Tells the other contexts that a cookie was sent, whose ACK may reach them.
+    /// Tells the other contexts that this stack sent a SYN cookie: its ACK may reach any of them.
     pub fn tell_of_cookie(&mut self, now_ns: u64) {
         if let Some(mesh) = &self.mesh {
             let until_ns = self.handshakes.cookies(now_ns).out_until_ns();

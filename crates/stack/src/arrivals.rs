@@ -1,6 +1,5 @@
-//! Frames that arrive: read, checked, and brought to the connection, handshake or listener that
-//! they belong to. The stages `packet_in`, `demux` and `tcp_in`, and `other_in` for everything that
-//! is not TCP.
+//! Receive path: frames are read, checked and brought to their connection, handshake or listener.
+//! The stages are `packet_in`, `demux` and `tcp_in`; `other_in` takes everything that is not TCP.
 
 pub(crate) mod accepted;
 mod captured_in;
@@ -32,31 +31,33 @@ pub(crate) struct Arrivals {
     port: u8,
     /// The port's policy for received checksums.
     policy: ChecksumPolicy,
-    /// Segments of a run at most: [`StackConfig::aggregation_max`].
+    /// Most segments in one run: [`StackConfig::aggregation_max`].
     aggregation_max: u16,
     /// A single ACK answers all segments of a run: [`StackConfig::merge_acks`].
     merge_acks: bool,
-    /// The batch at hand comes from this stack itself.
+    /// True while the current batch consists of frames that this stack sent to itself.
     takes_local: bool,
-    /// How often the batch at hand was handed over by other contexts; 0: it comes from the port.
+    /// Number of times that other contexts handed over the current batch; 0: the batch comes from
+    /// the port.
     hops: u8,
-    /// The run of segments that is visiting its connection.
+    /// The current run: its segments visit the connection together.
     open_run: Option<OpenRun>,
-    /// The frame behind the one that is worked on.
+    /// Memory of the next frame, prefetched while this one is processed.
     ahead: Ahead,
-    /// The last turn ended with output that the port had no room for.
+    /// True if the last turn ended with output for which the port had no room.
     pub is_port_short: bool,
-    /// ACKs that fell due between segments. `tcp_out` empties them.
+    /// ACKs that fell due between the segments of a run. `tcp_out` sends them.
     pub ack_trains: AckTrains,
-    /// Frames may be waiting that this turn left to the driver.
+    /// True if this turn may have left frames with the driver.
     pub is_input_held: bool,
-    /// When a turn first left frames in the port; `None`: the last turn found its end.
+    /// Time of the first turn that left frames in the port, ns. `None`: the last turn emptied the
+    /// port.
     backlog_since_ns: Option<u64>,
     /// Storage of parsed headers, reused by every turn.
     looked: Vec<Looked>,
-    /// Puts a batch of interleaved flows in order. `None` while a batch is taken.
+    /// Sorter for batches of interleaved flows. `None` while a batch borrows it.
     flow_order: Option<Box<FlowOrder>>,
-    /// Notes for a capture, while somebody captures.
+    /// Dropped frames noted for a capture; `None` while no capture runs.
     pub drop_notes: Option<Box<DropNotes>>,
 }
 

@@ -1,4 +1,4 @@
-//! The settings of a new stack, and the check that they can be obeyed.
+//! The settings of a new stack, and the check that they are possible.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -25,46 +25,47 @@ pub struct StackConfig {
     pub routes: Vec<(IpCidr, IpAddr)>,
     /// Further subnets that are reached directly.
     pub on_link: Vec<IpCidr>,
-    /// Hosts on the link with known MAC addresses. One that finds no room in the cache is resolved
-    /// as usual.
+    /// Hosts on the link with known MAC addresses. A host for which the cache has no room is
+    /// resolved as usual.
     pub neighbours: Vec<(IpAddr, [u8; 6])>,
-    /// Addresses and routes of the ports behind the first, one entry for each. The fields above are
-    /// those of the first.
+    /// Addresses and routes of the ports behind the first, one entry per port. The fields above
+    /// describe the first port.
     pub further_ports: Vec<PortConfig>,
-    /// 127.0.0.0/8 and ::1 are addresses of this stack: their packets never leave it.
+    /// 127.0.0.0/8 and ::1 are addresses of this stack; packets to them never leave it.
     pub loopback: bool,
     /// Packet rules; by default everything is allowed.
     pub rules: RuleSet,
     /// Sizes of all tables.
     pub limits: Limits,
-    /// The pages under the tables, the sockets' blocks and the chunks.
+    /// The kind of pages under tables, socket blocks and chunks.
     pub hugetlb: HugePages,
     /// Settings of TCP.
     pub tcp: tcp::Config,
-    /// Time after which unused memory of buffers and connections is returned to the system, in ns,
-    /// and twice that at the most; 0: never.
+    /// Time after which unused memory of buffers and connections returns to the system, in ns; it
+    /// may take up to twice as long. 0: memory is never returned.
     pub return_memory_ns: u64,
     /// Local ports for outgoing connections, first and last.
     pub local_ports: (u16, u16),
-    /// How the card spreads flows over its queues, and the queue at which this stack's are to
-    /// arrive: local ports of connections are chosen by it.
+    /// How the card spreads flows over its queues, and this stack's own queue. Connections choose
+    /// local ports by it, so that answers arrive at that queue.
     pub spread: Option<OwnQueue>,
     /// Secret of the hashes, the sequence numbers and the cookies; `None`: from the kernel's random
     /// source. A simulation sets it.
     pub seed: Option<[u64; 4]>,
-    /// Answer echo requests.
+    /// Answer ICMP echo requests.
     pub echo: bool,
-    /// Segments of one flow that visit their connection together at most; 1: each alone.
+    /// Most segments of one flow that visit their connection together; 1: each segment visits
+    /// alone.
     pub aggregation_max: u16,
-    /// Only the last of the ACKs that fall due within a turn leaves, as with Linux's GRO. Off: as
-    /// many leave as if each segment had come alone, by which a peer that counts ACKs grows its
-    /// window.
+    /// Send only the last of the ACKs that fall due within a turn, as with Linux's GRO. Off: as
+    /// many ACKs leave as if segments had arrived alone, so a peer that counts ACKs grows its
+    /// window normally.
     pub merge_acks: bool,
-    /// The ACKs that fall due within a run leave as one template, expanded (ATC'08's acknowledgment
-    /// offload). Off: each is made alone, to the same bytes.
+    /// Expand the ACKs that fall due within a run from one template (acknowledgment offload, USENIX
+    /// ATC 2008). Off: each ACK is built alone; the bytes are the same.
     pub offload_acks: bool,
-    /// The stack writes the story of one in so many new connections (`mill ss -v`); 0: only of
-    /// those that somebody asks about.
+    /// One in this many new connections gets a story (`mill ss -v`). 0: only connections that an
+    /// observer asks about.
     pub story_one_in: u32,
 }
 
@@ -73,7 +74,7 @@ pub struct StackConfig {
 pub struct OwnQueue {
     /// How the card spreads flows.
     pub spread: Arc<Spread>,
-    /// The queue, as the spread numbers it.
+    /// Index of the queue in the numbering of `spread`.
     pub queue: usize,
 }
 
@@ -138,13 +139,13 @@ impl Default for StackConfig {
     }
 }
 
-/// The reason why a stack cannot be made: the setting, and the fault.
+/// The reason why a stack cannot be made: the setting and its fault.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The configuration has no address, so no peer could reach the stack.
     #[error("addresses: at least one is needed")]
     NoAddress,
-    /// Another number of ports than the settings describe, or more than a stack may have.
+    /// The number of ports does not match the settings, or exceeds what a stack may have.
     #[error("wires: {0} are open; a stack has 1 to {PORTS_MAX}, each with settings of its own")]
     Ports(usize),
     /// An address that no host can have.
@@ -153,16 +154,16 @@ pub enum ConfigError {
     /// A gateway outside every subnet of ours.
     #[error("gateway {0}: not within the subnet of any of our addresses")]
     UnreachableGateway(IpAddr),
-    /// First above last, or zero.
+    /// The first local port lies above the last, or is zero.
     #[error("local_ports {0}-{1}: must be a range from 1 to 65535")]
     BadPorts(u16, u16),
-    /// A packet rule that cannot be obeyed.
+    /// A packet rule that the stack cannot apply.
     #[error("rules: {0}")]
     Rule(#[from] RuleError),
     /// A limit out of range.
     #[error("limits: {0}")]
     Limit(#[from] LimitError),
-    /// A route that the table does not take.
+    /// A route that the routing table refuses.
     #[error("route {prefix}: {source}")]
     Route {
         /// The route's prefix.
@@ -176,10 +177,10 @@ pub enum ConfigError {
     /// Reserved huge pages are required, and too few are free.
     #[error("{0}")]
     HugePages(#[from] MissingPages),
-    /// Something was refused by the kernel.
+    /// The kernel refused a request.
     #[error("{what}: {errno}")]
     System {
-        /// The value asked for.
+        /// The request that the kernel refused.
         what: &'static str,
         /// The kernel's answer.
         errno: Errno,
@@ -187,7 +188,7 @@ pub enum ConfigError {
 }
 
 impl StackConfig {
-    /// Checks that the configuration can be obeyed.
+    /// Checks that the settings are consistent and within range.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.limits.check()?;
         if self.addresses.is_empty() && !self.loopback {

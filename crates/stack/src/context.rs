@@ -11,16 +11,16 @@
 //!   magazine  ◀──────── free send chunks, refilled ──────   ring::chunk
 //! ```
 //!
-//! A socket stands in `jobs` and in `events` at most once. The job queue has as many slots as there
-//! are sockets, so it is never full and close cannot fail. `events` may also hold ids of sockets
-//! that the application closed before it looked. So that queue is twice as long, and an event
-//! without room comes in a later turn. Both are hints: their reader looks at the socket's block for
-//! the truth.
+//! A socket is in `jobs` and in `events` at most once. `jobs` has a slot per socket, so it is never
+//! full and close cannot fail. `events` may also hold ids that the application closed before
+//! reading their event. It is therefore twice as long, and an event without room comes in a later
+//! turn. Both queues carry hints: the reader looks at the socket's block for the truth.
 //!
-//! Jobs and control requests are applied in the order in which they were sent, though they lie in
-//! two queues: a request knows which jobs it follows.
+//! Jobs and control requests are applied in the order of sending, although they use two queues: a
+//! request carries the position of the job that follows it.
 //!
-//! The same queues serve both ways of turning the crank; inline, both ends are on one thread.
+//! The same queues serve a stack on a thread of its own and an inline one, which the application's
+//! thread runs.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -43,18 +43,18 @@ pub use crate::socket_option::{SocketOption, StampKinds};
 pub use crate::source_pool::SourcePool;
 use crate::stage_clock::StageCycles;
 
-/// The application's end of a context. Memory, magazine and sockets belong together and are not to
-/// be mixed with another context's ([`ring::byte_ring`], "One file").
+/// The application's end of a context. Memory, magazine and sockets of different contexts must not
+/// be mixed ([`ring::byte_ring`], "One file").
 pub struct AppSide {
     /// The memory file with the sockets' blocks and chunks.
     pub memory: Memory,
     /// Sockets whose request bits changed.
     pub jobs: Producer<SocketId>,
-    /// Requests with arguments, for [`control`](Self::control) to put in.
+    /// Requests with arguments; [`control`](Self::control) fills the queue.
     pub(crate) controls: Producer<Placed>,
     /// Sockets whose state or cursors changed.
     pub events: Consumer<SocketId>,
-    /// Socket ids for `listen` and `connect`.
+    /// Free socket ids that the application may use for `listen` and `connect`.
     pub sockets: Consumer<SocketId>,
     /// Chunks for the application's writes.
     pub magazine: Magazine,
@@ -63,12 +63,12 @@ pub struct AppSide {
 }
 
 impl AppSide {
-    /// Sends a request with arguments, to be applied after all jobs so far and before those to
-    /// come. The queue is bounded: who gets it back turns the crank or waits.
+    /// Sends a request with arguments. It is applied after all jobs sent so far and before later
+    /// ones. If the queue is full, the caller turns the crank or waits, and tries again.
     ///
     /// # Errors
     /// The request, if there is no room.
-    // A caller that is refused sends the same request again.
+    // The error returns the whole request so that the caller can send it again.
     #[allow(clippy::result_large_err)]
     pub fn control(&mut self, control: Control) -> Result<(), Control> {
         let jobs_end = self.jobs.position();
@@ -78,59 +78,61 @@ impl AppSide {
     }
 }
 
-/// A control request and its position among the jobs.
+/// A control request with its position among the jobs.
 pub(crate) struct Placed {
     pub control: Control,
-    /// The position of the first job that comes after it.
+    /// Position of the first job sent after the request.
     pub jobs_end: u32,
 }
 
 /// A request with arguments. Such requests are rare, so a queue of their own keeps the jobs small.
 pub enum Control {
-    /// Accept connections. Answered in the socket's state word: listening, or failed with an errno.
+    /// Accept connections. The socket's state word tells the outcome: listening, or failed with an
+    /// errno.
     Listen(Listen),
-    /// Opens a connection. Answered likewise: connected, or failed with an errno.
+    /// Open a connection. The socket's state word tells the outcome: connected, or failed with an
+    /// errno.
     Connect(Connect),
     /// `listen` on a listener: another backlog.
     Backlog(Backlog),
     /// Take a local address and port.
     Bind(Bind),
-    /// Change an option of a connection, or of a listener for those to come.
+    /// Change an option of a connection, or of a listener's future connections.
     Option(SocketId, SocketOption),
-    /// Reports the state of a connection.
+    /// Report the state of a connection.
     Info(InfoQuery),
-    /// Hand out time stamps.
+    /// Return time stamps of sent and received bytes.
     Stamps(StampQuery),
-    /// Tell what an ICMP error said, once.
+    /// Return the ICMP error that a live connection remembers, and forget it.
     SoftError(SoftErrorQuery),
-    /// Tell of the ICMP error that ended an attempt to connect, once.
+    /// Return the ICMP error that ended an attempt to connect, and forget it.
     IcmpNote(IcmpNoteQuery),
-    /// Hand out the headers of the SYN that made a connection, once.
+    /// Return the headers of the SYN that made a connection, and forget them.
     SavedSyn(SavedSynQuery),
-    /// Reports counters and the use of tables.
+    /// Report counters and the use of tables.
     Report(Producer<Report>),
-    /// Say what a Fast Open to a destination could carry (RFC 7413).
+    /// Tell how much data a Fast Open to a destination could carry (RFC 7413).
     FastOpenQuery(FastOpenQuery),
-    /// Replaces the settings of TCP from now on, as an operator does by `sysctl`. Existing
-    /// connections keep the values that they copied.
+    /// Replace the settings of TCP from now on, like `sysctl`. Existing connections keep the values
+    /// that they copied.
     Settings(Box<tcp::Config>),
-    /// Adds an address with the prefix of its subnet, as an operator does on a running interface.
-    /// An address that is present already, or that no host can have, changes nothing.
+    /// Add an address with its subnet's prefix, as on a running interface. An address that is
+    /// present already, or that no host can have, is ignored.
     Address(crate::network::addresses::IpCidr),
-    /// Replaces the packet rules, `None`: by none. The next frame meets the new set, with counters
-    /// at zero. Connections that exist go on.
+    /// Replace the packet rules; `None` removes them. The next frame meets the new set, with
+    /// counters at zero. Existing connections continue.
     Rules(Option<Box<Judge>>),
-    /// Connections to the pool's destination that name neither address nor port leave from the
-    /// pool. `None`: from where the stack chooses, as to any other destination.
+    /// Take the source addresses and ports of connections to one destination from this pool, if the
+    /// application names neither. `None`: the stack chooses, as for any other destination.
     Sources(Option<SourcePool>),
-    /// Forget what connections have taught of Fast Open with each peer: what an operator would have
-    /// forgotten by `ip tcp_metrics flush`.
+    /// Forget what connections have learned about Fast Open with each peer, like `ip tcp_metrics
+    /// flush`.
     ForgetPeers,
 }
 
 impl Control {
-    /// The connection that it asks something of, or for; none of what makes a socket something
-    /// else.
+    /// The connection that the request concerns. `None` for requests that change what a socket is,
+    /// such as `Listen`.
     pub(crate) fn asked_of(&self) -> Option<SocketId> {
         match self {
             Self::Option(socket, _) => Some(*socket),
@@ -144,10 +146,10 @@ impl Control {
     }
 }
 
-/// Arguments of [`Control::FastOpenQuery`]: what `sendto` with `MSG_FASTOPEN`, or `connect` under
-/// `TCP_FASTOPEN_CONNECT`, has to know before it answers its caller.
+/// Arguments of [`Control::FastOpenQuery`]. `sendto` with `MSG_FASTOPEN` and `connect` under
+/// `TCP_FASTOPEN_CONNECT` need the answer before they return.
 pub struct FastOpenQuery {
-    /// The socket, not connected yet: its events tell that the answer is there.
+    /// The unconnected socket; an event on it announces the answer.
     pub socket: SocketId,
     /// The peer of the connection.
     pub remote: SocketAddr,
@@ -155,18 +157,18 @@ pub struct FastOpenQuery {
     pub mss_max: u16,
     /// `TCP_FASTOPEN_NO_COOKIE` of the socket.
     pub no_cookie: bool,
-    /// The queue for the answer: room for one is enough.
+    /// The queue for the answer, with room for one.
     pub answer: Producer<FastOpenAnswer>,
 }
 
 /// The answer to [`Control::FastOpenQuery`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FastOpenAnswer {
-    /// True if a cookie is at hand, or none is needed: the SYN may carry data, so `connect` may be
-    /// put off until there is some. Otherwise the SYN asks for a cookie, and data follows the
+    /// True if a cookie is at hand or none is needed. The SYN may then carry data, so `connect` may
+    /// be deferred until the first write. Otherwise the SYN asks for a cookie, and data follows the
     /// handshake.
     pub has_cookie: bool,
-    /// Bytes that the SYN takes at most; 0 without a cookie.
+    /// Most payload bytes that the SYN can carry; 0 without a cookie.
     pub syn_bytes_max: u32,
 }
 
@@ -177,7 +179,7 @@ pub struct PortReport {
     pub name: String,
     /// The port's own counters.
     pub counters: packetio::PortCounters,
-    /// Frames of this port that the stack dropped, by the name of their counter.
+    /// Frames of this port that the stack dropped, by counter name.
     pub drops: Vec<(&'static str, u64)>,
 }
 
@@ -212,7 +214,7 @@ pub struct Bind {
     pub socket: SocketId,
     /// The local address, one of ours or unspecified. With port 0 the stack chooses a port.
     pub local: SocketAddr,
-    /// `IPV6_V6ONLY` is off: unspecified IPv6 stands for IPv4 too.
+    /// True if `IPV6_V6ONLY` is off: an unspecified IPv6 address covers IPv4 too.
     pub dual: bool,
     /// `SO_REUSEADDR`
     pub reuse_addr: bool,
@@ -220,8 +222,8 @@ pub struct Bind {
     pub reuse_port: bool,
     /// `IP_FREEBIND`: an address that is not ours will do.
     pub free: bool,
-    /// Another socket was bound there until now, and became this one. What shared the place with
-    /// it shares it on: connections that it accepted, and other sockets.
+    /// True if this socket replaces one that was bound to the same address. Sockets and accepted
+    /// connections that shared the address may keep sharing it.
     pub again: bool,
     /// The queue for the answer: the address with its port, or the error.
     pub answer: Producer<Result<SocketAddr, Errno>>,
@@ -239,7 +241,7 @@ pub struct InfoQuery {
 pub struct SoftErrorQuery {
     /// The socket.
     pub socket: SocketId,
-    /// The queue for the answer: an error number, 0 if there is nothing to tell.
+    /// The queue for the answer: an errno, or 0 if there is no error.
     pub answer: Producer<u16>,
 }
 
@@ -254,25 +256,26 @@ pub struct IcmpNoteQuery {
 /// An ICMP error that ended an attempt to connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IcmpNote {
-    /// The error number that `connect` failed with.
+    /// The errno with which `connect` failed.
     pub errno: u16,
     /// ICMP's type.
     pub kind: u8,
     /// ICMP's code.
     pub code: u8,
-    /// Position of a header that was not understood; the word behind ICMPv6's checksum.
+    /// The pointer of a parameter problem: the position of the header field that was not
+    /// understood; 0 in other errors (`ee_info`).
     pub info: u32,
     /// The sender of the message.
     pub sender: IpAddr,
-    /// The segment that it quotes, from its TCP header on: the first `quoted_len` bytes.
+    /// The quoted segment, from its TCP header on: the first `quoted_len` bytes.
     pub quoted: [u8; IcmpNote::QUOTED_BYTES_MAX],
-    /// Bytes of `quoted` that count.
+    /// Valid bytes of `quoted`.
     pub quoted_len: usize,
 }
 
 impl IcmpNote {
-    /// Bytes of a SYN that are quoted: all options, and a little of its data. The remainder is cut
-    /// off.
+    /// Most bytes of a quoted SYN that are kept: all options and a little data. The remainder is
+    /// cut off.
     pub const QUOTED_BYTES_MAX: usize = 64;
 }
 
@@ -280,10 +283,10 @@ impl IcmpNote {
 pub struct SavedSynQuery {
     /// The socket.
     pub socket: SocketId,
-    /// Bytes that the asker has room for: headers that are longer stay.
+    /// Room for headers in the caller's buffer, bytes. Longer headers stay saved.
     pub room: usize,
-    /// The queue for the answer: the headers, empty if there are none; `Err` with their length if
-    /// there is no room for them.
+    /// The queue for the answer: the headers, or nothing if none are saved. `Err`: their length, if
+    /// `room` is too small.
     pub answer: Producer<Result<Vec<u8>, usize>>,
 }
 
@@ -300,40 +303,41 @@ pub struct StampQuery {
 /// The answer to [`Control::Stamps`].
 #[derive(Clone, Debug, Default)]
 pub struct StampAnswer {
-    /// Stamps of bytes that were sent, in the order in which they were made.
+    /// Stamps of sent bytes, in the order in which they were made.
     pub sent: Vec<TxStamp>,
-    /// When the byte that was read last arrived, if that was asked for before it did.
+    /// Arrival time of the last byte read, ns; `None` unless stamps were requested before it
+    /// arrived.
     pub arrived_ns: Option<u64>,
 }
 
-/// When something became of a byte that was written (`SO_TIMESTAMPING`).
+/// A time stamp of a written byte (`SO_TIMESTAMPING`).
 #[derive(Clone, Debug)]
 pub struct TxStamp {
     /// The event: one of [`StampKinds`].
     pub kind: StampKinds,
-    /// The writer's position after the byte, modulo 2^32.
+    /// Position after the byte in the sent stream, modulo 2^32.
     pub position: u32,
-    /// When, by the stack's clock.
+    /// Time of the event, ns by the stack's clock.
     pub at_ns: u64,
-    /// The connection's state at that time, if asked for.
+    /// The connection's state at that time, if the application asked for it.
     pub stats: Option<Box<StampStats>>,
 }
 
 /// A connection at the time of a stamp (`SOF_TIMESTAMPING_OPT_STATS`).
 #[derive(Clone, Debug)]
 pub struct StampStats {
-    /// TCP's part.
+    /// TCP's part of the state.
     pub tcp: tcp::Info,
     /// Bytes in the send buffer.
     pub send_buffered: u32,
-    /// When the byte was sent last.
+    /// Time at which the byte was last sent, ns.
     pub sent_ns: u64,
 }
 
 /// The state of a connection.
 #[derive(Clone, Debug)]
 pub struct SocketInfo {
-    /// TCP's part.
+    /// TCP's part of the state.
     pub tcp: tcp::Info,
     /// Our end.
     pub local: SocketAddr,
@@ -347,7 +351,7 @@ pub struct SocketInfo {
     pub unread: u32,
     /// Bytes that the receive buffer may hold.
     pub recv_buffer_max: u32,
-    /// Path MTU to the peer, as far as known.
+    /// Path MTU to the peer as currently known, bytes.
     pub path_mtu: u32,
 }
 
@@ -359,12 +363,12 @@ pub struct Listen {
     pub local: SocketAddr,
     /// The queue for accepted connections, with room for one more than the backlog.
     pub accepted: Producer<Accepted>,
-    /// The backlog, as `listen` takes it. As in Linux, one more connection than that may wait to be
-    /// accepted, and that many handshakes may be in progress before SYNs are answered with cookies.
+    /// The backlog as in `listen`. As in Linux, one more connection may wait to be accepted, and as
+    /// many handshakes may be in progress before SYNs are answered with cookies.
     pub backlog: u32,
-    /// Options that accepted connections begin with.
+    /// Options of the accepted connections.
     pub options: Vec<SocketOption>,
-    /// The queue for the outcome; `None`: the socket's state word tells it.
+    /// The queue for the outcome; `None`: only the socket's state word tells it.
     pub answer: Option<Answer>,
 }
 
@@ -374,7 +378,8 @@ pub struct Backlog {
     pub socket: SocketId,
     /// The new [`Listen::backlog`].
     pub backlog: u32,
-    /// The queue for accepted connections from now on, if there was not room enough.
+    /// A longer queue for future accepted connections, if the old one is too short for the new
+    /// backlog.
     pub longer: Option<Producer<Accepted>>,
 }
 
@@ -388,15 +393,15 @@ pub struct Connect {
     pub remote: SocketAddr,
     /// Options set before the connection opens.
     pub options: Vec<SocketOption>,
-    /// Open it fast (RFC 7413): the SYN asks for a cookie or, if one is at hand, carries as many of
-    /// the bytes written so far as [`FastOpenAnswer::syn_bytes_max`] says.
+    /// Open the connection by Fast Open (RFC 7413). The SYN asks for a cookie or, if one is known,
+    /// carries up to [`FastOpenAnswer::syn_bytes_max`] bytes written so far.
     pub fast_open: bool,
-    /// The queue that is told whether the open could begin; a failure then leaves the socket as it
-    /// was. `None`: the state word tells a failure, like a later one.
+    /// The queue that tells whether the open could begin; on failure the socket is unchanged.
+    /// `None`: the state word tells every failure.
     pub answer: Option<Answer>,
 }
 
-/// A slot for one answer to one question.
+/// A queue for one answer.
 pub type Answer = Producer<Result<(), Errno>>;
 
 /// A connection that a listener accepted.
@@ -413,32 +418,32 @@ pub struct Accepted {
 /// The use of a stack's tables and pools at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Connections, listeners, and sockets whose connection has ended while the application holds
-    /// them.
+    /// Sockets in use: connections, listeners, and sockets that the application still holds after
+    /// their connection has ended.
     pub sockets: usize,
     /// Quiet sockets that are packed, counted in `sockets` too.
     pub dormant: usize,
-    /// Blocks that packed ones take.
+    /// Blocks that hold packed sockets.
     pub packed_blocks: usize,
     /// Handshakes in progress.
     pub half_open: usize,
-    /// Entries of connections in TIME_WAIT, and of closed ones in FIN_WAIT_2.
+    /// Compact entries: connections in TIME_WAIT, and closed ones in FIN_WAIT_2.
     pub time_wait: usize,
     /// Entries in FIN_WAIT_2, counted in `time_wait` too.
     pub fin_wait_2: usize,
     /// Flows in the table: the sum of connections, handshakes and entries.
     pub flows: usize,
-    /// Small chunks in streams.
+    /// Small chunks that streams hold.
     pub small_chunks: u32,
-    /// Large chunks in streams.
+    /// Large chunks that streams hold.
     pub large_chunks: u32,
     /// Records of segments in flight.
     pub segment_records: usize,
-    /// Blocks of ranges that are held out of order.
+    /// Blocks that hold the ranges of segments received out of order.
     pub range_blocks: usize,
 }
 
-/// An end of a flow as the socket's block holds it.
+/// Address and port of a flow's end, in the form of the socket's block.
 pub(crate) fn name_of(address: Addr, port: u16) -> Name {
     Name {
         address: *address.octets(),
@@ -446,7 +451,7 @@ pub(crate) fn name_of(address: Addr, port: u16) -> Name {
     }
 }
 
-/// An end of a flow as `std` writes it.
+/// Address and port of a flow's end, in the form of `std`.
 pub(crate) fn socket_addr(address: Addr, port: u16) -> SocketAddr {
     SocketAddr::new(address.to_ip(), port)
 }

@@ -1,10 +1,9 @@
 //! The state that all stages of a stack share: the engine, the keys of connections to come, and the
 //! clock of the stages.
 //!
-//! Each stage has its own state (`Arrivals`, `AppRequests`, `Departures`). The stages of a turn
-//! take the core and hand its parts on: what is below them takes the engine, or parts of it. The
-//! port is separate, so that frames lent by it and the state that they change can be borrowed at
-//! once.
+//! Each stage has its own state (`Arrivals`, `AppRequests`, `Departures`). A stage takes the core
+//! and passes on only the parts that a function needs. The port is separate, so that frames which
+//! it lends and the core can be borrowed at the same time.
 
 use crate::admission::Admission;
 use crate::engine::Engine;
@@ -12,7 +11,8 @@ use crate::stage_clock::{Stage, StageClock, StageCycles};
 
 /// See the module's documentation.
 pub(crate) struct Core {
-    /// Alone on the heap: it is large, and who makes a stack may have a small one.
+    /// Boxed because the engine is large and the thread that makes a stack may have a small stack
+    /// of its own.
     engine: Box<Engine>,
     admission: Admission,
     stages: StageClock,
@@ -33,24 +33,24 @@ impl Core {
         (&mut self.engine, &mut self.admission)
     }
 
-    /// The engine, to be looked at.
+    /// The engine, by shared reference.
     #[inline(always)]
     pub fn engine(&self) -> &Engine {
         &self.engine
     }
 
-    /// The engine.
+    /// The engine, by mutable reference.
     #[inline(always)]
     pub fn engine_mut(&mut self) -> &mut Engine {
         &mut self.engine
     }
 
-    /// The state of connections to come, to be looked at.
+    /// The state for new connections, by shared reference.
     pub fn admission(&self) -> &Admission {
         &self.admission
     }
 
-    /// Charges the time since the last lap to this stage.
+    /// Charges the time since the last lap to `stage`.
     #[inline(always)]
     pub fn lap(&mut self, stage: Stage) {
         self.stages.lap(stage);

@@ -1,5 +1,5 @@
-//! Frames that leave: which connection sends next and how much, and how its segments become frames
-//! in the driver's own buffers.
+//! Transmit path: which connection sends next and how much, and how its segments become frames in
+//! the driver's own buffers.
 
 pub(crate) mod ack_trains;
 pub(crate) mod large_out;
@@ -14,14 +14,14 @@ use wire::ethernet;
 use crate::engine::Engine;
 use crate::limits::TX_FRAMES_AHEAD_MIN;
 
-/// A port's acceptance of the last turns' frames.
+/// How readily a port has taken the frames of recent turns.
 #[derive(Clone, Copy)]
 pub(crate) struct PortAcceptance {
-    /// When it last took a frame.
+    /// Time at which the port last took a frame, ns.
     pub took_ns: u64,
-    /// Turns since in which it had no room.
+    /// Turns since then in which the port had no room.
     pub refusals: u32,
-    /// When the first of them was.
+    /// Time of the first of these turns, ns.
     refuses_since_ns: u64,
 }
 
@@ -29,23 +29,25 @@ pub(crate) struct PortAcceptance {
 pub(crate) struct Departures {
     port: u8,
     acceptance: PortAcceptance,
-    /// The port computes checksums.
+    /// True if the port computes checksums.
     offload: bool,
-    /// Largest IP packet that the port cuts into segments, bytes; 0: it cuts none. Of the batch at
-    /// hand: its slots may hold less.
+    /// Largest IP packet that the port cuts into segments, bytes; 0: it cuts none. Valid for the
+    /// current batch, whose slots may be shorter than the port's limit.
     segment_bytes_max: u32,
-    /// The same of any batch; 0 for a port that takes such packets by a lane of their own.
+    /// The port's own limit for packets that it cuts, bytes; 0 if it takes them only by the bulk
+    /// lane.
     port_segment_bytes_max: u32,
-    /// The same, of a port that takes such packets by a lane of their own; else 0.
+    /// Largest IP packet that the port takes by its bulk lane and cuts, bytes; 0 without such a
+    /// lane.
     bulk_bytes_max: u32,
     /// True if this turn visited so many connections that the nearest cache has lost the first of
     /// them.
     pub is_crowded: bool,
-    /// Slots that the next batch reserves.
+    /// Number of slots that the next batch reserves.
     frames_ahead: usize,
-    /// Longest frame that is built, bytes.
+    /// Length of the longest frame that the stack builds, bytes.
     frame_bytes: usize,
-    /// The kind of segment that came first in the last small batch.
+    /// The kind of segment that the last small batch began with.
     tx_next: usize,
 }
 
@@ -56,7 +58,7 @@ impl Departures {
         self.port
     }
 
-    /// The port's acceptance of the last turns' frames.
+    /// How readily the port has taken the frames of recent turns.
     #[inline]
     pub fn acceptance(&self) -> &PortAcceptance {
         &self.acceptance
@@ -80,7 +82,8 @@ impl Departures {
                 true => segment_bytes_max,
                 false => 0,
             },
-            // Cutting segments includes making their checksums, which such a port does in one lane.
+            // A port without checksum offload cuts packets, and makes their checksums, only in its
+            // bulk lane.
             bulk_bytes_max: match port.tx_checksum_offload {
                 true => 0,
                 false => segment_bytes_max,
@@ -92,7 +95,8 @@ impl Departures {
         }
     }
 
-    /// Notes how large a packet fits the slots of a batch: the port may be short of large buffers.
+    /// Sets the largest packet by the slots of this batch: the port may have run out of large
+    /// buffers.
     #[cold]
     #[inline(never)]
     fn fit_segments(&mut self, frame: &TxFrame) {
@@ -100,7 +104,7 @@ impl Departures {
         self.segment_bytes_max = self.port_segment_bytes_max.min(room as u32);
     }
 
-    /// Something is ready to leave by this port, ACK trains apart.
+    /// True if something is ready to leave by this port, ACK trains not counted.
     #[inline]
     pub fn has_output(&self, engine: &Engine) -> bool {
         let view = engine.view();

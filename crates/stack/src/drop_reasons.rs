@@ -1,4 +1,4 @@
-//! The counters that count dropped frames, as reasons which a capture names.
+//! Drop reasons that a capture names: the counters of dropped frames.
 //!
 //! Reasons are numbered from 1 on: those of received frames in the order of [`NAMES`], then those
 //! of segments that were not sent.
@@ -11,7 +11,7 @@ macro_rules! reasons {
         /// Names of the reasons of received frames: the names of their counters.
         pub(crate) const NAMES: &[&str] = &[$(stringify!($name),)*];
 
-        /// The counts of all reasons of received frames.
+        /// The current count of each reason for received frames.
         pub(crate) fn counts($stack: &Counters, $tcp: &tcp::Counters) -> [u64; NAMES.len()] {
             [$($set.$name,)*]
         }
@@ -73,12 +73,13 @@ pub(crate) fn log_names() -> Vec<&'static str> {
     NAMES.iter().chain(&UNSENT).copied().collect()
 }
 
-/// The number of the reason for which a segment was not sent.
+/// The number of an [`UnsentReason`].
 pub(crate) fn of_unsent(reason: UnsentReason) -> usize {
     NAMES.len() + 1 + reason as usize
 }
 
-/// Tells which count rose. While none does, a look adds the counts up and compares nothing else.
+/// Finds the counter that rose since the last look. As long as the sum of all is unchanged, single
+/// counters are not compared.
 pub(crate) struct Watch {
     sum: u64,
     counts: [u64; NAMES.len()],
@@ -112,7 +113,7 @@ mod tests {
 
     use super::*;
 
-    /// A counter of frames that left, for a port that has taken nothing for long.
+    /// A counter of frames dropped on the way out, which is no reason for a received frame.
     const STUCK: &str = "tx_drop_stuck";
 
     #[test]

@@ -1,5 +1,6 @@
-//! The one door for the consequences of a call into a connection. Acknowledged bytes are freed, the
-//! application is told, a transmit list and a timer are set, and an ended connection is removed.
+//! The only place that handles the effects of a call into a connection. Acknowledged bytes are
+//! freed, the application is told, transmit list and timer are set, and an ended connection is
+//! removed.
 //!
 //! Segments, jobs, timers and transmission all end here. No other file puts a connection on a
 //! transmit list, sets its timer, or marks its socket for an event.
@@ -26,7 +27,7 @@ use crate::shortcuts;
 use crate::tcp_env::TcpEnv;
 use crate::unsent_notes::{Unsent, UnsentReason};
 
-/// The turn's output has to ask the connection.
+/// Effects that require the turn's output to poll the connection.
 const OUTPUT: Effects = Effects::TRANSMIT.union(Effects::HELD);
 
 /// Effects that only plan output and timers.
@@ -35,7 +36,7 @@ const PLANS: Effects = OUTPUT.union(Effects::TIMER);
 /// Effects of nearly every call into a connection, in any combination.
 const USUAL: Effects = PLANS.union(Effects::READABLE).union(Effects::WRITABLE);
 
-/// Changes of a socket's state, which concern readers and writers alike.
+/// Changes of a socket's state, for readers and writers alike.
 const CHANGES: Effects = Effects::EOF
     .union(Effects::CONNECTED)
     .union(Effects::FAILED)
@@ -54,7 +55,7 @@ pub(crate) struct EffectTargets<'a> {
     pub schedule: &'a mut Schedule,
 }
 
-/// An [`EffectTargets`] from the parts of an engine.
+/// Makes an [`EffectTargets`] from the parts of an engine.
 macro_rules! effect_targets {
     ($parts:expr) => {
         crate::effects::EffectTargets {
@@ -68,8 +69,8 @@ macro_rules! effect_targets {
 pub(crate) use effect_targets;
 
 impl EffectTargets<'_> {
-    /// Acts on `effects` of a socket at hand, in one straight line. False: the effects, or the
-    /// socket's time stamps or story, need [`apply_unusual`], and nothing was done.
+    /// Acts on the effects of a socket at hand, in one straight line. False: nothing was done,
+    /// because the effects, time stamps or a story need [`apply_unusual`].
     #[inline(always)]
     pub fn apply_usual(
         mut self,
@@ -104,8 +105,8 @@ impl EffectTargets<'_> {
         true
     }
 
-    /// Acts on the effects of a job. `wrote`: the job changed the buffered bytes. False: the
-    /// effects need [`apply`]; only the writer was told.
+    /// Acts on the effects of a job. `wrote`: the job changed the number of buffered bytes. False:
+    /// only the writer was told, and the caller must use [`apply_effects`].
     #[inline(always)]
     pub fn after_job(
         mut self,
@@ -119,8 +120,8 @@ impl EffectTargets<'_> {
             return true;
         };
         let is_news = wrote && !slot.app_gone && publish_room(conn, &slot.tx, block, self.env);
-        // An application that found no chunk waits although the buffer has room. It said so before
-        // it posted this job.
+        // An application that found no chunk waits although the buffer has room. It set its wish
+        // before it posted this job.
         if is_news || (!slot.app_gone && block.wants_writable()) {
             self.events
                 .mark(socket, &mut slot.pending_events, EVENT_ROOM);
@@ -132,8 +133,8 @@ impl EffectTargets<'_> {
         true
     }
 
-    /// Follows a connection that has sent what fitted into frames, `sent_some` of it. `next`: the
-    /// class of its next segment.
+    /// Updates lists and events after a connection has filled the frames it was given. `sent_some`:
+    /// at least one segment was built. `next`: the class of its next segment.
     #[inline(always)]
     pub fn after_send(
         &mut self,
@@ -155,8 +156,7 @@ impl EffectTargets<'_> {
         self.schedule.lists.put(socket, next);
     }
 
-    /// Follows a new connection that a listener made: its timer is set, and its application may
-    /// write.
+    /// Sets the timer of a newly accepted connection and publishes its room for writing.
     pub fn after_accept(self, socket: u32, slot: &mut Slot, block: &SocketBlock) {
         if let Some(conn) = slot.conn.as_mut() {
             publish_room(conn, &slot.tx, block, self.env);
@@ -164,7 +164,7 @@ impl EffectTargets<'_> {
         }
     }
 
-    /// Sets the transmit list and the timer that `effects` ask for.
+    /// Puts the connection on the transmit list and sets the timer that `effects` ask for.
     #[inline(always)]
     fn plan(&mut self, socket: u32, conn: &Connection, effects: Effects) {
         if effects.intersects(OUTPUT) {
@@ -175,7 +175,8 @@ impl EffectTargets<'_> {
         }
     }
 
-    /// Confirms the neighbour: progress shows that it is there (RFC 4861 7.3.1).
+    /// Confirms that the neighbour is reachable, because the connection makes progress (RFC 4861
+    /// section 7.3.1).
     #[inline(always)]
     fn confirm(&mut self, neighbour: Option<NeighbourId>) {
         if let Some(id) = neighbour {
@@ -183,7 +184,7 @@ impl EffectTargets<'_> {
         }
     }
 
-    /// Tells the application what `effects` mean for it, if anything.
+    /// Tells the application what `effects` mean for its socket.
     #[inline(always)]
     fn tell_application(
         &mut self,
@@ -212,7 +213,7 @@ impl EffectTargets<'_> {
             if effects.intersects(Effects::CONNECTED) {
                 counters.connected += 1;
                 state = state | SocketState::CONNECTED;
-                // The out edge below tells a writer who found that it could not write yet.
+                // The out edge below tells a writer that found no room.
                 block.take_want_writable();
             }
             block.add_state(state);
@@ -220,7 +221,7 @@ impl EffectTargets<'_> {
                 counters.failed += 1;
                 block.fail(errno_of(conn.error(), block.state()));
             }
-            // Linux tells writers of a change of state too.
+            // Linux reports a change of state to writers too.
             block.add_out_edge();
         }
         if effects.intersects(NEWS) {
@@ -289,9 +290,8 @@ pub(crate) fn apply_unusual(engine: &mut Engine, socket: u32, effects: Effects) 
     }
 }
 
-/// Discards a connection's output that cannot leave and for which no wake-up will come. The
-/// output counts as sent and lost, so the connection's timers try again, and give up in the
-/// end.
+/// Counts a connection's output as sent and lost if it cannot leave and no event will wake it. The
+/// connection's timers then try again, and give up in the end.
 #[cold]
 pub(crate) fn lose_segments(engine: &mut Engine, socket: u32, failure: Option<IcmpError>) {
     let parts = engine.parts();
@@ -319,12 +319,12 @@ pub(crate) fn lose_segments(engine: &mut Engine, socket: u32, failure: Option<Ic
         let una = conn.una();
         effects |= conn.on_icmp_error(&mut cx, kind, una);
     }
-    // Output that is left waits for a timer. Back on its list, the connection would ask for it
-    // again without end.
+    // Output that is left waits for a timer. On its list, the connection would try to send without
+    // end.
     apply_effects(engine, socket, effects.without(OUTPUT));
 }
 
-/// Tells the application to look at a socket.
+/// Marks a socket so that the application looks at it.
 pub(crate) fn notify(flows: &mut Flows, events: &mut EventQueue, socket: u32) {
     let slot = flows.sockets.slot(socket);
     events.mark(socket, &mut slot.pending_events, EVENT_NEWS);
@@ -336,7 +336,7 @@ pub(crate) fn queue_opening(schedule: &mut Schedule, socket: u32) {
     schedule.lists.put(socket, TransmitClass::Opening);
 }
 
-/// Lets a connection send by another port from now on: its next hop is there.
+/// Makes a connection send by another port, behind which its next hop lies.
 #[cold]
 pub(crate) fn move_to_port(engine: &mut Engine, socket: u32, port: u8) {
     let Parts { schedule, .. } = engine.parts();
@@ -344,7 +344,7 @@ pub(crate) fn move_to_port(engine: &mut Engine, socket: u32, port: u8) {
     apply_effects(engine, socket, Effects::TRANSMIT);
 }
 
-/// Sets the timer of a connection whose deadline moved while it was consumed.
+/// Sets the timer of a connection whose deadline moved after its timer entry had been consumed.
 #[inline]
 pub(crate) fn arm(flows: &mut Flows, schedule: &mut Schedule, socket: u32) {
     if let Some(conn) = flows.sockets.slot(socket).conn.as_ref() {
@@ -352,8 +352,8 @@ pub(crate) fn arm(flows: &mut Flows, schedule: &mut Schedule, socket: u32) {
     }
 }
 
-/// Says in the socket's block how much the application may write. A writer who waits already
-/// may have to be woken now (`sk_write_space` in Linux).
+/// Publishes in the socket's block how much the application may write. A writer that already waits
+/// may be woken now (`sk_write_space` in Linux).
 pub(crate) fn notify_room(engine: &mut Engine, socket: u32) {
     let parts = engine.parts();
     let (slot, _, block) = parts.flows.sockets.parts(socket);
@@ -376,13 +376,13 @@ fn apply_rare(
 ) {
     if effects.contains(Effects::FAST_OPEN_LOST) {
         end_pending_fast_open(flows, env.now_ns, socket);
-        // A black hole is suspected.
+        // The connection suspects a black hole for Fast Open.
         counters.fast_open_paused += 1;
         let settings = &env.config.tcp.fast_open;
         (network.destinations).pause_fast_open(settings, env.now_ns);
     }
     if effects.contains(Effects::SYNS_CROSSED) {
-        // No thread is woken: there is nothing to read or to write yet (Linux).
+        // No thread is woken, because there is nothing to read or write yet (Linux).
         flows
             .sockets
             .block(socket)
@@ -390,8 +390,7 @@ fn apply_rare(
     }
 }
 
-/// Ends the wait of a connection that was opened fast: it has completed its handshake, or has
-/// ended before that.
+/// Stops counting a connection as a pending Fast Open: its handshake is complete, or it has ended.
 #[cold]
 fn end_pending_fast_open(flows: &mut Flows, now_ns: u64, socket: u32) {
     let slot = flows.sockets.slot(socket);
@@ -406,8 +405,8 @@ fn end_pending_fast_open(flows: &mut Flows, now_ns: u64, socket: u32) {
     }
 }
 
-/// Removes a connection that has ended, is in TIME_WAIT, or waits only for the peer's FIN. Its
-/// last segment, if one is due, is taken along.
+/// Removes a connection that has ended, is in TIME_WAIT, or only waits for the peer's FIN. Its last
+/// segment is sent first, if one is due.
 #[inline(never)]
 fn leave(engine: &mut Engine, socket: u32, effects: Effects) {
     let parts = engine.parts();
@@ -444,7 +443,7 @@ fn leave(engine: &mut Engine, socket: u32, effects: Effects) {
     }
 }
 
-/// Gives what a connection still sends to `reply`, payload apart.
+/// Passes the segments that a connection still sends to `reply`, without payload.
 fn send_last(conn: &mut Connection, cx: &mut Cx<'_>, mut reply: impl FnMut(&SegmentOut)) {
     let mut segment = SegmentOut::default();
     while conn.due() != TransmitClass::None && conn.poll_transmit(cx, &mut segment) {
@@ -454,7 +453,7 @@ fn send_last(conn: &mut Connection, cx: &mut Cx<'_>, mut reply: impl FnMut(&Segm
     }
 }
 
-/// Gives the flow to a compact entry. False: there is no room for one.
+/// Gives the flow to a compact entry. False: the table has no room for one.
 fn enter_time_wait(
     flows: &mut Flows,
     counters: &mut Counters,
@@ -475,7 +474,7 @@ fn enter_time_wait(
     true
 }
 
-/// Makes room for one more entry, in FIN_WAIT_2 or not.
+/// Makes room for one more compact entry, in FIN_WAIT_2 or TIME_WAIT.
 #[inline]
 fn evict_time_wait(flows: &mut Flows, counters: &mut Counters, for_fin_wait_2: bool) {
     let Some(index) = flows.time_waits().gives_way(for_fin_wait_2) else {
@@ -491,21 +490,19 @@ fn evict_time_wait(flows: &mut Flows, counters: &mut Counters, for_fin_wait_2: b
     }
 }
 
-/// Ends a socket that has lost its connection. The socket stays as long as the application
-/// holds it, because there may be bytes to read.
+/// Ends a socket that has lost its connection. The socket stays while the application holds it,
+/// because received bytes may be unread.
 fn end_socket(flows: &mut Flows, schedule: &mut Schedule, events: &mut EventQueue, socket: u32) {
     schedule.forget(socket);
     let (slot, pool, block) = flows.sockets.parts(socket);
-    // The connection's state (`TCP_INFO`) outlives it, as in Linux, until the application
-    // closes.
+    // The connection's state (`TCP_INFO`) stays readable until the application closes, as in Linux.
     slot.role = Role::Ended;
     slot.awaits_neighbour = false;
-    // The application may be writing at this moment: it keeps the chunk that it holds until it
-    // closes.
+    // The application may be writing at this moment, so it keeps its current chunk until it closes.
     block.set_tx_limit(0);
     let waiting = slot.tx.buffered(block);
     slot.tx.acknowledge(pool, block, waiting);
-    // Bytes beyond a gap have no reader any more.
+    // Bytes beyond a gap can never be read now.
     slot.rx.truncate(pool, 0);
     slot.rx.reclaim(pool, block);
     block.add_state(SocketState::CLOSED);
@@ -514,7 +511,7 @@ fn end_socket(flows: &mut Flows, schedule: &mut Schedule, events: &mut EventQueu
     events.mark(socket, &mut slot.pending_events, EVENT_NEWS);
 }
 
-/// Releases a socket: its index is free for another.
+/// Releases a socket and frees its index.
 pub(crate) fn release_socket(engine: &mut Engine, socket: u32) {
     let parts = engine.parts();
     parts.schedule.forget(socket);
@@ -527,8 +524,8 @@ pub(crate) fn release_socket(engine: &mut Engine, socket: u32) {
     }
 }
 
-/// Says in a socket's block how much the application may write, a fair share at most, and from when
-/// on a waiting writer is to be woken. False: this changes nothing for a writer who waits.
+/// Publishes in the socket's block how much the application may write, a fair share at most, and
+/// from which level on a waiting writer is woken. False: a waiting writer gains nothing.
 fn publish_room(
     conn: &mut Connection,
     tx: &TxReader,
@@ -546,7 +543,7 @@ fn publish_room(
     }
 }
 
-/// [`publish_room`] for any connection.
+/// General form of [`publish_room`], for a connection in any state.
 #[inline(never)]
 fn publish_any_room(
     conn: &mut Connection,
@@ -560,8 +557,8 @@ fn publish_any_room(
     }
     let mut room = conn.send_room(cx);
     if room.limit > fair_share {
-        // Bytes that are buffered stay. The limit is whole segments, so that one that follows the
-        // ACKs cuts no small ones.
+        // Bytes already buffered stay. The limit is a whole number of segments, so that writing as
+        // ACKs arrive makes no small ones.
         let mss = u32::from(conn.send_mss().max(1));
         room.limit = (fair_share - fair_share % mss).max(mss);
         room.wake = room.wake.min(room.limit - room.limit / 3);

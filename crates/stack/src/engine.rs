@@ -1,8 +1,9 @@
-//! The engine of a stack: its flows, the network below them, and what is due. A call into a
-//! connection may change all of it, so what ends in `effects` takes the engine.
+//! The engine of a stack: its flows, the network below them, and the schedule of work that is due.
+//! A call into a connection may change all of these, so functions that end in `effects` take the
+//! engine.
 //!
 //! The parts are private. [`Engine::parts`] lends them by name, so the first line of a function
-//! says which ones the function itself touches.
+//! tells which parts it uses itself.
 
 use tcp::SegmentOut;
 
@@ -31,7 +32,7 @@ pub(crate) struct Engine {
     unsent: Option<Box<UnsentNotes>>,
 }
 
-/// The parts of an engine, to be changed.
+/// The parts of an engine, by mutable reference.
 pub(crate) struct Parts<'a> {
     pub env: &'a mut TcpEnv,
     pub counters: &'a mut Counters,
@@ -39,14 +40,14 @@ pub(crate) struct Parts<'a> {
     pub network: &'a mut Network,
     pub schedule: &'a mut Schedule,
     pub events: &'a mut EventQueue,
-    /// Storage of a segment about to leave.
+    /// Storage for a segment that is about to leave.
     pub segment_out: &'a mut SegmentOut,
     pub host_wishes: &'a mut HostWishes,
-    /// Segments that this turn gave up; `None` while nobody captures.
+    /// Segments that this turn gave up, for a capture; `None` while no capture runs.
     pub unsent: &'a mut Option<Box<UnsentNotes>>,
 }
 
-/// The parts of an engine, to be looked at.
+/// The parts of an engine, by shared reference.
 pub(crate) struct View<'a> {
     pub env: &'a TcpEnv,
     pub counters: &'a Counters,
@@ -58,7 +59,7 @@ pub(crate) struct View<'a> {
 }
 
 impl Engine {
-    /// An engine without flows. Its memory for sockets is that of `flows`.
+    /// Makes an engine without flows. `flows` brings the memory for sockets.
     pub fn new(
         env: TcpEnv,
         flows: Flows,
@@ -79,7 +80,8 @@ impl Engine {
         }
     }
 
-    /// Lends the parts. The compiler takes only those apart that the caller names.
+    /// Lends the parts. The caller destructures the result, so the compiler borrows only the parts
+    /// that it names.
     #[inline(always)]
     pub fn parts(&mut self) -> Parts<'_> {
         Parts {
@@ -95,7 +97,7 @@ impl Engine {
         }
     }
 
-    /// Lends the parts to be looked at.
+    /// Lends the parts by shared reference.
     #[inline(always)]
     pub fn view(&self) -> View<'_> {
         View {
@@ -109,15 +111,15 @@ impl Engine {
         }
     }
 
-    /// The time of this turn.
+    /// The time of this turn, ns.
     #[inline(always)]
     pub fn now_ns(&self) -> u64 {
         self.env.now_ns
     }
 }
 
-/// Gives segments without a connection to the port that they leave by. What cannot be routed is
-/// dropped and counted.
+/// Assigns segments without a connection to the ports that they leave by. A segment without a route
+/// is dropped and counted.
 #[cold]
 pub(crate) fn sort_control(engine: &mut Engine) {
     let Parts {
@@ -139,7 +141,7 @@ pub(crate) fn sort_control(engine: &mut Engine) {
     });
 }
 
-/// Notes a segment without a connection that was not sent, if somebody captures.
+/// Notes a segment without a connection that was not sent, while a capture runs.
 #[cold]
 pub(crate) fn note_unsent(
     unsent: &mut Option<Box<UnsentNotes>>,
@@ -158,8 +160,8 @@ pub(crate) fn note_unsent(
     }
 }
 
-/// Tells a new connection about a router's report on its path: its duration, and the link's own
-/// limit.
+/// Tells a new connection what a router reported about its path: the MTU, and how long the report
+/// is valid.
 #[inline]
 pub(crate) fn tell_path(flows: &mut Flows, network: &mut Network, now_ns: u64, socket: u32) {
     #[cfg(feature = "twin")]
@@ -191,7 +193,7 @@ pub(crate) fn remove_half_open(flows: &mut Flows, schedule: &mut Schedule, index
     }
 }
 
-/// Copies the counts of tables that refused or forgot something, once per turn.
+/// Copies the counts of refused and evicted table entries into the counters, once per turn.
 #[inline]
 pub(crate) fn count_refusals(engine: &mut Engine) {
     let Parts {
@@ -209,8 +211,8 @@ pub(crate) fn count_refusals(engine: &mut Engine) {
     counters.control_queue_full = schedule.control_refused() + network.cold_refused();
 }
 
-/// Judges once per turn how much memory is left, and while it is low, how much of it each
-/// connection may fill with sent data.
+/// Judges once per turn how much memory is free. While it is low, limits the send buffer of each
+/// connection.
 #[inline]
 pub(crate) fn judge_memory(env: &mut TcpEnv, flows: &mut Flows) {
     env.memory = flows.sockets.judge_memory();

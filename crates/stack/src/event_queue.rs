@@ -1,9 +1,9 @@
-//! The last stage of a turn: which sockets the application should look at.
+//! The last stage of a turn: it tells the application which sockets to look at.
 //!
-//! During the turn sockets are only marked. At its end one full fence makes all changes visible;
-//! then each marked socket goes into the event queue unless it is there already. The application
+//! During the turn sockets are only marked. At its end one full fence makes all changes visible.
+//! Then each marked socket goes into the event queue, unless it is there already. The application
 //! takes a socket out, fences, and looks. The side whose fence comes second sees the other side's
-//! changes, so an event is never lost and never needed twice.
+//! changes, so no event is lost.
 
 use ring::published::fence_full;
 use ring::socket_block::SocketId;
@@ -12,20 +12,21 @@ use ring::spsc::Producer;
 use crate::flows::slot::Role;
 use crate::flows::sockets::Sockets;
 
-/// The application is told in any case: data to read, an end, a failure, a new connection.
+/// Mark for news that the application always gets: data to read, an end, a failure, a new
+/// connection.
 pub(crate) const EVENT_NEWS: u8 = 1;
-/// Room in the send buffer: the application is told if it waits for room.
+/// Mark for room in the send buffer, which the application gets only if it waits for room.
 pub(crate) const EVENT_ROOM: u8 = 2;
 
 pub(crate) struct EventQueue {
     queue: Producer<SocketId>,
     marked: Vec<u32>,
-    /// Sockets that have room, but no chunk to fill it with. They are visited again when a chunk is
-    /// free. Each index stands here once, regardless of its generation.
+    /// Indices of sockets with room in the send buffer but no free chunk. They are visited again
+    /// when a chunk is free. An index appears once, regardless of its generation.
     starved: Vec<u32>,
     /// Membership in `starved`, one bit per index.
     is_starved: Vec<u64>,
-    /// Events ever pushed: a position that does not wrap.
+    /// Number of events ever pushed; unlike queue positions it does not wrap.
     pushed: u64,
 }
 
@@ -40,7 +41,7 @@ impl EventQueue {
         }
     }
 
-    /// Notes a socket until the turn ends; `pending_events` is the set of its slot.
+    /// Marks a socket until the turn ends. `pending_events` holds the marks of its slot.
     #[inline]
     pub fn mark(&mut self, socket: u32, pending_events: &mut u8, mark: u8) {
         if *pending_events & (EVENT_NEWS | EVENT_ROOM) == 0 {
@@ -49,8 +50,8 @@ impl EventQueue {
         *pending_events |= mark;
     }
 
-    /// Tells the application; returns the number of sockets. `has_chunks`: a write will find a free
-    /// chunk.
+    /// Puts marked sockets into the event queue; returns their number. `has_chunks`: a write would
+    /// find a free chunk.
     #[inline(always)]
     pub fn publish(&mut self, sockets: &mut Sockets, has_chunks: bool) -> usize {
         if has_chunks {
@@ -73,7 +74,7 @@ impl EventQueue {
         (self.pushed - before) as usize
     }
 
-    /// Events wait for room: another turn is due soon, though nothing else may call for one.
+    /// True if events wait for room in the queue, so that another turn is needed soon.
     pub fn is_behind(&self) -> bool {
         !self.marked.is_empty()
     }
@@ -87,7 +88,7 @@ impl EventQueue {
         }
     }
 
-    /// False: the queue had no room, and the socket stays marked.
+    /// Puts one socket into the queue. False: the queue is full, and the socket stays marked.
     #[inline(always)]
     fn publish_one(&mut self, socket: u32, sockets: &mut Sockets, has_chunks: bool) -> bool {
         let Some((slot, block)) = sockets.remembered(socket) else {
@@ -120,13 +121,12 @@ impl EventQueue {
             index: socket,
             generation: block.generation(),
         };
-        // An event of an earlier use of the index says nothing about the present one.
+        // An event for an earlier use of the index does not count for the present socket.
         if slot.event_generation == id.generation && self.stands_in_queue(slot.event_position) {
             return true;
         }
-        // The queue is twice as long as the table of sockets. Each stands in it once. The other
-        // half is for earlier uses, of which the application may have ended any number without a
-        // look at its events.
+        // The queue has two slots per socket. A socket in use takes at most one. The others are for
+        // sockets that the application closed before it read their events.
         if self.queue.push(id).is_err() {
             slot.pending_events |= EVENT_NEWS;
             return false;
@@ -137,7 +137,8 @@ impl EventQueue {
         true
     }
 
-    /// `position`: what `pushed` was after the push.
+    /// True if the application has not yet consumed the event. `position`: the value of `pushed`
+    /// after its push.
     fn stands_in_queue(&self, position: u64) -> bool {
         let behind = self.pushed - position;
         position != 0

@@ -1,5 +1,5 @@
-//! Flows of a stack: the sockets with their connections, the flow table that finds them, listeners,
-//! handshakes in progress, and the compact entries of connections that have ended.
+//! All flows of a stack: sockets with their connections, the flow table, listeners, handshakes in
+//! progress, and compact entries of ended connections.
 
 pub(crate) mod accept_queue;
 #[cfg(test)]
@@ -59,7 +59,7 @@ pub(crate) struct Flows {
     pub listeners: Listeners,
     binds: Binds,
     ports: PortSearch,
-    /// Where connections to one destination leave from.
+    /// Source addresses and ports for connections to one destination; `None`: no pool is set.
     pub sources: Option<SourcePool>,
     icmp_notes: IcmpNotes,
     saved_syns: SavedSyns,
@@ -68,10 +68,10 @@ pub(crate) struct Flows {
     shared: Option<Listed>,
 }
 
-/// The part of a flow table that other contexts can look up.
+/// This stack's flows in the directory that other contexts can look up.
 struct Listed {
     directory: Directory,
-    /// Flows for which there was no room.
+    /// Number of flows for which the directory had no room.
     refused: u64,
 }
 
@@ -102,7 +102,7 @@ impl Flows {
         }
     }
 
-    /// From now on other contexts can look up who has a flow, in this directory if there is one.
+    /// Lists the flows in `directory` from now on, so that other contexts can find their owner.
     pub fn share(&mut self, directory: Option<Directory>) {
         self.shared = directory.map(|directory| Listed {
             directory,
@@ -110,7 +110,7 @@ impl Flows {
         });
     }
 
-    /// Flows that other contexts cannot look up.
+    /// Number of flows that the directory does not list for want of room.
     #[inline]
     pub fn unlisted(&self) -> u64 {
         self.shared.as_ref().map_or(0, |shared| shared.refused)
@@ -141,7 +141,7 @@ impl Flows {
         self.table.len()
     }
 
-    /// Adds a flow of this hash.
+    /// Adds a flow with this hash.
     ///
     /// # Errors
     /// The table is full.
@@ -159,7 +159,7 @@ impl Flows {
         self.table.remove(hash, entry)
     }
 
-    /// Adds the flow of a connection, which `socket` has from now on.
+    /// Adds the flow of a connection to the table, for `socket`.
     ///
     /// # Errors
     /// The table is full.
@@ -191,19 +191,19 @@ impl Flows {
         self.sockets.release(socket);
     }
 
-    /// Asks for the memory of the table's part that holds flows of this hash.
+    /// Prefetches the part of the table that holds flows with this hash.
     #[inline]
     pub fn prefetch_flow(&self, hash: u64) {
         self.table.prefetch(hash);
     }
 
-    /// An entry whose flow probably has this hash.
+    /// The table's entry whose flow probably has this hash, without comparing keys.
     #[inline]
     pub fn likely_flow(&self, hash: u64) -> Option<FlowEntry> {
         self.table.likely(hash)
     }
 
-    /// True if no more sockets can be bound.
+    /// True if no further socket can be bound.
     pub fn is_bind_table_full(&self) -> bool {
         self.binds.is_full()
     }
@@ -213,23 +213,23 @@ impl Flows {
         self.binds.add(bound);
     }
 
-    /// Forgets that a socket was bound.
+    /// Forgets the binding of a socket.
     #[inline]
     pub fn forget_bind(&mut self, socket: u32) {
         self.binds.remove(socket);
     }
 
-    /// True if a bound socket shares its port.
+    /// True if the socket was bound with `SO_REUSEPORT`.
     pub fn shares_port(&self, socket: u32) -> bool {
         self.binds.shares_port(socket)
     }
 
-    /// The host lends local ports: the first, and how many.
+    /// Adds local ports that the host lends. `ports`: first and last port.
     pub fn take_lent_ports(&mut self, ports: (u16, u16)) {
         self.ports.add(ports);
     }
 
-    /// Lent ports went back to the host.
+    /// Stops using local ports that went back to the host.
     pub fn give_lent_ports_back(&mut self, ports: (u16, u16)) {
         self.ports.remove(ports);
     }
@@ -245,7 +245,7 @@ impl Flows {
         self.table.find(hash, |entry| self.holds(entry, key))
     }
 
-    /// The entry is there, and of this flow.
+    /// True if the entry exists and belongs to this flow.
     #[inline(always)]
     pub fn holds(&self, entry: FlowEntry, key: &FlowKey) -> bool {
         let held = match entry {
@@ -256,7 +256,7 @@ impl Flows {
         held.is_some_and(|held| held.is_same(key))
     }
 
-    /// Asks for the memory that a segment of this entry will touch.
+    /// Prefetches the memory that a segment of this entry will touch.
     #[inline]
     pub fn prefetch(&self, entry: Option<FlowEntry>) {
         match entry {
@@ -273,14 +273,13 @@ impl Flows {
         &self.half_opens
     }
 
-    /// A handshake in progress, to be changed.
+    /// A handshake in progress, by mutable reference.
     #[inline]
     pub fn half_open_mut(&mut self, index: u32) -> Option<&mut HalfOpenSlot> {
         self.half_opens.at_mut(index)
     }
 
-    /// Adds a handshake that a peer has begun, whose timer is the caller's to set. Returns its
-    /// index.
+    /// Adds a handshake that a peer has begun, and returns its index. The caller sets its timer.
     ///
     /// # Errors
     /// The table is full.
@@ -299,8 +298,8 @@ impl Flows {
         Ok(index)
     }
 
-    /// A handshake in progress has become the connection of `socket`. The handshake's timer is the
-    /// caller's to stop. False: the flow was not in the table.
+    /// Turns a handshake in progress into the connection of `socket`. The caller stops the
+    /// handshake's timer. False: the flow was not in the table.
     #[inline(always)]
     pub fn accept_half_open(&mut self, index: u32, socket: u32) -> bool {
         let Some(slot) = self.half_opens.at(index) else {
@@ -318,7 +317,7 @@ impl Flows {
         self.table.replace(hash, old, new)
     }
 
-    /// Forgets a handshake in progress, whose timer is the caller's to stop. False: there was none.
+    /// Removes a handshake in progress. The caller stops its timer. False: there was none.
     pub fn remove_half_open(&mut self, index: u32) -> bool {
         let Some(slot) = self.half_opens.remove(index) else {
             return false;
@@ -338,14 +337,14 @@ impl Flows {
         &self.time_waits
     }
 
-    /// A compact entry, to be changed.
+    /// A compact entry, by mutable reference.
     #[inline]
     pub fn time_wait_mut(&mut self, index: u32) -> Option<&mut TimeWaitSlot> {
         self.time_waits.at_mut(index)
     }
 
-    /// Gives the flow of a connection to a compact entry. False: there is no room for one, and the
-    /// connection keeps its flow.
+    /// Turns a connection into a compact entry. False: there is no room, and the connection keeps
+    /// its flow.
     #[inline(always)]
     pub fn become_time_wait(
         &mut self,
@@ -365,25 +364,25 @@ impl Flows {
         true
     }
 
-    /// The peer's FIN has moved a compact entry from FIN_WAIT_2 to TIME_WAIT.
+    /// Notes that the peer's FIN moved a compact entry from FIN_WAIT_2 to TIME_WAIT.
     pub fn entered_time_wait(&mut self, index: u32) {
         self.time_waits.entered_time_wait(index);
     }
 
-    /// A segment has set the timer of a compact entry anew.
+    /// Notes that a segment restarted the timer of a compact entry.
     pub fn restarted_time_wait(&mut self, index: u32) {
         self.time_waits.restarted(index);
     }
 
-    /// Forgets a compact entry whose time is over. `None`: there is none. True: it was in
-    /// FIN_WAIT_2.
+    /// Removes one compact entry whose time is over. `None`: no entry is due. True: the entry was
+    /// in FIN_WAIT_2.
     #[inline]
     pub fn expire_time_wait(&mut self, now_ns: u64) -> Option<bool> {
         let index = self.time_waits.due(now_ns)?;
         Some(self.remove_time_wait(index))
     }
 
-    /// Forgets an entry in TIME_WAIT; whether it was in FIN_WAIT_2.
+    /// Removes a compact entry. True: it was in FIN_WAIT_2.
     pub fn remove_time_wait(&mut self, index: u32) -> bool {
         let Some((hash, in_fin_wait_2)) = self.time_waits.remove(index) else {
             return false;
@@ -399,38 +398,40 @@ impl Flows {
         &self.stories
     }
 
-    /// Somebody has asked for the story at a place.
+    /// Notes that an observer asked for the story at a place.
     pub fn ask_story(&mut self, place: usize, now_ns: u64) {
         self.stories.ask(place, now_ns);
     }
 
-    /// Begins with this file of the host, and with a story of one connection in so many.
+    /// Starts with the host's list of connections, and with a story for one in `story_one_in` new
+    /// connections.
     pub fn observe(&mut self, ledger: Ledger, story_one_in: u32) {
         self.ledger = ledger;
         self.stories = Stories::new(story_one_in);
     }
 
-    /// Peers at our own addresses are other programs from now on, or are this stack itself again.
+    /// Sets whether peers at our own addresses are other programs of the host. Otherwise such a
+    /// peer is this stack itself.
     pub fn set_own_peers(&mut self, on: bool) {
         self.ledger.set_own_peers(on);
     }
 
-    /// Saves the headers of a SYN in the way that its listener wants. False: there was no room.
+    /// Saves the headers of a SYN as its listener asked. False: there was no room.
     pub fn save_syn(&mut self, how: u8, frame: &RxFrame, headers_end: usize, of: Saved) -> bool {
         self.saved_syns.save(how, frame, headers_end, of)
     }
 
-    /// Answers a question for the SYN that made a connection.
+    /// Answers a request for the SYN that made a connection.
     pub fn answer_saved_syn(&mut self, query: SavedSynQuery) {
         self.saved_syns.answer(&self.sockets, query);
     }
 
-    /// Answers a question for the ICMP error that ended an attempt to connect.
+    /// Answers a request for the ICMP error that ended an attempt to connect.
     pub fn answer_icmp_note(&mut self, query: IcmpNoteQuery) {
         self.icmp_notes.answer_note(&self.sockets, query);
     }
 
-    /// Answers a question for an ICMP error about a connection that goes on.
+    /// Answers a request for an ICMP error about a live connection.
     pub fn answer_soft_error(&mut self, query: SoftErrorQuery) {
         self.icmp_notes.answer_soft_error(&mut self.sockets, query);
     }
@@ -440,7 +441,7 @@ impl Flows {
         self.icmp_notes.set_receive_errors(socket, v4, v6);
     }
 
-    /// Notes an ICMP error about a connection that goes on. True: the application is to be told.
+    /// Notes an ICMP error about a live connection. True: the application must be told.
     pub fn note_soft_error(&mut self, socket: u32, report: &ErrorReport, lost: &mut u64) -> bool {
         let (slot, _, block) = self.sockets.parts(socket);
         (self.icmp_notes).note_soft_error((socket, slot, block), report, lost)
@@ -458,16 +459,16 @@ impl Flows {
         (self.icmp_notes).note_refusal((socket, block), report, packet, lost);
     }
 
-    /// Forgets what was noted beside the connection of a socket.
+    /// Forgets ICMP errors and saved SYN headers of a socket.
     #[inline]
     pub fn forget_notes(&mut self, socket: u32) {
         self.icmp_notes.forget(socket);
         self.saved_syns.forget(Saved::Connection(socket));
     }
 
-    /// Largest send buffer of one connection: while memory is low, an equal part of what all may
-    /// fill together. Without the limit, connections that hold much would get back what they free,
-    /// for ever.
+    /// Largest send buffer of one connection, bytes. While memory is low, all connections share
+    /// equal parts of a fixed portion. Otherwise a connection with large buffers would always take
+    /// back what it freed.
     pub fn fair_share(&self, memory: Memory) -> u32 {
         if memory == Memory::Ample {
             return u32::MAX;

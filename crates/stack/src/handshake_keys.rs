@@ -1,21 +1,21 @@
-//! The keys by which a stack recognises what it gave to peers: SYN cookies and Fast Open cookies.
+//! The keys with which a stack makes and recognises SYN cookies and Fast Open cookies.
 //!
-//! Owns the secrets from which the keys come. Every port uses the same keys, since a peer may
-//! answer by another port.
+//! The module owns the secrets from which the keys derive. All ports share the keys, because a peer
+//! may answer by another port.
 
 use tcp::FastOpenKeys;
 use tcp::syn_cookie::SynCookies;
 
 use crate::secrets::Secrets;
 
-/// The first use of a stack's secrets that belongs to cookies. There is one for each hour.
+/// Purpose of the first secret for SYN cookies; the purposes behind it belong to later hours.
 const SECRET_COOKIES: u64 = 1 << 32;
 
 /// See the module's documentation.
 pub(crate) struct HandshakeKeys {
     cookies: SynCookies,
     secrets: Secrets,
-    /// Makes the Fast Open cookies of listeners without keys of their own.
+    /// Keys for the Fast Open cookies of listeners without keys of their own.
     pub fast_open: FastOpenKeys,
 }
 
@@ -28,9 +28,9 @@ impl HandshakeKeys {
         }
     }
 
-    /// The maker of SYN cookies, with the secrets of this hour. They come from the seed, so a
-    /// simulation repeats itself, and contexts that share the seed have them in common. An outsider
-    /// cannot derive them from earlier secrets.
+    /// The maker of SYN cookies, with this hour's secrets. They derive from the seed, so a
+    /// simulation repeats itself, and contexts with one seed share them. An outsider cannot derive
+    /// them from earlier secrets.
     #[inline]
     pub fn cookies(&mut self, now_ns: u64) -> &mut SynCookies {
         if self.cookies.is_worn(now_ns) {

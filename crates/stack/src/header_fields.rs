@@ -1,22 +1,22 @@
-//! Header fields that a connection's packets share: the ends of the link, and the application's
-//! choices for the network header.
+//! Header fields that all packets of a connection share: the link's MAC addresses, and the
+//! application's choices for the network header.
 
 use tcp::limits::coarse;
 use wire::ethernet::MacAddr;
 
-/// The bits of a traffic class that belong to ECN (RFC 3168).
+/// Bits of the traffic class that belong to ECN (RFC 3168).
 pub(crate) const ECN_BITS: u8 = 3;
 
-/// Hop limit of packets whose application chose none: Linux's default.
+/// Default hop limit, as in Linux.
 const HOP_LIMIT: u8 = 64;
 
-/// The rule for DF in IPv4 packets.
+/// When IPv4 packets carry DF (don't fragment).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DontFragment {
     /// Never.
     Never,
-    /// Unless a router said that the path is narrower than any is believed to be
-    /// (`tcp::path_mtu::PathMtuSettings::mtu_min_v4`): then only fragments pass.
+    /// DF is set unless a router reported a path narrower than any that is believed
+    /// (`tcp::path_mtu::PathMtuSettings::mtu_min_v4`). Then only fragments pass.
     #[default]
     OnBelievablePaths,
     /// Always.
@@ -28,7 +28,7 @@ pub enum DontFragment {
 pub(crate) struct LinkEnds {
     pub source: MacAddr,
     pub destination: MacAddr,
-    /// Fields of the network header inside.
+    /// Fields of the network header.
     pub header: HeaderFields,
 }
 
@@ -38,21 +38,21 @@ pub(crate) struct HeaderFields {
     /// The DSCP in the upper six bits; the lower two are zero.
     pub dscp: u8,
     pub hop_limit: u8,
-    /// The value of DF in sent packets, by `dont_fragment` and by what is known of the path. IPv6
-    /// has no such bit.
+    /// The value of DF in sent packets; it follows from `dont_fragment` and the reports about the
+    /// path. IPv6 has no such bit.
     pub discovers_mtu: bool,
     /// The application's choice for DF.
     pub dont_fragment: DontFragment,
-    /// Segments in flight that are too long for the path are sent again, smaller, when a router
-    /// reports it. IPv6 always does so, because routers do not fragment its packets.
+    /// True if a router's report makes the connection resend segments in flight that are too long
+    /// for the path. IPv6 always does, because its routers do not fragment.
     pub resends_for_mtu: bool,
-    /// Over IPv6 what routers say of the path counts.
+    /// True if routers' reports about an IPv6 path count.
     pub heeds_mtu_v6: bool,
-    /// Identification of a packet without DF: it tells this packet's fragments from others' (RFC
-    /// 6864).
+    /// Identification of packets without DF, counted up; it keeps fragments of different packets
+    /// apart (RFC 6864).
     pub ident: u16,
-    /// Until then, in coarse time, a router's word counts that the path is narrower than any is
-    /// believed to be; 0: there is none.
+    /// Coarse time until which a report of a path narrower than any believed one counts; 0: there
+    /// is none.
     pub too_narrow_until: u32,
 }
 
@@ -65,7 +65,7 @@ impl Default for HeaderFields {
             dont_fragment: DontFragment::default(),
             resends_for_mtu: true,
             heeds_mtu_v6: true,
-            // With DF set the field has no meaning.
+            // The field has no meaning while DF is set.
             ident: 0,
             too_narrow_until: 0,
         }
@@ -73,20 +73,21 @@ impl Default for HeaderFields {
 }
 
 impl HeaderFields {
-    /// The application wants DF so.
+    /// Sets the application's choice for DF.
     pub fn set_dont_fragment(&mut self, when: DontFragment) {
         self.dont_fragment = when;
         self.refresh_df();
     }
 
-    /// A router reports a path MTU below the least value that is believed, which is used instead.
-    /// Packets must be cut on the way (Linux locks such a route's MTU).
+    /// Notes a router's report of a path MTU below the least that is believed. Until `until_ns`
+    /// packets go without DF, so that routers can cut them (Linux locks such a route's MTU).
     pub fn narrow_too_far(&mut self, until_ns: u64) {
         self.too_narrow_until = coarse(until_ns).saturating_add(1);
         self.refresh_df();
     }
 
-    /// Before a packet without DF: its number, and whether it still goes without.
+    /// Prepares a packet without DF: takes the next identification, and restores DF if the report
+    /// has expired.
     #[cold]
     pub fn before_fragmentable(&mut self, now_ns: u64) {
         if self.too_narrow_until != 0 && coarse(now_ns) >= self.too_narrow_until {
@@ -104,7 +105,7 @@ impl HeaderFields {
         };
     }
 
-    /// Fields of an answer without a connection: this DSCP, and the defaults.
+    /// Header fields of an answer without a connection: `dscp`, and defaults.
     pub fn of_answer(dscp: u8) -> Self {
         Self {
             dscp,

@@ -1,8 +1,8 @@
-//! The host behind the port: its news for the stack, and the stack's requests to it
+//! The exchange with the host behind the port: its news for the stack, and the stack's requests
 //! (`packetio::host`).
 //!
-//! Such a host does ARP and ND, and owns addresses and routes: `mill mux`. The turn calls it once,
-//! between timers and output.
+//! A host such as `mill mux` does ARP and ND, and owns addresses and routes. Each turn calls the
+//! module once, between timers and output.
 
 use packetio::host::{Change, Host, NoPorts, Wish};
 use rustix::io::Errno;
@@ -24,7 +24,7 @@ use crate::requests::connect::connect;
 use crate::transfer_lists::Transfers;
 use crate::transfers::{exchange_transfers, is_transferring};
 
-/// Applies what changed, and asks for next hops.
+/// Applies the host's news, and sends it the stack's requests.
 pub(crate) fn exchange(core: &mut Core, host: &mut dyn Host) {
     let (engine, admission) = core.split();
     let mut are_links_old = false;
@@ -50,7 +50,7 @@ pub(crate) fn exchange(core: &mut Core, host: &mut dyn Host) {
         ..
     } = engine.parts();
     for address in network.take_wanted() {
-        // A question that finds no room is asked again, like one that is not answered.
+        // A request that finds no room is repeated, like one without an answer.
         let _ = host.ask(Wish::NextHop(address));
     }
     let wishes = &mut *host_wishes;
@@ -71,7 +71,7 @@ pub(crate) fn exchange(core: &mut Core, host: &mut dyn Host) {
     }
 }
 
-/// The host has lent more local ports, or has none: opens that wait begin, or fail.
+/// Handles the host's answer about local ports: waiting opens begin, or fail if there are none.
 #[cold]
 fn ports_came(engine: &mut Engine, isn: &mut IsnGenerator, lease: Result<(u16, u16), NoPorts>) {
     let parts = engine.parts();
@@ -95,7 +95,7 @@ fn ports_came(engine: &mut Engine, isn: &mut IsnGenerator, lease: Result<(u16, u
     }
 }
 
-/// Gives one block of lent ports back that nothing uses, if the others are plenty.
+/// Returns one unused block of lent ports to the host, if enough others are free.
 #[cold]
 fn return_ports(flows: &mut Flows, host_wishes: &mut HostWishes, now_ns: u64, host: &mut dyn Host) {
     let idle = flows.idle_lent_ports();
@@ -108,7 +108,8 @@ fn return_ports(flows: &mut Flows, host_wishes: &mut HostWishes, now_ns: u64, ho
     host_wishes.ports_look_ns = flows.has_lent_ports().then_some(next);
 }
 
-/// Releases places at which no connection is left. A wish that finds no room is made again.
+/// Releases addresses at which no connection is left. A request that finds no room is repeated
+/// later.
 #[cold]
 fn release_places(
     (flows, wishes, now_ns): (&Flows, &mut HostWishes, u64),
@@ -169,19 +170,19 @@ fn host_changed(engine: &mut Engine, change: Change) {
     }
 }
 
-/// Connections look for their next hop again, and make the headers of their frames anew.
+/// Makes connections look up their next hop again and rebuild their stored headers.
 #[cold]
 fn forget_links(flows: &mut Flows) {
     for slot in flows.sockets.warm_slots_mut() {
         slot.conn.forget_headers();
-        // One that waits for a next hop looks again when the wait is over.
+        // A connection that waits for a next hop looks again when the wait ends.
         if !slot.awaits_neighbour {
             slot.neighbour = None;
         }
     }
 }
 
-/// Connections send no longer segments than the link takes; the service drops longer ones.
+/// Limits connections to segments that fit the link; the service drops longer ones.
 fn narrow_connections(engine: &mut Engine) {
     for socket in 0..engine.view().flows.sockets.span() {
         let parts = engine.parts();

@@ -1,8 +1,8 @@
-//! Requests to the host behind the port that are still open: local ports for connections that found
-//! none, and the end of claims.
+//! Open requests to the host behind the port: local ports for connections that found none, and the
+//! release of closed sockets' addresses.
 //!
-//! Owns the connections that wait and the places that sockets have left. Empty on a port without
-//! such a host. Filled by `connect` and by the release of sockets; emptied by `host`.
+//! The module owns the waiting opens and the addresses that sockets have left. `connect` and the
+//! release of sockets fill it; `host` empties it. It stays empty on a port without a host.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -14,41 +14,42 @@ use crate::network::layer::Network;
 /// See the module's documentation.
 #[derive(Default)]
 pub(crate) struct HostWishes {
-    /// The last open found no local port.
+    /// True if the last open found no local port.
     pub is_short: bool,
     /// Opens that wait for local ports.
     pub waiting: Vec<Connect>,
-    /// The host was asked for ports and has not answered.
+    /// True if the host was asked for ports and has not answered.
     pub is_asked: bool,
-    /// Addresses of closed sockets. A claim stays until the connections at its address are gone.
+    /// Addresses of closed sockets. The host's claim stays until the connections at an address are
+    /// gone.
     pub left: Vec<Left>,
-    /// When to look for connections at those places again.
+    /// Time at which to look for connections at these addresses again, ns.
     pub look_ns: u64,
-    /// When to look for lent ports that no connection uses; `None` if none are lent.
+    /// Time at which to look for unused blocks of lent ports, ns; `None`: no ports are lent.
     pub ports_look_ns: Option<u64>,
 }
 
 /// The address of a closed socket.
 pub(crate) struct Left {
     pub local: SocketAddr,
-    /// True if the host knows that no socket listens there any more.
+    /// True if the host knows that no socket listens at the address any more.
     pub is_told: bool,
 }
 
 impl HostWishes {
-    /// When the next look at the places is due.
+    /// Time of the next look at left addresses, ns.
     pub fn places_due_ns(&self) -> Option<u64> {
         (!self.left.is_empty()).then_some(self.look_ns)
     }
 
-    /// When the next look at the places or at the lent ports is due.
+    /// Time of the next look at left addresses or lent ports, ns.
     pub fn due_ns(&self) -> Option<u64> {
         let places = self.places_due_ns();
         places.into_iter().chain(self.ports_look_ns).min()
     }
 }
 
-/// An open that found no local port waits until the host has answered.
+/// True if an open that found no local port should wait for the host's answer.
 #[cold]
 pub(crate) fn waits_for_port(
     host_wishes: &HostWishes,
@@ -62,7 +63,7 @@ pub(crate) fn waits_for_port(
         && host_wishes.waiting.len() < PORT_WAITS_MAX
 }
 
-/// A bound socket or a listener is about to go: its address is released later.
+/// Notes the address of a bound socket or listener that is about to go, for a later release.
 #[cold]
 pub(crate) fn leave_place(flows: &Flows, host_wishes: &mut HostWishes, now_ns: u64, socket: u32) {
     let Some((local, dual)) = flows.place_of(socket) else {

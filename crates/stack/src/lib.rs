@@ -1,4 +1,4 @@
-//! One core's TCP/IP stack. Its turn goes through stages, in files that carry their names:
+//! One core's TCP/IP stack. A turn goes through these stages, each in a file of the same name:
 //!
 //! ```text
 //! packet_in      a batch of frames from the driver (one clock read per turn)
@@ -12,7 +12,7 @@
 //! event_queue    sockets that the application should look at
 //! ```
 //!
-//! Rooms use only those below them:
+//! Modules use only those below them:
 //!
 //! ```text
 //! stack        the turn                                  timer_stage, host
@@ -28,8 +28,8 @@
 //!         context, config, rules, header_fields, counters, activity, limits
 //! ```
 //!
-//! A stack shares nothing with another. It meets its application in the queues of [`context`] and
-//! in the memory of `ring`. Its caller drives it by [`Stack::turn`].
+//! Stacks share nothing with each other. A stack meets its application in the queues of [`context`]
+//! and in the memory of `ring`. The caller drives it by [`Stack::turn`].
 
 #![forbid(unsafe_code)]
 

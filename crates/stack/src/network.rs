@@ -1,4 +1,4 @@
-//! The network below TCP: own addresses, routes, neighbours, ICMP, and the state kept of remote
+//! The network below TCP: local addresses, routes, neighbours, ICMP, and what is known of remote
 //! hosts.
 
 pub(crate) mod addresses;

@@ -1,4 +1,4 @@
-//! The network of a new stack as its configuration describes it.
+//! Set-up of a new stack's network from its configuration.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -10,7 +10,7 @@ use crate::network::addresses::IpCidr;
 use crate::network::layer::Network;
 use crate::secrets::Secrets;
 
-/// The network of a stack on `ports`. Its addresses are announced.
+/// Makes the network of a stack on `ports`, and announces its addresses.
 pub(crate) fn network(
     config: &StackConfig,
     ports: &[Box<dyn Port + Send>],

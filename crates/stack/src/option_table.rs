@@ -1,16 +1,16 @@
-//! Every socket option that a connection or a listener obeys: one row each.
+//! Every socket option of connections and listeners, one row each.
 //!
-//! A row says all there is to say of an option. Three modules expand the table and take the part of
-//! a row that is theirs:
+//! A row defines everything about an option. Three modules expand the table, and each takes its
+//! part of a row:
 //!
-//! * `socket_option` makes the message that the application's end sends to the stack, and the call
-//!   on the connection that obeys it;
-//! * millstream's `settings` makes the field that remembers the option;
+//! * `socket_option` makes the message that the application sends to the stack, and the call on the
+//!   connection that applies it;
+//! * millstream's `settings` makes the field that stores the option;
 //! * millstream's `options` makes the typed accessors and the calls by number.
 //!
-//! An option of its own takes one row here and the code that obeys it. For a listener and for the
-//! network header that code stands in `flows::listeners` and in `socket_option`. `posix` adds the
-//! options that need its descriptors, and those that Linux has and TCP never looks at.
+//! A new option takes one row here, and code that applies it. For listeners and the network header
+//! that code is in `flows::listeners` and `socket_option`. `posix` adds options that concern its
+//! descriptors, and those that Linux accepts without effect on TCP.
 //!
 //! ```text
 //!   [NAME = LEVEL NUMBER as FORM, …] accessor / setter: type,   FORM: the value in C (options::forms)
@@ -23,15 +23,15 @@
 //!       sets |conn, cx, value| …;     the call on the connection; without it, code elsewhere obeys
 //! ```
 //!
-//! The expressions of a row are compiled where the table is expanded: that behind `sets` in this
-//! crate, the others in millstream, with the names of its `options::rules` and `options::forms`.
+//! The expressions of a row are compiled where the table is expanded. `sets` is expanded in this
+//! crate; the others in millstream, where they use names of `options::rules` and `options::forms`.
 //!
-//! Options under `local` are remembered with the socket alone; those under `sent_to_stack` also
-//! reach its stack. `shaped` holds options whose values follow from more than what was set, and
-//! `of_a_write` messages about single writes, which have no number. A socket remembers nothing that
-//! equals the type's default, and does not send it when it is opened.
+//! Options under `local` are stored with the socket alone; those under `sent_to_stack` are also
+//! sent to its stack. `shaped` holds options whose value depends on more than what was set.
+//! `of_a_write` holds messages about single writes, which have no option number. Values equal to
+//! the type's default are neither stored nor sent when the socket opens.
 
-/// Calls `$expand` with the table of socket options. For `stack` and `millstream` alone.
+/// Calls `$expand` with the table of socket options. For use by `stack` and `millstream` only.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! socket_options {
@@ -44,16 +44,15 @@ macro_rules! socket_options {
                 /// `SO_REUSEPORT`: binding shares a port with sockets that set it too.
                 [SO_REUSEPORT = SOL_SOCKET 15 as Flag] reuse_port / set_reuse_port: bool, eg true;
                 /// `IP_FREEBIND`, `IPV6_FREEBIND`: the socket may bind an address that is not ours
-                /// (yet).
+                /// yet.
                 [IP_FREEBIND = SOL_IP 15 as Flag, IPV6_FREEBIND = SOL_IPV6 78 as Flag]
                     free_bind / set_free_bind: bool, eg true;
-                /// `SO_PRIORITY`: remembered, no more. Linux hands it to a device's
-                /// queues, and a port here has one queue.
+                /// `SO_PRIORITY`: stored without effect. Linux chooses a device queue by it.
                 [SO_PRIORITY = SOL_SOCKET 12 as Number] priority / set_priority: i32, eg 3;
-                /// `TCP_INQ`: `recvmsg` tells how much is left to read. Remembered for layers
+                /// `TCP_INQ`: `recvmsg` reports the number of unread bytes. Stored for the layers
                 /// above.
                 [TCP_INQ = SOL_TCP 36 as ZeroOrOne] inq / set_inq: bool, eg true;
-                /// `SO_LINGER`: what a close does with bytes that were not sent.
+                /// `SO_LINGER`: how a close treats unsent bytes.
                 [SO_LINGER = SOL_SOCKET 13 as LingerStruct] linger / set_linger: Linger,
                     eg millstream::Linger::Seconds(1);
                 /// `SO_RCVTIMEO`: how long a read or accept waits; `None`: for ever.
@@ -64,7 +63,7 @@ macro_rules! socket_options {
                 [SO_SNDTIMEO = SOL_SOCKET 21 as Timeval, SO_SNDTIMEO_NEW = SOL_SOCKET 67 as Timeval]
                     send_timeout / set_send_timeout: Option<Duration>,
                     eg Some(std::time::Duration::from_secs(1));
-                /// `SO_OOBINLINE`: urgent bytes stay in the stream, where
+                /// `SO_OOBINLINE`: urgent bytes stay in the stream; otherwise
                 /// [`Context::set_urgent_apart`](crate::Context::set_urgent_apart) takes them out.
                 [SO_OOBINLINE = SOL_SOCKET 10 as Flag] urgent_inline / set_urgent_inline: bool, eg true;
             }
@@ -73,98 +72,100 @@ macro_rules! socket_options {
                 [SO_KEEPALIVE = SOL_SOCKET 9 as Flag] keepalive / set_keepalive: bool, eg true,
                     tells |settings, tcp| KeepAlive(settings.keepalive_times(tcp)),
                     message
-                    /// Idle and interval in ns, number of probes. `None`: off.
+                    /// Idle time and interval in ns, and number of probes. `None`: off.
                     KeepAlive(Option<Keepalive>),
                     sets |conn, cx, times| conn.set_keepalive(cx, times);
-                /// `SO_MAX_PACING_RATE`: the connection sends no more bytes per second; `None`: as
-                /// many as congestion control allows.
+                /// `SO_MAX_PACING_RATE`: most bytes per second that the connection sends; `None`:
+                /// congestion control alone decides.
                 [SO_MAX_PACING_RATE = SOL_SOCKET 47 as Rate]
                     max_pacing_rate / set_max_pacing_rate: Option<u64>, eg Some(1_000_000),
                     tells |settings, _| MaxPacingRate(settings.max_pacing_rate.unwrap_or(u64::MAX)),
                     message
-                    /// Bytes per second.
+                    /// Limit in bytes per second.
                     MaxPacingRate(u64),
                     sets |conn, cx, rate| conn.set_max_pacing_rate(cx, rate);
-                /// `IP_TOS`, `IPV6_TCLASS`: the DSCP of outgoing packets, in the upper six bits.
-                /// The lower two belong to ECN (RFC 3168) and cannot be set.
+                /// `IP_TOS`, `IPV6_TCLASS`: DSCP of sent packets, in the upper six bits. The lower
+                /// two belong to ECN (RFC 3168) and cannot be set.
                 [IP_TOS = SOL_IP 1 as LowByte, IPV6_TCLASS = SOL_IPV6 67 as ClassByte]
                     traffic_class / set_traffic_class: u8, eg 0x28,
                     fit |class, _| class & !ECN_BITS,
                     tells |settings, _| TrafficClass(settings.traffic_class),
                     message
-                    /// Of sent packets, in the upper six bits; ECN's two belong to TCP.
+                    /// DSCP of sent packets, in the upper six bits; the lower two are ECN's, which
+                    /// TCP sets.
                     TrafficClass(u8);
-                /// `IP_TTL`, `IPV6_UNICAST_HOPS` of outgoing packets; `None`: 64.
+                /// `IP_TTL`, `IPV6_UNICAST_HOPS`: hop limit of sent packets; `None`: 64.
                 [IP_TTL = SOL_IP 2 as TimeToLive, IPV6_UNICAST_HOPS = SOL_IPV6 16 as Hops]
                     hop_limit / set_hop_limit: Option<u8>, eg Some(1),
                     tells |settings, _| HopLimit(settings.hop_limit.unwrap_or(HOP_LIMIT)),
                     message HopLimit(u8);
                 /// `IP_MTU_DISCOVER`, `IPV6_MTU_DISCOVER`: whether routers may fragment packets,
-                /// and whether what they say of the path counts.
+                /// and whether their reports about the path count.
                 [IP_MTU_DISCOVER = SOL_IP 10 as Discovery, IPV6_MTU_DISCOVER = SOL_IPV6 23 as Discovery]
                     mtu_discover / set_mtu_discover: MtuDiscover, eg millstream::MtuDiscover::Do,
                     tells |settings, _| settings.mtu_discover.option(),
                     message MtuDiscover {
-                        /// The rule for DF in IPv4 packets.
+                        /// When IPv4 packets carry DF.
                         dont_fragment: DontFragment,
-                        /// Segments in flight that are too long are sent again when a router
-                        /// reports it. Otherwise the report counts from the next segment on. IPv6
-                        /// always sends them again.
+                        /// True to resend segments in flight that a router reports as too long.
+                        /// Otherwise the report counts from the next segment on. IPv6 always
+                        /// resends.
                         resends: bool,
-                        /// Over IPv6 what routers say of the path counts.
+                        /// True if routers' reports about an IPv6 path count.
                         heeds_v6: bool,
                     };
-                /// `IP_RECVERR`: an ICMP error about a connection that goes on makes the socket
-                /// ready with [`Readiness::ERROR`](crate::Readiness::ERROR) until
-                /// [`TcpStream::take_soft_error`](crate::TcpStream::take_soft_error) has told it.
-                /// While it is off, only a caller who asks hears of such an error.
+                /// `IP_RECVERR`: an ICMP error about a live connection makes the socket ready with
+                /// [`Readiness::ERROR`](crate::Readiness::ERROR), until
+                /// [`TcpStream::take_soft_error`](crate::TcpStream::take_soft_error) returns it.
+                /// Without the option only that call reports the error.
                 [IP_RECVERR = SOL_IP 11 as Flag] receive_errors_v4 / set_receive_errors_v4: bool, eg true,
                     tells |settings, _| settings.receive_errors(),
                     message
-                    /// The next call fails with an ICMP error about a live connection.
+                    /// Whether the next call fails with an ICMP error about a live connection.
                     ReceiveErrors {
-                        /// `IP_RECVERR`.
+                        /// `IP_RECVERR`, for ICMP.
                         v4: bool,
-                        /// `IPV6_RECVERR`.
+                        /// `IPV6_RECVERR`, for ICMPv6.
                         v6: bool,
                     };
-                /// `IPV6_RECVERR`: the same for ICMPv6. It also decides whether an attempt to
-                /// connect that ICMPv6 ended is told in full.
+                /// `IPV6_RECVERR`: like `IP_RECVERR`, for ICMPv6. It also decides whether the error
+                /// queue gets the ICMPv6 error that ended an attempt to connect.
                 [IPV6_RECVERR = SOL_IPV6 25 as Flag] receive_errors_v6 / set_receive_errors_v6: bool,
                     eg true,
                     tells |settings, _| settings.receive_errors();
-                /// `IPV6_V6ONLY`, inverted: an unspecified IPv6 address stands for IPv4 too. On for
-                /// sockets of [`TcpSocket::new_v6`](crate::TcpSocket::new_v6).
+                /// `IPV6_V6ONLY`, inverted: an unspecified IPv6 address covers IPv4 too. True by
+                /// default for sockets of [`TcpSocket::new_v6`](crate::TcpSocket::new_v6).
                 [IPV6_V6ONLY = SOL_IPV6 26 as InverseFlag] dual / set_dual: bool, eg true,
                     valid |options, _| if_stage(options, &[Stage::Idle]),
                     tells |settings, _| V6Only(!settings.dual),
                     message
-                    /// Off: an unspecified IPv6 address accepts from IPv4 too. The default is on.
+                    /// False: an unspecified IPv6 address accepts IPv4 connections too. True by
+                    /// default.
                     V6Only(bool);
                 /// `TCP_NODELAY`: small segments leave at once (RFC 9293 MUST-17).
                 [TCP_NODELAY = SOL_TCP 1 as Flag] nodelay / set_nodelay: bool, eg true,
                     tells |settings, _| NoDelay(settings.nodelay),
                     message NoDelay(bool),
                     sets |conn, cx, on| conn.set_nodelay(cx, on);
-                /// `TCP_CORK`: a partial segment waits for more bytes, for at most 200 ms.
+                /// `TCP_CORK`: a partial segment waits for more bytes, at most 200 ms.
                 [TCP_CORK = SOL_TCP 3 as Flag] cork / set_cork: bool, eg true,
                     tells |settings, _| Cork(settings.cork),
                     message Cork(bool),
                     sets |conn, cx, on| conn.set_cork(cx, on);
-                /// `TCP_MAXSEG`: segments are no larger than so many bytes, 88 to 32,767, and the
-                /// SYN announces it. 0: no limit. Too late for a connection by number, as in Linux.
+                /// `TCP_MAXSEG`: largest segment in bytes, 88 to 32,767, announced in the SYN; 0:
+                /// no limit. By number it cannot be set on a connection, as in Linux.
                 [TCP_MAXSEG = SOL_TCP 2 as Number] max_segment / set_max_segment: u16, eg 1_000,
                     valid |_, bytes| within(bytes == 0 || MAX_SEGMENT.contains(&bytes)),
                     reads |options| options.segment_size(),
                     late true,
                     tells |settings, _| MaxSegment(settings.max_segment),
                     message
-                    /// Announced too if set before the SYN.
+                    /// Largest segment in bytes; announced to the peer if set before the SYN.
                     MaxSegment(u16),
                     sets |conn, cx, bytes| conn.set_max_segment(cx, bytes);
-                /// `TCP_WINDOW_CLAMP`: the connection advertises no more than so many bytes, at
-                /// least 1,152. 0: no bound, and only before the socket connects or listens. As in
-                /// Linux the bound follows the receive buffer once that grows.
+                /// `TCP_WINDOW_CLAMP`: largest window that the connection advertises, in bytes, at
+                /// least 1,152. 0 removes the bound and is accepted only before the socket connects
+                /// or listens. As in Linux the bound grows with the receive buffer.
                 [TCP_WINDOW_CLAMP = SOL_TCP 10 as Bits] window_clamp / set_window_clamp: u32, eg 64_000,
                     valid |options, bytes| within(bytes != 0 || options.stage() == Stage::Idle),
                     fit |bytes, tcp| Buffers::of(tcp).with_window_clamp(bytes).window_clamp,
@@ -174,12 +175,12 @@ macro_rules! socket_options {
                     }),
                     tells |settings, _| WindowClamp(settings.window_clamp),
                     message
-                    /// 0: no bound.
+                    /// Bound in bytes; 0: none.
                     WindowClamp(u32),
                     sets |conn, _cx, bytes| conn.set_window_clamp(bytes);
-                /// `TCP_QUICKACK`: the connection acknowledges at once from now on, or waits for
-                /// answers that carry the ACK. Neither lasts. [`info`](SocketOptions::info) tells
-                /// what it does now.
+                /// `TCP_QUICKACK`: true: the connection acknowledges at once from now on; false: it
+                /// delays ACKs so that answers carry them. Neither lasts.
+                /// [`info`](SocketOptions::info) tells the present mode.
                 [TCP_QUICKACK = SOL_TCP 12 as SetFlag] quick_ack / set_quick_ack: Option<bool>,
                     eg Some(false),
                     reads |options| Ok(match options.info()? {
@@ -189,16 +190,16 @@ macro_rules! socket_options {
                     tells |settings, _| QuickAck(settings.quick_ack.unwrap_or(true)),
                     message QuickAck(bool),
                     sets |conn, cx, on| conn.set_quick_ack(cx, on);
-                /// `TCP_NOTSENT_LOWAT`: the socket is writable only while fewer bytes than this
-                /// wait to be sent for the first time; 0: as configured for the stack.
+                /// `TCP_NOTSENT_LOWAT`: the socket is writable only while fewer bytes than this are
+                /// unsent; 0: the stack's setting.
                 [TCP_NOTSENT_LOWAT = SOL_TCP 25 as Bits] notsent_lowat / set_notsent_lowat: u32, eg 16_384,
                     tells |settings, _| NotSentLowat(settings.notsent_lowat),
                     message
-                    /// 0: the stack's.
+                    /// Bytes; 0: the stack's setting.
                     NotSentLowat(u32),
                     sets |conn, _cx, bytes| conn.set_notsent_lowat(bytes);
-                /// `TCP_CONGESTION`: the algorithm that sizes the congestion window; `None`: the
-                /// stack's. `ENOENT` for one from outside that the runtime does not have.
+                /// `TCP_CONGESTION`: the congestion control algorithm; `None`: the stack's setting.
+                /// `ENOENT` for an external algorithm that the runtime does not have.
                 [] congestion / set_congestion: Option<CongestionAlgorithm>,
                     eg Some(millstream::CongestionAlgorithm::Bbr),
                     valid |options, choice| options.knows_congestion(choice),
@@ -206,13 +207,13 @@ macro_rules! socket_options {
                     tells |settings, tcp| Congestion(settings.congestion.unwrap_or(tcp.congestion)),
                     message Congestion(CongestionAlgorithm),
                     sets |conn, cx, choice| conn.set_congestion(cx, choice);
-                /// `TCP_USER_TIMEOUT` in ms (RFC 5482): how long sent data may stay unacknowledged;
-                /// 0: as long as the retransmissions take.
+                /// `TCP_USER_TIMEOUT` in ms (RFC 5482): longest time for which sent data may stay
+                /// unacknowledged; 0: as long as retransmissions last.
                 [TCP_USER_TIMEOUT = SOL_TCP 18 as Number] user_timeout_ms / set_user_timeout_ms: u32,
                     eg 30_000,
                     tells |settings, _| UserTimeout(u64::from(settings.user_timeout_ms) * MILLISECOND_NS),
                     message
-                    /// In ns; 0: the default rule of retries.
+                    /// Time in ns; 0: the number of retransmissions decides.
                     UserTimeout(u64),
                     sets |conn, _cx, ns| conn.set_user_timeout(ns);
                 /// `TCP_KEEPIDLE`: seconds of silence before the first probe, 1 to 32,767.
@@ -221,7 +222,8 @@ macro_rules! socket_options {
                     unset |tcp| whole_seconds(tcp.keepalive_idle_ns),
                     tells_later |settings, tcp| KeepAliveIdle(settings.keepalive_times(tcp)),
                     message
-                    /// As [`KeepAlive`](Self::KeepAlive), and the silence so far counts.
+                    /// See [`KeepAlive`](Self::KeepAlive). The silence so far counts towards the
+                    /// idle time.
                     KeepAliveIdle(Option<Keepalive>),
                     sets |conn, cx, times| conn.set_keepalive_idle(cx, times);
                 /// `TCP_KEEPINTVL`: seconds between probes, 1 to 32,767.
@@ -242,88 +244,86 @@ macro_rules! socket_options {
                     tells |settings, _| SynRetries(settings.syn_retries),
                     message SynRetries(u8),
                     sets |conn, _cx, retries| conn.set_syn_retries(retries);
-                /// `TCP_LINGER2`: seconds of FIN_WAIT_2 after a close, at most 120; 0: as
-                /// configured for the stack; negative: none.
+                /// `TCP_LINGER2`: seconds in FIN_WAIT_2 after a close, at most 120; 0: the stack's
+                /// setting; negative: none.
                 [TCP_LINGER2 = SOL_TCP 8 as Number] fin_wait_2_s / set_fin_wait_2_s: i32, eg 10,
                     fit |seconds, _| seconds.clamp(-1, FIN_WAIT_2_S_MAX),
                     unset |tcp| whole_seconds(tcp.fin_wait_2_ns) as i32,
                     tells |settings, tcp| FinWait2(settings.fin_wait_2_ns(tcp)),
                     message
-                    /// FIN_WAIT_2 of a closed connection in ns; `None`: the connection does not
-                    /// wait for the peer's FIN at all.
+                    /// Time in FIN_WAIT_2 after a close, in ns; `None`: the connection does not
+                    /// wait for the peer's FIN.
                     FinWait2(Option<u64>),
                     sets |conn, _cx, wait_ns| conn.set_fin_wait_2(wait_ns);
-                /// `TCP_DEFER_ACCEPT`: a listener accepts a connection with its first data, for so
-                /// many seconds at least; 0: at once. Rounded up to whole retransmissions of a
-                /// SYN-ACK, as in Linux.
+                /// `TCP_DEFER_ACCEPT`: a listener accepts a connection only with its first data,
+                /// waiting at least this many seconds; 0: at once. Rounded up to whole
+                /// retransmissions of a SYN-ACK, as in Linux.
                 [TCP_DEFER_ACCEPT = SOL_TCP 9 as Number] defer_accept_s / set_defer_accept_s: i32, eg 7,
                     fit |seconds, _| whole_retransmissions_s(seconds),
                     tells |settings, _| DeferAccept(settings.defer_accept_s as u32),
                     message
-                    /// In seconds; 0: off.
+                    /// Time in seconds; 0: off.
                     DeferAccept(u32);
-                /// `TCP_RTO_MAX_MS`: the longest retransmission timeout, and the longest time
-                /// between two probes, 1,000 to 120,000 ms.
+                /// `TCP_RTO_MAX_MS`: longest retransmission timeout and longest time between
+                /// probes, 1,000 to 120,000 ms.
                 [TCP_RTO_MAX_MS = SOL_TCP 44 as Number] rto_max_ms / set_rto_max_ms: u32, eg 10_000,
                     valid |_, ms| within(RTO_MAX_MS.contains(&ms)),
                     unset |tcp| micros(tcp.rto_ns_max) / 1_000,
                     tells |settings, _| RtoMax(settings.rto_max_ms),
                     message
-                    /// 0: the stack's.
+                    /// Time in ms; 0: the stack's setting.
                     RtoMax(u32),
                     sets |conn, _cx, ms| conn.set_rto_max_ms(ms);
-                /// `TCP_RTO_MIN_US`: the retransmission timeout exceeds the round trip by so much
-                /// at least, from the next measured one on, 2,000 to 200,000 µs.
+                /// `TCP_RTO_MIN_US`: least margin of the retransmission timeout above the round
+                /// trip, 2,000 to 200,000 µs. It takes effect with the next measured round trip.
                 [TCP_RTO_MIN_US = SOL_TCP 45 as Number] rto_min_us / set_rto_min_us: u32, eg 40_000,
                     valid |_, us| within(TIMER_US.contains(&us)),
                     unset |tcp| micros(tcp.rto_ns_min),
                     tells |settings, _| RtoMin(settings.rto_min_us),
                     message
-                    /// 0: the stack's.
+                    /// Time in µs; 0: the stack's setting.
                     RtoMin(u32),
                     sets |conn, _cx, us| conn.set_rto_min_us(us);
-                /// `TCP_DELACK_MAX_US`: no acknowledgment is held back for longer, 2,000 to 200,000
-                /// µs.
+                /// `TCP_DELACK_MAX_US`: longest delay of an ACK, 2,000 to 200,000 µs.
                 [TCP_DELACK_MAX_US = SOL_TCP 46 as Number]
                     delayed_ack_max_us / set_delayed_ack_max_us: u32, eg 20_000,
                     valid |_, us| within(TIMER_US.contains(&us)),
                     unset |tcp| micros(tcp.delayed_ack_ns_max),
                     tells |settings, _| DelayedAckMax(settings.delayed_ack_max_us),
                     message
-                    /// 0: the stack's.
+                    /// Time in µs; 0: the stack's setting.
                     DelayedAckMax(u32),
                     sets |conn, _cx, us| conn.set_delayed_ack_max_us(us);
-                /// `TCP_THIN_LINEAR_TIMEOUTS`: while fewer than four segments are in flight, the
-                /// first six timeouts in a row do not double.
+                /// `TCP_THIN_LINEAR_TIMEOUTS`: with fewer than four segments in flight, the first
+                /// six consecutive timeouts do not double.
                 [TCP_THIN_LINEAR_TIMEOUTS = SOL_TCP 16 as ZeroOrOne]
                     thin_linear_timeouts / set_thin_linear_timeouts: bool, eg true,
                     tells |settings, _| ThinLinearTimeouts(settings.thin_linear_timeouts),
                     message ThinLinearTimeouts(bool),
                     sets |conn, _cx, on| conn.set_thin_linear_timeouts(on);
-                /// `TCP_FASTOPEN` (RFC 7413): a listener takes data in SYNs, for at most so many
-                /// connections whose handshake is not complete; `Some(0)`: for none; `None`: as
-                /// configured for the stack.
+                /// `TCP_FASTOPEN` (RFC 7413): most pending connections that a listener makes from
+                /// SYNs with data; `Some(0)`: none; `None`: the stack's setting.
                 [TCP_FASTOPEN = SOL_TCP 23 as SetNumber] fast_open / set_fast_open: Option<u32>, eg Some(16),
                     valid |options, _| if_stage(options, &[Stage::Idle, Stage::Listening]),
                     tells |settings, _| FastOpen(settings.fast_open.unwrap_or(0)),
                     message
-                    /// 0: off.
+                    /// Most pending connections; 0: off.
                     FastOpen(u32);
                 /// `TCP_FASTOPEN_CONNECT`: connect waits for the first write, whose bytes go with
-                /// the SYN if the peer's cookie is known. Remembered for layers above. `EOPNOTSUPP`
-                /// while the stack's configuration has Fast Open off.
+                /// the SYN if the peer's cookie is known. Stored for the layers above. `EOPNOTSUPP`
+                /// if the stack's configuration turns Fast Open off.
                 [TCP_FASTOPEN_CONNECT = SOL_TCP 30 as ZeroOrOne]
                     fast_open_connect / set_fast_open_connect: bool, eg true,
                     valid |options, _| if_opens_fast(options);
-                /// `TCP_FASTOPEN_NO_COOKIE`: data in SYNs needs no cookie, as client and as
-                /// listener.
+                /// `TCP_FASTOPEN_NO_COOKIE`: data in SYNs needs no cookie, for clients and
+                /// listeners.
                 [TCP_FASTOPEN_NO_COOKIE = SOL_TCP 34 as ZeroOrOne]
                     fast_open_no_cookie / set_fast_open_no_cookie: bool, eg true,
                     valid |options, _| if_stage(options, &[Stage::Idle, Stage::Listening]),
                     tells |settings, _| FastOpenNoCookie(settings.fast_open_no_cookie),
                     message FastOpenNoCookie(bool);
-                /// `TCP_FASTOPEN_KEY`: a listener's cookies are made with these keys, until then
-                /// with the stack's. `None` is refused.
+                /// `TCP_FASTOPEN_KEY`: keys of a listener's cookies, in place of the stack's.
+                /// `None` is refused.
                 [TCP_FASTOPEN_KEY = SOL_TCP 33 as Keys]
                     fast_open_keys / set_fast_open_keys: Option<FastOpenKeys>,
                     eg Some(millstream::FastOpenKeys { primary: [7; 16], backup: None }),
@@ -332,8 +332,8 @@ macro_rules! socket_options {
                     tells |settings, _| FastOpenKey(settings.fast_open_keys.unwrap_or(NO_KEYS)),
                     message FastOpenKey(FastOpenKeys);
                 /// `TCP_SAVE_SYN`: a listener saves the headers of SYNs for
-                /// [`saved_syn`](SocketOptions::saved_syn); 1: from the network header on; 2: from
-                /// the link header on; 0: it saves none.
+                /// [`saved_syn`](SocketOptions::saved_syn). 1: from the network header on; 2: from
+                /// the link header on; 0: none.
                 [TCP_SAVE_SYN = SOL_TCP 27 as Number] save_syn / set_save_syn: u8, eg 1,
                     valid |_, from| within(from <= SAVE_SYN_FROM_LINK),
                     tells |settings, _| SaveSyn(settings.save_syn),
@@ -343,13 +343,15 @@ macro_rules! socket_options {
                 [SO_SNDBUF = SOL_SOCKET 7] reads |options, _| options.send_buffer_size(),
                     writes |options, value| options.set_send_buffer(number(value)? as u32),
                     message
-                    /// The send buffer gets twice these bytes, and grows by itself no more.
+                    /// Size in bytes. The send buffer becomes twice as large, and stops growing by
+                    /// itself.
                     SendBuffer(u32),
                     sets |conn, cx, bytes| conn.set_send_buffer(cx, bytes);
                 [SO_RCVBUF = SOL_SOCKET 8] reads |options, _| options.recv_buffer_size(),
                     writes |options, value| options.set_recv_buffer(number(value)? as u32),
                     message
-                    /// The receive buffer gets twice these bytes, and grows by itself no more.
+                    /// Size in bytes. The receive buffer becomes twice as large, and stops growing
+                    /// by itself.
                     RecvBuffer(u32),
                     sets |conn, cx, bytes| conn.set_recv_buffer(cx, bytes);
                 [SO_SNDBUFFORCE = SOL_SOCKET 32] reads |_, _| unknown(),
@@ -372,15 +374,15 @@ macro_rules! socket_options {
                     writes |_, value| datagram_mtu(value);
             }
             of_a_write {
-                /// `MSG_EOR`: the data up to this position of the writer is a record, and no
-                /// segment crosses its end.
+                /// `MSG_EOR`: a record ends at this position of the sent stream, and no segment
+                /// crosses its end.
                 EndOfRecord(u32);
-                /// `MSG_OOB`: the byte before this position of the writer is urgent.
+                /// `MSG_OOB`: the byte before this position of the sent stream is urgent.
                 Urgent(u32);
-                /// `SO_TIMESTAMPING`: stamps are wanted of the byte before this position of the
-                /// writer.
+                /// `SO_TIMESTAMPING`: requests stamps for the byte before this position of the sent
+                /// stream.
                 StampSent(u32, StampKinds);
-                /// `SO_TIMESTAMPING`: the stack remembers when bytes arrived.
+                /// `SO_TIMESTAMPING`: whether the stack remembers when bytes arrive.
                 StampArrivals(bool);
             }
         }

@@ -1,5 +1,5 @@
-//! The end of a port, when another is left: its addresses and routes go, and its connections end
-//! with `ENETDOWN`. Connections of the other ports go on.
+//! The loss of one port among several: its addresses and routes are removed, and its connections
+//! end with `ENETDOWN`. Connections on other ports continue.
 
 use rustix::io::Errno;
 use wire::Addr;
@@ -10,7 +10,7 @@ use crate::flows::slot::Role;
 use crate::network::layer::FIRST_PORT;
 use crate::requests::answers::fail_socket;
 
-/// The port is gone for good. `next`: the first one that is not.
+/// Handles a port that is gone for good. `next`: the first port that remains.
 #[cold]
 pub(crate) fn lose_port(engine: &mut Engine, port: u8, next: u8) {
     let parts = engine.parts();
@@ -21,7 +21,8 @@ pub(crate) fn lose_port(engine: &mut Engine, port: u8, next: u8) {
         .map(|own| Addr::from(own.cidr.address()))
         .collect();
     parts.network.lose_port(port, next);
-    // Resets would leave by another port, where nobody knows their source.
+    // Resets of these connections are not sent: they would leave by another port, from unknown
+    // addresses.
     let before = parts.schedule.control(FIRST_PORT).len();
     for address in lost {
         end_connections_of(engine, address);
@@ -37,7 +38,7 @@ pub(crate) fn lose_port(engine: &mut Engine, port: u8, next: u8) {
     schedule.control(FIRST_PORT).truncate(before);
 }
 
-/// The address is gone: nothing more can come or go.
+/// Ends all connections from an address that is gone.
 pub(crate) fn end_connections_of(engine: &mut Engine, address: Addr) {
     for socket in 0..engine.view().flows.sockets.span() {
         let parts = engine.parts();

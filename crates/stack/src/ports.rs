@@ -1,7 +1,7 @@
-//! The ports of a stack: each with the stages that take its frames in and send them.
+//! The ports of a stack, each with its receive and transmit stages.
 //!
-//! All ports share the flows, the network and the schedule. A turn takes a batch from each port and
-//! sends one by each. One wait sleeps on all of them. A port that is gone for good is left alone.
+//! All ports share flows, network and schedule. A turn receives a batch from each port and sends
+//! one by each; one wait sleeps on all ports. A port that is gone for good is skipped.
 
 use packetio::capture_port::CapturePort;
 use packetio::mesh::MeshReceiver;
@@ -26,30 +26,30 @@ use crate::network::layer::Network;
 use crate::port_loss::lose_port;
 use crate::unsent_notes::UnsentNotes;
 
-/// One port, and the state of its stages.
+/// One port with the state of its stages.
 pub(crate) struct PortSide {
     pub port: Box<dyn Port + Send>,
     arrivals: Arrivals,
     departures: Departures,
-    /// The port said that it is gone for good.
-    is_gone: bool,
-    /// Drops by reason among the frames of this port. `None`: it is the only port, and the stack's
-    /// counters are its own.
+    /// True once the port has reported that it is gone for good.
+    pub is_gone: bool,
+    /// Frames of this port that were dropped, by reason. `None`: it is the only port, so the
+    /// stack's counters tell.
     pub drops: Option<Box<DropCounts>>,
 }
 
-/// Counts of drops, in the order of [`drop_reasons::NAMES`].
+/// Counts of dropped frames, in the order of [`drop_reasons::NAMES`].
 type DropCounts = [u64; drop_reasons::NAMES.len()];
 
 impl PortSide {
-    /// Logs what passes the port, and why frames are dropped.
+    /// Covers the port with one that logs its frames and why they were dropped.
     pub fn cover(&mut self, log: FrameLog) {
         CapturePort::cover(&mut self.port, log);
         let batch_max = self.port.capabilities().batch_max;
         self.arrivals.drop_notes = Some(DropNotes::new(batch_max));
     }
 
-    /// Takes a batch of frames of a stack with several ports, and counts the drops among them.
+    /// Receives a batch for a stack with several ports, and counts the dropped frames of this port.
     fn receive_among_others(&mut self, core: &mut Core) -> Result<usize, PortError> {
         let counts = |core: &Core| {
             let View { env, counters, .. } = core.engine().view();
@@ -68,7 +68,7 @@ impl PortSide {
         outcome
     }
 
-    /// Something is ready to leave by this port now.
+    /// True if something is ready to leave by this port.
     fn has_output(&self, engine: &Engine) -> bool {
         self.departures.has_output(engine) || !self.arrivals.ack_trains.is_empty()
     }
@@ -77,17 +77,17 @@ impl PortSide {
 /// See the module's documentation.
 pub(crate) struct Ports {
     each: Vec<PortSide>,
-    /// Frames that other contexts hand over.
+    /// Receiver of frames that other contexts hand over; `None`: the context is alone.
     handed: Option<Box<MeshReceiver>>,
 }
 
-/// The outcome of a turn's output.
+/// The result of a turn's output.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Sent {
     pub frames: usize,
-    /// A port had no room for ready segments.
+    /// True if some port had no room for ready segments.
     pub is_blocked: bool,
-    /// A port has room for more segments, which are ready.
+    /// True if a full turn left ready segments although the port has room.
     pub is_behind: bool,
 }
 
@@ -117,12 +117,12 @@ impl Ports {
         }
     }
 
-    /// The first port.
+    /// The first port, by shared reference.
     pub fn first(&self) -> &(dyn Port + Send) {
         &*self.each[0].port
     }
 
-    /// The first port, to be used.
+    /// The first port, by mutable reference.
     pub fn first_mut(&mut self) -> &mut (dyn Port + Send) {
         &mut *self.each[0].port
     }
@@ -132,12 +132,12 @@ impl Ports {
         &self.each
     }
 
-    /// The port of this number, to be covered.
+    /// The port with this number and its stages, by mutable reference.
     pub fn side_mut(&mut self, port: usize) -> Option<&mut PortSide> {
         self.each.get_mut(port)
     }
 
-    /// Ends all logs. The ports are then as they were.
+    /// Ends all captures and uncovers the ports.
     pub fn uncover_all(&mut self) {
         for side in &mut self.each {
             CapturePort::uncover(&mut side.port);
@@ -150,11 +150,12 @@ impl Ports {
         self.each.iter().map(|side| &*side.port)
     }
 
-    /// Takes a batch of frames from each port; how many frames.
+    /// Receives a batch of frames from each port; returns the number of frames.
     #[inline]
     pub fn receive(&mut self, core: &mut Core) -> usize {
         let (mut received, is_alone) = (0, self.each.len() == 1);
-        let mut lost = None;
+        // Bit *n*: port *n* is lost in this turn.
+        let mut lost = 0u64;
         for side in &mut self.each {
             if side.is_gone && !is_alone {
                 continue;
@@ -170,18 +171,13 @@ impl Ports {
                 Ok(frames) => received += frames,
                 Err(PortError::Gone) if !side.is_gone => {
                     side.is_gone = true;
-                    lost = Some(side.departures.port());
+                    lost |= 1 << side.departures.port();
                 }
                 Err(_) => {}
             }
         }
-        if let Some(port) = lost.filter(|_| !is_alone) {
-            let next = self.each.iter().position(|side| !side.is_gone);
-            lose_port(
-                core.engine_mut(),
-                port,
-                next.map_or(port, |next| next as u8),
-            );
+        if lost != 0 && !is_alone {
+            self.lose(core.engine_mut(), lost);
         }
         let View { network, .. } = core.engine().view();
         if network.hears_itself() {
@@ -194,8 +190,19 @@ impl Ports {
         received
     }
 
-    /// Takes frames that other contexts handed over, as many as a turn takes of a port, and wakes
-    /// those that this turn has handed frames to.
+    /// Ends what belongs to ports that are gone for good: bit *n* of `lost` is port *n*.
+    #[cold]
+    fn lose(&self, engine: &mut Engine, mut lost: u64) {
+        let next = self.each.iter().position(|side| !side.is_gone);
+        while lost != 0 {
+            let port = lost.trailing_zeros() as u8;
+            lost &= lost - 1;
+            lose_port(engine, port, next.map_or(port, |next| next as u8));
+        }
+    }
+
+    /// Processes frames that other contexts handed over, as many as a turn takes from a port. Wakes
+    /// the contexts to which this turn has handed frames.
     #[inline(never)]
     fn handed_in(&mut self, core: &mut Core) -> usize {
         let mut taken = 0;
@@ -222,7 +229,7 @@ impl Ports {
         taken
     }
 
-    /// Other contexts have handed frames over.
+    /// True if other contexts have handed frames over.
     pub fn has_handed(&mut self) -> bool {
         (self.handed.as_mut()).is_some_and(|handed| handed.has_frames())
     }
@@ -243,8 +250,8 @@ impl Ports {
             side.departures.is_crowded = is_crowded;
             let trains = &mut side.arrivals.ack_trains;
             let (sent, blocked) = side.departures.packet_out(core, trains, &mut *side.port);
-            // A full turn that leaves work for the next one says nothing about the port: ACKs have
-            // their share of each turn.
+            // A full turn that leaves work for the next one does not mean that the port is short of
+            // room.
             side.arrivals.is_port_short = blocked;
             all.frames += sent;
             all.is_blocked |= blocked;
@@ -258,8 +265,8 @@ impl Ports {
         all
     }
 
-    /// Writes the segments that this turn gave up to the logs of their ports: their headers, with
-    /// the link's destination left open.
+    /// Logs the headers of segments that this turn gave up, at their ports. The destination MAC
+    /// address stays zero.
     #[cold]
     fn log_unsent(&mut self, notes: &mut UnsentNotes, network: &Network) {
         for one in notes.drain() {
@@ -280,18 +287,18 @@ impl Ports {
         }
     }
 
-    /// Bit *n*: something is ready to leave by port *n*.
+    /// Bit mask: bit *n* is set if something is ready to leave by port *n*.
     fn output(&self, engine: &Engine) -> u64 {
         let bit = |side: &PortSide| u64::from(side.has_output(engine)) << side.departures.port();
         self.each.iter().map(bit).sum()
     }
 
-    /// Something is ready to leave now.
+    /// True if something is ready to leave by any port.
     pub fn has_output(&self, engine: &Engine) -> bool {
         self.output(engine) != 0
     }
 
-    /// Frames may be waiting that the last turn left to the drivers.
+    /// True if the last turn may have left frames in the drivers.
     pub fn holds_input(&self) -> bool {
         self.each.iter().any(|side| side.arrivals.is_input_held)
     }
@@ -302,18 +309,19 @@ impl Ports {
         self.each.iter().any(waits)
     }
 
-    /// All ports are gone for good.
+    /// True if all ports are gone for good.
     pub fn are_gone(&self) -> bool {
         self.each.iter().all(|side| side.is_gone)
     }
 
-    /// When a port itself has something to do.
+    /// Time at which a port itself has something to do, ns.
     pub fn deadline_ns(&self) -> Option<u64> {
         let deadlines = self.each.iter().filter_map(|side| side.port.deadline_ns());
         deadlines.min()
     }
 
-    /// The ports to sleep on. Frames that are not wanted yet would end a sleep at once.
+    /// The ports to sleep on. A port whose input is held is left out, because its frames would end
+    /// the sleep at once.
     fn watched(&self) -> impl Iterator<Item = &PortSide> {
         let is_alone = self.each.len() == 1;
         let is_watched =
@@ -322,7 +330,7 @@ impl Ports {
     }
 
     /// Sleeps until a port has work, one of `fds` is ready, or the time is over. True: a signal
-    /// ended it.
+    /// ended the sleep.
     pub fn wait(
         &mut self,
         engine: &Engine,
@@ -348,7 +356,7 @@ impl Ports {
         Ok(woken.interrupted)
     }
 
-    /// Enables wake-ups. True: there is work already.
+    /// Enables wake-ups of the ports. True: a port has work already.
     pub fn prepare_wait(&mut self, engine: &Engine) -> bool {
         let mut has_work = false;
         let is_alone = self.each.len() == 1;
@@ -361,14 +369,14 @@ impl Ports {
         has_work
     }
 
-    /// Disables wake-ups.
+    /// Disables wake-ups of the ports.
     pub fn finish_wait(&mut self) {
         for side in &mut self.each {
             side.port.finish_wait();
         }
     }
 
-    /// Names the descriptors to sleep on.
+    /// Passes the descriptors to sleep on to `fds`.
     pub fn poll_fds<'a>(&'a self, engine: &Engine, fds: &mut dyn FnMut(BorrowedFd<'a>, PollFlags)) {
         for side in self.watched() {
             side.port.poll_fds(side.has_output(engine), fds);
@@ -385,7 +393,7 @@ impl Ports {
         self.each.iter_mut().for_each(|side| side.port.drain());
     }
 
-    /// The counters of all ports together.
+    /// Sum of the counters of all ports.
     pub fn counters(&self) -> PortCounters {
         let mut all = self.first().counters();
         self.each[1..]

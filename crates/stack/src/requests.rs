@@ -14,7 +14,7 @@ use ring::stock::Stock;
 use crate::context::{Placed, Report};
 use crate::limits::JOBS_PER_TURN;
 
-/// The stack's ends of the memory shared with its application.
+/// The stack's ends of the queues and memory that it shares with its application.
 pub(crate) struct StackSide {
     pub jobs: Consumer<SocketId>,
     pub controls: Consumer<Placed>,
@@ -25,9 +25,9 @@ pub(crate) struct StackSide {
 /// The state of the stage that applies requests.
 pub(crate) struct AppRequests {
     pub app: StackSide,
-    /// Jobs that were taken out and wait for their turn.
+    /// Jobs taken from the queue that are not applied yet.
     job_batch: Vec<SocketId>,
-    /// Destinations of the reports that were requested this turn.
+    /// Queues for the reports that were requested in this turn.
     pub reports: Vec<Producer<Report>>,
 }
 

@@ -1,12 +1,12 @@
-//! Packet rules: which peers may begin something with this stack, in the words of a configuration.
+//! Packet rules, in the terms of a configuration: which peers may open connections or send other
+//! packets.
 //!
-//! Rules decide about segments of no known flow, and about packets that are not TCP. The first rule
-//! that matches decides; [`RuleSet::default_action`] decides about the rest. Packets of a flow that
-//! the stack knows are not asked about again, so an established connection costs nothing
-//! (decision 0124).
+//! Rules judge segments without a known flow, and packets that are not TCP. The first matching rule
+//! decides, else [`RuleSet::default_action`]. Packets of known flows are not judged, so an
+//! established connection costs nothing (decision 0124).
 //!
-//! `judge` holds the rules of a running stack with their counters, `table` finds the first rule
-//! that matches, and `packet` reads the fields that rules look at.
+//! `judge` holds the rules of a running stack with their counters, `table` finds the first matching
+//! rule, and `packet` reads the fields that rules compare.
 
 pub mod counts;
 pub(crate) mod judge;
@@ -20,45 +20,44 @@ pub use self::judge::Judge;
 use crate::limits::{PORTS_MAX, RULES_MAX};
 use crate::network::addresses::IpCidr;
 
-/// The protocol of the packets that a rule is for.
+/// The protocol that a rule matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// TCP
     Tcp,
-    /// UDP, which this stack refuses in any case: a rule decides whether the sender hears of it.
+    /// UDP. The stack refuses it in any case; a rule decides whether the sender is told.
     Udp,
-    /// ICMP over IPv4 and ICMPv6 over IPv6. Neighbour discovery and ICMP errors, which belong to
-    /// connections, pass without being asked about.
+    /// ICMP over IPv4 and ICMPv6 over IPv6. Neighbour discovery and ICMP errors, which concern
+    /// existing connections, are not judged.
     Icmp,
     /// Another protocol, by its IP number.
     Number(u8),
 }
 
-/// The decision of a rule about a packet that it matches.
+/// Fate of a packet that a rule matches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RuleAction {
-    /// The packet goes on as if there were no rules.
+    /// The packet is processed as if there were no rules.
     #[default]
     Allow,
     /// The packet is dropped without an answer (`rx_drop_rule`).
     Deny,
-    /// The packet is dropped, and its sender told (`rx_drop_rule_reject`): TCP by a reset, as from
-    /// a port where nobody listens; UDP and other protocols by an ICMP error, "communication
+    /// The packet is dropped and its sender told (`rx_drop_rule_reject`). TCP is answered by a
+    /// reset, as at a closed port; UDP and other protocols by the ICMP error "communication
     /// administratively prohibited"; ICMP not at all.
     Reject,
-    /// SYNs, and packets that are not TCP, pass at most at this rate. Those above it are dropped
-    /// without an answer (`rx_drop_rule_limit`). Other segments pass and are not counted against
-    /// the rate, so that the last ACK of a handshake by cookie finds its way.
+    /// SYNs, and packets that are not TCP, pass up to this rate. Further ones are dropped without
+    /// an answer (`rx_drop_rule_limit`). Other segments pass and are not counted, so that the ACK
+    /// of a SYN cookie arrives.
     Limit {
         /// Packets per second on average, at least 1.
         per_second: u32,
-        /// Packets that may come at once, at least 1.
+        /// Packets that may pass at once, at least 1.
         burst: u32,
     },
 }
 
-/// One rule. It matches a packet that has all of what the rule names; a field that is `None`
-/// matches everything.
+/// One rule. It matches packets that have everything that it names; a field of `None` matches all.
 ///
 /// ```
 /// use stack::rules::{Protocol, Rule, RuleAction};
@@ -73,25 +72,25 @@ pub enum RuleAction {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rule {
-    /// A name for reports.
+    /// The rule's name in reports.
     pub name: Option<String>,
-    /// The prefix of the sender's address. A prefix of one family matches no packet of the other.
+    /// Prefix of the sender's address. A prefix of one family matches no packet of the other.
     pub source: Option<IpCidr>,
-    /// The prefix of the address of ours.
+    /// Prefix of our address.
     pub destination: Option<IpCidr>,
-    /// The protocol. A rule that names ports and no protocol is for TCP and UDP.
+    /// The protocol; `None` with ports: TCP and UDP.
     pub protocol: Option<Protocol>,
-    /// The sender's ports, first and last.
+    /// The sender's ports, first and last of a range.
     pub source_ports: Option<(u16, u16)>,
-    /// Our ports, first and last.
+    /// Our ports, first and last of a range.
     pub destination_ports: Option<(u16, u16)>,
-    /// The wire by which the packet came, by its number from 1 on.
+    /// Number of the wire on which the packet arrived, from 1 on.
     pub wire: Option<u8>,
-    /// The decision.
+    /// Fate of a matching packet.
     pub action: RuleAction,
 }
 
-/// A list of rules in the order in which they are asked.
+/// A list of rules in the order of comparison.
 ///
 /// ```
 /// use stack::rules::{Rule, RuleAction, RuleSet};
@@ -104,27 +103,27 @@ pub struct Rule {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuleSet {
-    /// The rules, [`RULES_MAX`] at most.
+    /// The rules, at most [`RULES_MAX`].
     pub rules: Vec<Rule>,
-    /// The decision about packets that no rule matches. Not a limit.
+    /// Fate of packets that no rule matches; not `Limit`.
     pub default_action: RuleAction,
 }
 
-/// A rule that cannot be obeyed, and its fault.
+/// A rule that cannot be applied, and its fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
-    /// One of the rules; `number` counts from 1.
+    /// One rule has a fault.
     #[error("rule {number}: {fault}")]
     Rule {
-        /// The rule's number.
+        /// The rule's number, from 1 on.
         number: usize,
         /// The fault.
         fault: RuleFault,
     },
-    /// More rules than [`RULES_MAX`].
+    /// There are more than [`RULES_MAX`] rules.
     #[error("{0} rules: at most {RULES_MAX} are possible")]
     TooMany(usize),
-    /// The default is a limit.
+    /// The default action is a limit.
     #[error("the default action cannot be a limit: a last rule without conditions can")]
     DefaultLimit,
 }
@@ -132,28 +131,28 @@ pub enum RuleError {
 /// The fault of a single rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RuleFault {
-    /// Ports were named together with a protocol that has none.
+    /// The rule names ports and a protocol without ports.
     #[error("ports need the protocol tcp or udp")]
     PortsWithout,
     /// The first port of a range is above the last.
     #[error("ports {0}-{1}: the first is above the last")]
     Ports(u16, u16),
-    /// Source and destination are of different families, so nothing could match.
+    /// Source and destination are of different families, so nothing can match.
     #[error("source and destination are of different families")]
     Families,
-    /// A wire that no stack can have.
+    /// The rule names a wire that no stack can have.
     #[error("wire {0}: wires have numbers from 1 to {PORTS_MAX}")]
     Wire(u8),
-    /// A limit of nothing: `deny` is meant.
+    /// The limit lets nothing pass; use `deny`.
     #[error("a limit needs at least 1 per second and a burst of at least 1")]
     Limit,
 }
 
 impl Rule {
-    /// Checks that the rule can match something and be obeyed.
+    /// Checks that the rule can be applied and can match something.
     ///
     /// # Errors
-    /// The fault.
+    /// The rule's fault.
     pub fn check(&self) -> Result<(), RuleFault> {
         let has_ports = self.source_ports.is_some() || self.destination_ports.is_some();
         let takes_ports = matches!(
@@ -188,7 +187,7 @@ impl Rule {
 }
 
 impl RuleSet {
-    /// True if the set allows everything, and the stack need not ask it.
+    /// True if the set allows everything, so that the stack need not judge packets.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.rules.is_empty() && self.default_action == RuleAction::Allow
@@ -219,10 +218,10 @@ impl RuleSet {
 pub struct RuleCounts {
     /// The rule's name, if it has one.
     pub name: Option<String>,
-    /// Packets that it matched first. Those of a known flow are not asked about.
+    /// Packets for which this was the first matching rule. Packets of known flows are not judged.
     pub packets: u64,
     /// Bytes of those packets, from the IP header on.
     pub bytes: u64,
-    /// Packets among them that were not let in: denied, rejected, or above the limit.
+    /// Packets among them that were denied, rejected, or above the limit.
     pub refused: u64,
 }

@@ -1,5 +1,5 @@
-//! Work for later, and in which order: transmit lists, segments without a connection, the timer
-//! wheel and the times at which paced data may depart.
+//! Pending work and its order: transmit lists, segments without a connection, the timer wheel, and
+//! departure times of paced data.
 
 pub(crate) mod control_queue;
 pub(crate) mod pacing;
@@ -20,10 +20,10 @@ use crate::limits::Limits;
 /// Pending work, and its deadlines.
 pub(crate) struct Schedule {
     pub lists: TxLists,
-    /// Segments without a connection, by the port that they leave by. Those that are not sorted
-    /// yet stand in the first queue.
+    /// Segments without a connection, by the port that they leave by. The first queue also holds
+    /// those not sorted yet.
     control: Vec<ControlQueue>,
-    /// A timer for each socket, then one for each half-open handshake.
+    /// Timers: one per socket, then one per half-open handshake.
     wheel: Wheel,
     departures: DepartureTimes,
     sockets_max: u32,
@@ -48,8 +48,8 @@ impl Schedule {
         }
     }
 
-    /// Notes when a connection wants to be called: for its paced data and its SACKs to the
-    /// nanosecond, for all else in the wheel.
+    /// Notes a connection's deadline: departures of paced data and SACKs to the nanosecond,
+    /// everything else in the wheel.
     #[inline(always)]
     pub fn note_deadline(&mut self, socket: u32, conn: &Connection) {
         let deadline_ns = conn.deadline_ns();
@@ -63,19 +63,19 @@ impl Schedule {
         }
     }
 
-    /// Queues a segment that leaves without a connection, such as the answer to another.
+    /// Queues a segment without a connection, such as the answer to another segment.
     #[inline]
     pub fn reply(&mut self, key: &FlowKey, segment: &SegmentOut, header: HeaderFields) {
         self.control[0].push(key, segment, header);
     }
 
-    /// The segments without a connection that leave by `port`.
+    /// The queue of segments without a connection for `port`.
     #[inline]
     pub fn control(&mut self, port: u8) -> &mut ControlQueue {
         &mut self.control[usize::from(port)]
     }
 
-    /// The fullest of those queues.
+    /// The fullest queue of segments without a connection.
     pub fn fullest_control(&self) -> &ControlQueue {
         let fullest = self.control[1..].iter();
         fullest.fold(&self.control[0], |most, queue| {
@@ -86,17 +86,17 @@ impl Schedule {
         })
     }
 
-    /// Segments without a connection that wait.
+    /// Number of waiting segments without a connection.
     pub fn control_waiting(&self) -> usize {
         self.control.iter().map(ControlQueue::len).sum()
     }
 
-    /// Segments without a connection that found no room.
+    /// Number of segments without a connection that found no room.
     pub fn control_refused(&self) -> u64 {
         self.control.iter().map(ControlQueue::refused).sum()
     }
 
-    /// Gives new segments without a connection to the ports that `port_of` names.
+    /// Moves new segments without a connection to the queues of the ports that `port_of` returns.
     #[cold]
     pub fn sort_control(&mut self, mut port_of: impl FnMut(&ControlSegment) -> Option<u8>) {
         for _ in 0..self.control[0].len() {
@@ -109,25 +109,31 @@ impl Schedule {
         }
     }
 
-    /// Something is ready to leave by `port`.
-    pub fn has_output(&self, port: u8) -> bool {
-        !self.lists.is_empty(port) || !self.control[usize::from(port)].is_empty()
+    /// A segment without a connection waits to leave by `port`.
+    #[inline]
+    pub fn has_control(&self, port: u8) -> bool {
+        !self.control[usize::from(port)].is_empty()
     }
 
-    /// Takes a socket off its list, and stops its timers.
+    /// True if something is ready to leave by `port`.
+    pub fn has_output(&self, port: u8) -> bool {
+        !self.lists.is_empty(port) || self.has_control(port)
+    }
+
+    /// Takes a socket off its list and stops its timers.
     pub fn forget(&mut self, socket: u32) {
         self.lists.forget(socket);
         self.wheel.stop(socket);
         self.departures.stop(socket);
     }
 
-    /// A connection whose data may depart by now.
+    /// A connection whose paced data or SACK may depart by now.
     #[inline]
     pub fn next_departure(&mut self, now_ns: u64) -> Option<u32> {
         self.departures.poll(now_ns)
     }
 
-    /// A timer of the wheel that is due.
+    /// The owner of a timer of the wheel that is due.
     #[inline]
     pub fn next_timer(&mut self, now_ns: u64) -> Option<TimerOf> {
         let entry = self.wheel.poll(now_ns)?;
@@ -137,12 +143,12 @@ impl Schedule {
         })
     }
 
-    /// The time of the next departure.
+    /// Time of the next departure, ns.
     pub fn departure_ns(&self) -> Option<u64> {
         self.departures.next_ns()
     }
 
-    /// The time of the next timer of the wheel.
+    /// Time of the next timer of the wheel, ns.
     pub fn timer_ns(&self) -> Option<u64> {
         self.wheel.next_ns()
     }

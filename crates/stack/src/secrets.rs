@@ -1,12 +1,12 @@
-//! The secrets of a stack, and the keys that are derived from them: one for each use.
+//! The secrets of a stack, and the keys derived from them, one per purpose.
 
 use crate::config::ConfigError;
 
-/// A secret for [`StackConfig::seed`](crate::StackConfig::seed) that several stacks are to have in
-/// common, from the kernel's random source.
+/// A random secret from the kernel for [`StackConfig::seed`](crate::StackConfig::seed), to be
+/// shared by several stacks.
 ///
 /// # Errors
-/// The kernel's refusal.
+/// The kernel's error.
 ///
 /// ```
 /// assert_ne!(stack::new_seed()?, stack::new_seed()?);
@@ -22,7 +22,7 @@ pub(crate) struct Secrets {
 }
 
 impl Secrets {
-    /// Takes the secrets from a seed, or from the kernel if there is none.
+    /// Takes the secrets from `seed`, or from the kernel without one.
     pub fn new(seed: Option<[u64; 4]>) -> Result<Self, ConfigError> {
         if let Some(words) = seed {
             return Ok(Self { words });
@@ -43,7 +43,7 @@ impl Secrets {
         Ok(Self { words })
     }
 
-    /// A key for one use. Different uses get unrelated keys.
+    /// A key for one purpose. Keys of different purposes are unrelated.
     pub fn key(&self, purpose: u64) -> [u64; 2] {
         let [a, b, c, d] = self.words;
         let half = |n: u64| wire::siphash::siphash24_words([a, b], &[c, d, purpose, n]);

@@ -1,9 +1,9 @@
-//! The switch that makes a stack the twin that takes no shortcut: every frame is read by the
-//! general parsers and built by the general builder, and every effect takes the long way.
+//! The switch that turns all shortcuts of a stack off: frames go through the general parsers and
+//! the general builder, and effects take the general path.
 //!
-//! With the feature `twin`, tests switch it for the stacks of their thread, and compare both ways.
-//! Without it the answer is a constant, and the guards cost nothing. What the shortcuts gain stands
-//! in decision 0063.
+//! With the feature `twin`, tests switch the stacks of their thread and compare both ways. Without
+//! the feature the answer is a constant, so the guards cost nothing. Decision 0063 says what the
+//! shortcuts gain.
 
 #[cfg(feature = "twin")]
 use std::cell::Cell;
@@ -16,7 +16,8 @@ thread_local! {
     static TAKEN: Cell<bool> = const { Cell::new(true) };
 }
 
-/// Switches the shortcuts of all stacks of this thread, also of connections that begin later.
+/// Turns the shortcuts of all stacks of this thread on or off, including those of future
+/// connections.
 #[cfg(feature = "twin")]
 pub fn set_shortcuts(on: bool) {
     TAKEN.set(on);

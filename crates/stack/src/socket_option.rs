@@ -1,35 +1,35 @@
-//! Options of a connection or a listener, as the application's side sends them to the stack.
+//! Options of a connection or listener, as messages from the application to the stack.
 //!
-//! Owns nothing. The option table makes the message of each row and, for an option that TCP obeys,
-//! the call that sets it. Other options take effect in `requests::options`, in `flows::listeners`,
-//! or in the headers that the stack writes.
+//! The option table defines the message of each row and, for options of TCP, the call that sets it.
+//! Other options take effect in `requests::options`, in `flows::listeners`, or in the headers that
+//! the stack writes.
 
 use tcp::connection::{Connection, Keepalive};
 use tcp::{CongestionAlgorithm, Cx, Effects, FastOpenKeys};
 
 use crate::header_fields::{DontFragment, ECN_BITS, HeaderFields};
 
-/// A set of stamps that are wanted of a byte, or one of them.
+/// A set of time stamps requested for a byte, or one of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StampKinds(u8);
 
 impl StampKinds {
-    /// When its segment was made (`SOF_TIMESTAMPING_TX_SCHED`).
+    /// Time at which the byte's segment was made (`SOF_TIMESTAMPING_TX_SCHED`).
     pub const SCHEDULED: StampKinds = StampKinds(1);
-    /// When that went to the driver (`SOF_TIMESTAMPING_TX_SOFTWARE`).
+    /// Time at which the segment went to the driver (`SOF_TIMESTAMPING_TX_SOFTWARE`).
     pub const SENT: StampKinds = StampKinds(2);
-    /// When the peer had acknowledged it (`SOF_TIMESTAMPING_TX_ACK`).
+    /// Time at which the peer had acknowledged the byte (`SOF_TIMESTAMPING_TX_ACK`).
     pub const ACKED: StampKinds = StampKinds(4);
-    /// Each stamp comes with the connection's state (`SOF_TIMESTAMPING_OPT_STATS`).
+    /// Flag: each stamp comes with the connection's state (`SOF_TIMESTAMPING_OPT_STATS`).
     pub const STATS: StampKinds = StampKinds(8);
 
-    /// All of `other` is among these.
+    /// True if all stamps of `other` are in this set.
     #[must_use]
     pub const fn contains(self, other: StampKinds) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// True if no stamp is wanted, statistics aside.
+    /// True if the set requests no stamp; the flag `STATS` does not count.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 & !Self::STATS.0 == 0
@@ -44,7 +44,7 @@ impl std::ops::BitOr for StampKinds {
     }
 }
 
-/// The consequences of a call that sets an option: many have none.
+/// The result of a call that sets an option, as effects; many calls return nothing.
 trait Outcome {
     fn effects(self) -> Effects;
 }
@@ -61,8 +61,7 @@ impl Outcome for Effects {
     }
 }
 
-/// Makes the messages from the option table: a variant for each, and the calls of those that TCP
-/// obeys.
+/// Makes messages from the option table: one variant per option, and the calls for TCP's options.
 macro_rules! messages {
     (
         local { $($local:tt)* }
@@ -95,7 +94,7 @@ macro_rules! messages {
         }
 
         impl SocketOption {
-            /// Sets the option if TCP obeys it.
+            /// Sets the option if it is TCP's.
             pub(crate) fn set_in_tcp(self, conn: &mut Connection, cx: &mut Cx<'_>) -> Effects {
                 match self {
                     $($($(SocketOption::$message($value) => {
@@ -106,7 +105,7 @@ macro_rules! messages {
                         let ($sconn, $scx) = (conn, cx);
                         Outcome::effects($scall)
                     })?)*
-                    // Code elsewhere obeys the others.
+                    // Other options take effect elsewhere.
                     _ => Effects::NONE,
                 }
             }
@@ -116,7 +115,7 @@ macro_rules! messages {
 crate::socket_options!(messages);
 
 impl SocketOption {
-    /// Sets the network header field that this option chooses. False: it chooses none.
+    /// Sets the network header field of this option. False: the option has none.
     pub(crate) fn sets_header(self, header: &mut HeaderFields) -> bool {
         match self {
             SocketOption::TrafficClass(class) => header.dscp = class & !ECN_BITS,

@@ -1,9 +1,9 @@
-//! The local addresses from which connections to one destination leave: mTCP's address pool
+//! Local addresses from which connections to one destination leave: mTCP's address pool
 //! (`mtcp_init_rss`).
 //!
-//! A pool belongs to a stack and serves opens that name neither address nor port. Where the stack
-//! knows how the card spreads flows, a pair of address and port is in the pool only if the
-//! destination's answers to it arrive at the stack's own queue.
+//! A pool serves opens of one stack that name neither address nor port. If the stack knows how the
+//! card spreads flows, only some ports of each address serve: those for which the destination's
+//! answers arrive at the stack's own queue.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 
@@ -21,13 +21,13 @@ pub struct SourcePool {
     remote: SocketAddrV4,
     first: Ipv4Addr,
     count: u32,
-    /// The address whose turn it is, counted from the first.
+    /// Position of the next address, counted from the first.
     next: u32,
 }
 
 impl SourcePool {
-    /// A pool of `count` addresses, at least one, from `first` on, for connections to `remote`. An
-    /// unspecified `first` stands for the address that the stack would choose.
+    /// Makes a pool of `count` addresses (at least one) from `first` on, for connections to
+    /// `remote`. An unspecified `first` stands for the address that the stack would choose.
     ///
     /// ```
     /// use std::net::Ipv4Addr;
@@ -57,13 +57,13 @@ impl SourcePool {
         self.count
     }
 
-    /// The pool is for connections to this destination.
+    /// True if the pool is for connections to this destination.
     #[must_use]
     pub fn is_for(&self, remote: SocketAddr) -> bool {
         SocketAddr::V4(self.remote) == remote
     }
 
-    /// The address whose turn it is; `None`: the stack's choice.
+    /// The next address in turn; `None`: the stack chooses.
     pub fn take(&mut self) -> Option<IpAddr> {
         let at = self.next;
         self.next = (at + 1) % self.count;

@@ -1,12 +1,12 @@
-//! One core's stack: a port, the state of its connections, and the turn that moves both.
+//! One core's stack: its ports, the state of its connections, and the turn that processes both.
 //!
 //! ```text
 //! packet_in → demux → tcp_in → job_queue → timers → tcp_out → packet_out → event_queue
 //! ```
 //!
-//! The runtime decides who turns the crank: an application's own thread, a thread per stack, or a
-//! simulation. A stack blocks only in [`Stack::wait`] and reads the clock only through its caller.
-//! It allocates nothing after it was made, apart from its queue to itself at the first use of that.
+//! The runtime decides which thread turns the crank: the application's, one per stack, or a
+//! simulation's. A stack blocks only in [`Stack::wait`] and gets the time only from its caller.
+//! After set-up it allocates only its queue to itself, on first use.
 
 mod capture;
 mod each_port;
@@ -69,60 +69,60 @@ use crate::transfers::is_transferring;
 /// The outcome of a turn: whether to turn again at once or to wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Turned {
-    /// Frames received, jobs applied, frames sent or events published: another turn may find more.
+    /// Frames were received or sent, jobs applied, or events published: another turn may find more.
     pub busy: bool,
-    /// Sockets that the application was told of.
+    /// Number of sockets that the application was told of.
     pub events: usize,
-    /// The port had no room for ready segments.
+    /// A port had no room for ready segments.
     pub blocked: bool,
-    /// The turn sent as many frames as it may, and the port has room for more that are ready.
+    /// The turn sent as many frames as it may, and a port has room for more.
     pub behind: bool,
 }
 
 /// Lengths of a stack's queues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Queues {
-    /// Connections in accept queues.
+    /// Connections that wait in accept queues.
     pub accept: usize,
-    /// Connections that have something to send, 16,384 of each list at most.
+    /// Connections with something to send, counting at most 16,384 of each list.
     pub transmit: usize,
-    /// Segments of no connection.
+    /// Segments without a connection that wait to leave.
     pub control: usize,
 }
 
-/// Somebody who looks into a stack now and then, at the end of a turn.
+/// An observer that looks into a stack from time to time, at the end of a turn.
 pub trait Observer {
-    /// Looks, and sets its [due time](Stack::set_observer) anew. The turn began at `now_ns`.
+    /// Looks at the stack, and sets the next [due time](Stack::set_observer). The turn began at
+    /// `now_ns`.
     fn observe(&mut self, stack: &mut Stack, now_ns: u64);
 }
 
 /// See the module's documentation.
 pub struct Stack {
     ports: Ports,
-    /// The core is on the heap, because a thread with a small stack may make this value and move
-    /// it.
+    /// Boxed on the heap, because a thread with a small stack may make and move this value.
     core: Core,
-    /// The pages under the tables and the memory file.
+    /// The pages under tables and memory file.
     pages: PagesHeld,
     requests: AppRequests,
     shedding: Shedding,
     rounds: MemoryRounds,
     bell: StackBell,
     activity: Activity,
-    /// The slot that is the next to be asked for its round trip.
+    /// The next slot whose round trip is sampled.
     round_trip_next: usize,
-    /// When the observer looks next.
+    /// Time of the observer's next look.
     observer_due: Arc<Due>,
     observer: Option<Box<dyn Observer + Send>>,
-    /// When the capture that runs ends; `None`: nobody captures.
+    /// Time at which the running capture ends; `None`: no capture runs.
     capture_until_ns: Option<u64>,
 }
 
 impl Stack {
-    /// A stack on `port`, and the application's end of it.
+    /// Makes a stack on `port`, and the application's end of it.
     ///
     /// # Errors
-    /// [`ConfigError`] names the setting that cannot be obeyed, or the kernel's refusal.
+    /// [`ConfigError`] names the setting that is invalid, or the kernel's error.
     pub fn new(
         config: StackConfig,
         port: Box<dyn Port + Send>,
@@ -131,12 +131,12 @@ impl Stack {
         Self::with_ports(config, vec![port], now_ns)
     }
 
-    /// A stack on several ports, [`PORTS_MAX`](crate::limits::PORTS_MAX) at most. The settings of
-    /// those behind the first are [`StackConfig::further_ports`].
+    /// Makes a stack on several ports, at most [`PORTS_MAX`](crate::limits::PORTS_MAX).
+    /// [`StackConfig::further_ports`] holds the settings of those behind the first.
     ///
     /// # Errors
-    /// The errors of [`new`](Self::new); [`ConfigError::Ports`] if the number of ports is another
-    /// than the settings say.
+    /// The errors of [`new`](Self::new); [`ConfigError::Ports`] if the number of ports differs from
+    /// the settings.
     pub fn with_ports(
         config: StackConfig,
         ports: Vec<Box<dyn Port + Send>>,
@@ -145,9 +145,9 @@ impl Stack {
         Self::among_others(config, ports, None, now_ns)
     }
 
-    /// As [`with_ports`](Self::with_ports), with a context's ends of the mesh by which the contexts
-    /// of a process hand frames over. All of them have the same [`StackConfig::seed`], by which
-    /// they hash flows alike.
+    /// Makes a stack like [`with_ports`](Self::with_ports), with a context's ends of the mesh by
+    /// which contexts of a process hand frames over. All contexts must share [`StackConfig::seed`],
+    /// so that they hash flows alike.
     ///
     /// # Errors
     /// The errors of [`with_ports`](Self::with_ports).
@@ -218,15 +218,15 @@ impl Stack {
         Ok((stack, app))
     }
 
-    /// One turn: every stage once, each within its budget. `now_ns` is the time of everything that
-    /// happens in it.
+    /// Runs every stage once, each within its budget. `now_ns` is the time of everything in this
+    /// turn.
     pub fn turn(&mut self, now_ns: u64) -> Turned {
         self.stages(now_ns, Acks::Leave)
     }
 
-    /// Takes a [`turn`](Self::turn) for a caller who lets the application act upon its events and
-    /// then comes back at once. ACKs that could ride on the application's answers wait for a few
-    /// turns ([`TransmitClass::Piggyback`](tcp::TransmitClass)).
+    /// Runs a [`turn`](Self::turn) for a caller that lets the application handle its events and
+    /// returns at once. ACKs that could ride on the application's answers wait for a few turns
+    /// ([`TransmitClass::Piggyback`](tcp::TransmitClass)).
     pub fn turn_before_answers(&mut self, now_ns: u64) -> Turned {
         self.stages(now_ns, Acks::Wait)
     }
@@ -259,7 +259,8 @@ impl Stack {
             exchange(core, host);
         }
         core.lap(Stage::Timers);
-        // Nothing arrived and nothing was asked: the application has no answer to the last events.
+        // Nothing arrived and nothing was requested, so the application has no answer to the last
+        // events.
         let is_quiet = received + jobs == 0;
         let Parts { schedule, .. } = core.engine_mut().parts();
         schedule
@@ -292,22 +293,24 @@ impl Stack {
         self.core.engine().view()
     }
 
-    /// Lets `observer` look at the end of the next turn, and of each in which `due` has come.
+    /// Lets `observer` look at the end of the next turn, and whenever `due` has come.
     pub fn set_observer(&mut self, due: Arc<Due>, observer: Box<dyn Observer + Send>) {
         due.ask();
         self.observer_due = due;
         self.observer = Some(observer);
     }
 
+    /// Lets the observer look at once. A caller that found the wire [gone](Self::is_gone) may turn
+    /// the stack no more.
     #[cold]
-    fn observe(&mut self, now_ns: u64) {
+    pub fn observe(&mut self, now_ns: u64) {
         if let Some(mut observer) = self.observer.take() {
             observer.observe(self, now_ns);
             self.observer = Some(observer);
         }
     }
 
-    /// The counters, and the tables and pools in use.
+    /// Counters, and the use of tables and pools.
     pub fn report(&self) -> Report {
         Report {
             stack: self.view().counters.clone(),
@@ -324,8 +327,8 @@ impl Stack {
         }
     }
 
-    /// Answers a question for the counts of packet rules ([`rules::counts`](crate::rules::counts))
-    /// with `room` bytes at most. False: it makes no sense.
+    /// Answers a request for the counts of packet rules ([`rules::counts`](crate::rules::counts)),
+    /// with at most `room` bytes. False: the request is invalid.
     pub fn answer_rules(&self, question: &[u8], room: usize, answer: &mut Vec<u8>) -> bool {
         counts::answer(
             self.core.admission().rules.as_deref(),
@@ -335,19 +338,19 @@ impl Stack {
         )
     }
 
-    /// The stack's use of time, and the sizes of its batches.
+    /// How the stack's time is used, and the sizes of its batches.
     pub fn activity(&self) -> &Activity {
         &self.activity
     }
 
-    /// The length of a turn, from a caller that measures some of them.
+    /// Records the length of a turn, ns. The caller measures only some turns.
     #[inline]
     pub fn note_turn(&mut self, length_ns: u64) {
         self.activity.turn_ns.add(length_ns);
     }
 
-    /// Adds the round trips of a few connections, which take turns, to their histogram. For an
-    /// observer: it looks at connections that were active within the last `recent_ns`.
+    /// Adds round trips of a few connections to the histogram, for an observer. Connections take
+    /// turns; only those active within the last `recent_ns` count.
     pub fn sample_round_trips(&mut self, recent_ns: u64) {
         let since_ns = self.view().env.now_ns.saturating_sub(recent_ns);
         let sockets = &self.core.engine().view().flows.sockets;
@@ -365,7 +368,7 @@ impl Stack {
         }
     }
 
-    /// The lengths of the stack's queues. Takes a step for each entry of the lists to send.
+    /// The lengths of the stack's queues. The cost grows with the number of waiting connections.
     pub fn queues(&self) -> Queues {
         let core = self.view();
         Queues {
@@ -389,12 +392,12 @@ impl Stack {
     fn answer_reports(&mut self) {
         let report = self.report();
         for mut answer in self.requests.reports.drain(..) {
-            // The asking thread may have gone.
+            // The thread that asked may be gone.
             let _ = answer.push(report.clone());
         }
     }
 
-    /// Runs the last stage: the application's stocks are filled, its events published.
+    /// Runs the last stage: refills the application's stocks and publishes events.
     fn event_queue(&mut self) -> usize {
         let app = &mut self.requests.app;
         let parts = self.core.engine_mut().parts();
@@ -406,18 +409,18 @@ impl Stack {
         told
     }
 
-    /// Something is ready to leave now.
+    /// True if something is ready to leave now.
     fn output_is_ready(&self) -> bool {
         self.ports.has_output(self.core.engine())
     }
 
-    /// When the timer stage has something to do next.
+    /// Time at which the timer stage has something to do next, ns.
     fn stages_next_ns(&self) -> Option<u64> {
         next_timer_ns(self.core.engine(), &self.ports, &self.rounds)
     }
 
-    /// True if something waits for the next turn alone: requests of the application, or ACKs for an
-    /// answer that did not come.
+    /// True if anything waits for the next turn without an outside event: requests, own or handed
+    /// frames, an observer, or ACKs whose answer did not come.
     fn has_work(&mut self) -> bool {
         let app = &mut self.requests.app;
         !app.jobs.is_empty()
@@ -428,11 +431,12 @@ impl Stack {
             || self.view().schedule.lists.has_waiting()
     }
 
-    /// Sleeps until a frame arrives, the application has asked for something, a timer is due, one
-    /// of `extra` is ready, or `until_ns` has come. Returns at once if there is work already.
+    /// Sleeps until a frame arrives, the application sends a request, a timer is due, one of
+    /// `extra` is ready, or `until_ns` has come. Returns at once if there is work. True: a signal
+    /// ended the sleep.
     ///
     /// # Errors
-    /// The kernel's, from the wait itself.
+    /// The kernel's error from the wait.
     pub fn wait(
         &mut self,
         now_ns: u64,
@@ -440,8 +444,8 @@ impl Stack {
         extra: &[BorrowedFd<'_>],
     ) -> std::io::Result<bool> {
         self.bell.prepare_sleep();
-        // The wait itself heeds the port's own deadline, and asks the port first. A deadline that
-        // has passed would keep the port from being asked.
+        // The wait respects the port's own deadline and polls the port first. If that deadline were
+        // counted here and had passed, the port would not be polled.
         let due_ns = [self.stages_next_ns(), until_ns];
         let due_ns = due_ns.into_iter().flatten().min();
         let timeout_ns = due_ns.map(|due_ns| due_ns.saturating_sub(now_ns));
@@ -458,20 +462,18 @@ impl Stack {
         outcome
     }
 
-    /// Enables the port's wake-ups on behalf of a watcher who will sleep on copies of its
-    /// descriptors, without holding the stack. `None`: there is work already.
-    /// [`disarm`](Self::disarm) ends it.
+    /// Enables the port's wake-ups for a watcher that sleeps on copies of the descriptors without
+    /// holding the stack. `None`: there is work already. [`disarm`](Self::disarm) disables them.
     ///
     /// # Errors
-    /// The kernel's error: it has no descriptor left for a copy, and a sleep on an incomplete set
-    /// of copies may miss input.
+    /// The kernel has no descriptor left for a copy. A sleep on an incomplete set may miss input.
     pub fn arm(&mut self) -> rustix::io::Result<Option<Vec<(OwnedFd, PollFlags)>>> {
         if !self.arm_again() {
             return Ok(None);
         }
         let mut copies = Vec::new();
-        // By libc, not by the kernel's number: under `mill run` the preloaded library gives the
-        // copy a number that the program does not miss.
+        // Duplicated through libc, not by a direct system call: under `mill run` the preloaded
+        // library hides the copy's number from the program.
         let mut add = |fd: BorrowedFd<'_>, flags| {
             let copy = fd.try_clone_to_owned();
             let copy = copy.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::MFILE));
@@ -486,9 +488,9 @@ impl Stack {
         copies.map(Some)
     }
 
-    /// Like [`arm`](Self::arm), for a watcher that still holds its copies. False: there is work. If
-    /// [`watches`](Self::watches) has changed since the copies were made, the set of descriptors
-    /// has changed.
+    /// Enables wake-ups like [`arm`](Self::arm), for a watcher that still has copies. False: there
+    /// is work. The copies are outdated if [`watches`](Self::watches) has changed since they were
+    /// made.
     pub fn arm_again(&mut self) -> bool {
         self.bell.prepare_sleep();
         let has_work = self.has_work() || self.ports.prepare_wait(self.core.engine());
@@ -510,28 +512,27 @@ impl Stack {
         mark
     }
 
-    /// The watcher is awake.
+    /// Disables the wake-ups that [`arm`](Self::arm) enabled; the watcher is awake.
     pub fn disarm(&mut self) {
         self.ports.finish_wait();
         self.bell.cancel_sleep();
     }
 
-    /// A helper thread moves the port's frames, and it needs the CPU of the calling thread for that
+    /// True if a helper thread that moves the port's frames needs the CPU of the calling thread
     /// ([`Port::mover_shares_cpu`](packetio::Port::mover_shares_cpu)).
     #[must_use]
     pub fn mover_shares_cpu(&self) -> bool {
         self.ports.mover_shares_cpu()
     }
 
-    /// Resets connections from number `next` on (0 at first), as many as the queue of resets takes:
-    /// the next turns tell their peers. Returns where to continue. For a stack whose application is
-    /// gone.
+    /// Resets connections from number `next` (0 at first), as many as the queue of resets takes;
+    /// the next turns send them. Returns where to continue. For a stack whose application is gone.
     #[must_use]
     pub fn abort_some(&mut self, next: u32) -> Option<u32> {
         abort_some(self.core.engine_mut(), next)
     }
 
-    /// The next turn may be long in coming: the port makes room for what arrives until then.
+    /// Makes the ports gain room for arriving frames, because the next turn may come late.
     pub fn drain(&mut self) {
         self.ports.drain();
     }
@@ -556,13 +557,12 @@ impl Stack {
         self.ports.counters()
     }
 
-    /// All ports are gone for good, as when their interfaces were deleted: nothing will arrive or
-    /// leave any more.
+    /// True if all ports are gone for good, for example because their interfaces were deleted.
     pub fn is_gone(&self) -> bool {
         self.ports.are_gone()
     }
 
-    /// The use of tables and pools. All values return to zero when all connections are gone.
+    /// Use of tables and pools. All values return to zero when all connections are gone.
     pub fn usage(&self) -> Usage {
         let core = self.view();
         let used = |class| {
@@ -589,7 +589,8 @@ impl Stack {
         self.pages
     }
 
-    /// When [`turn`](Self::turn) has something to do although nothing arrives; `None`: never.
+    /// Time at which [`turn`](Self::turn) has something to do although nothing arrives, ns; `None`:
+    /// never.
     pub fn next_timer_ns(&self) -> Option<u64> {
         [self.stages_next_ns(), self.ports.deadline_ns()]
             .into_iter()
@@ -597,29 +598,28 @@ impl Stack {
             .min()
     }
 
-    /// Connections that nobody has accepted are on their way to another process, or handshakes
-    /// whose connections will be are in progress.
+    /// True while unaccepted connections are on their way to another process, or handshakes that
+    /// will go there are in progress.
     pub fn is_transferring(&self) -> bool {
         is_transferring(self.view().flows, &self.core.admission().transfers)
     }
 
-    /// Something is ready to leave and waits for room in the port, or will leave with the next
-    /// turn.
+    /// True if something is ready to leave, with the next turn or when the port has room.
     pub fn has_output(&self) -> bool {
         self.output_is_ready()
             || self.view().schedule.lists.has_waiting()
             || self.view().network.hears_itself()
     }
 
-    /// Every connection with its names, in no particular order: for a simulation that looks inside.
+    /// Every connection with its key, in no particular order, for simulations that look inside.
     pub fn connections(
         &self,
     ) -> impl Iterator<Item = (FlowKey, std::borrow::Cow<'_, tcp::Connection>)> {
         self.view().flows.sockets.connections()
     }
 
-    /// Gives the next flows of a walk to `sink`, at most `rows`. False: there are no more. Takes a
-    /// bounded time for each row, changes nothing, and goes on from `cursor` at the next call.
+    /// Passes the next flows of a walk to `sink`, at most `rows`, and advances `cursor`. False:
+    /// there are no more. Each row takes a bounded time, and nothing changes.
     pub fn survey(
         &self,
         cursor: &mut SurveyCursor,
@@ -642,31 +642,31 @@ impl Stack {
         self.view().env.now_ns
     }
 
-    /// Answers another process that asks for the next flows of a walk ([`survey::request`]): at
-    /// most `room` bytes. False: its request makes no sense.
+    /// Answers another process's request for the next flows of a walk ([`survey::request`]), with
+    /// at most `room` bytes. False: the request is invalid.
     pub fn answer_list(&self, body: &[u8], room: usize, answer: &mut Vec<u8>) -> bool {
         survey::request::list(self.core.engine(), body, room, answer)
     }
 
-    /// Answers another process that wants a flow ended. False: its request makes no sense.
+    /// Answers another process's request to end a flow. False: the request is invalid.
     pub fn answer_kill(&mut self, body: &[u8], answer: &mut Vec<u8>) -> bool {
         survey::request::kill(self.core.engine_mut(), body, answer)
     }
 
-    /// Answers another process that asks for the story of a connection ([`survey::story`]): at most
-    /// `room` bytes. False: its request makes no sense.
+    /// Answers another process's request for the story of a connection ([`survey::story`]), with at
+    /// most `room` bytes. False: the request is invalid.
     pub fn answer_story(&mut self, body: &[u8], room: usize, answer: &mut Vec<u8>) -> bool {
         survey::story::answer(self.core.engine_mut(), body, room, answer)
     }
 
-    /// Ends a flow that a walk found: a connection with a RST and `ECONNABORTED`, an entry without
-    /// a word. False if the flow has gone meanwhile, or is a listener.
+    /// Ends a flow that a walk found: a connection by RST and `ECONNABORTED`, a compact entry
+    /// silently. False: the flow is gone, or is a listener.
     pub fn kill_flow(&mut self, place: SurveyPlace, key: &FlowKey) -> bool {
         kill_flow(self.core.engine_mut(), place, key)
     }
 }
 
-/// The flows of a new stack: none.
+/// Makes the empty flows of a new stack.
 fn flows(
     config: &StackConfig,
     secrets: &Secrets,
@@ -680,7 +680,7 @@ fn flows(
     Flows::new(&config.limits, sockets, hasher, local_ports, now_ns, source)
 }
 
-/// The parts that a stack and its application share, each with its ends.
+/// The queues and memory between a stack and its application, both ends of each.
 struct Shared {
     sockets: Sockets,
     events: EventQueue,
@@ -705,8 +705,8 @@ impl Shared {
         let (jobs_in, jobs) = spsc::queue(limits.sockets_max);
         let (controls_in, controls) = spsc::queue(CONTROLS_PER_TURN * 2);
         let (events, events_out) = spsc::queue(limits.sockets_max * 2);
-        // A quarter of the table at most, also after the queue has rounded its length: sockets in
-        // the stock cannot be accepted into.
+        // At most a quarter of the table, even after the queue has rounded its length up: sockets
+        // in the stock cannot serve accepted connections.
         let stock = SOCKET_STOCK_MAX.min(limits.sockets_max / 4).max(1);
         let stock = 1 << stock.ilog2();
         let (socket_stock, stock_out) = spsc::queue(stock);

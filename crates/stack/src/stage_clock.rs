@@ -1,24 +1,24 @@
-//! Cycles of a turn by stage, from the time-stamp counter. Compiled only with the feature
+//! CPU cycles of each stage of a turn, from the time-stamp counter. Compiled only with the feature
 //! `stage-cycles`.
 //!
-//! Whatever passes between two laps belongs to the stage that the second one names. A lap costs
-//! about as much as a stage of a small segment takes itself, so shares are what counts, not sums.
-//! Reported in `context::Report`; read by `cargo xtask bench cycles`.
+//! Cycles between two laps belong to the stage that the second lap names. A lap costs about as much
+//! as a small segment in a stage, so only the shares are meaningful, not the sums.
+//! `context::Report` carries them; `cargo xtask bench cycles` reads them.
 
 /// The stages, in the order of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// From the end of a turn to the begin of the next: the application, and sleep.
+    /// From the end of a turn to the begin of the next: application and sleep.
     Outside,
-    /// The driver's receive and release.
+    /// Receive and release calls of the driver.
     PacketIn,
     Demux,
     TcpIn,
     JobQueue,
     Timers,
-    /// The connections' decisions and the frames that come of them.
+    /// Decisions of connections, and the frames built from them.
     TcpOut,
-    /// The driver's reserve and send.
+    /// Reserve and send calls of the driver.
     PacketOut,
     EventQueue,
 }
@@ -52,7 +52,7 @@ impl StageCycles {
     }
 }
 
-/// The counter and the last lap.
+/// The clock: cycles so far, and the time of the last lap.
 #[derive(Debug, Default)]
 pub(crate) struct StageClock {
     cycles: StageCycles,
@@ -61,7 +61,7 @@ pub(crate) struct StageClock {
 }
 
 impl StageClock {
-    /// Charges the time since the last lap to this stage.
+    /// Charges the cycles since the last lap to `stage`.
     #[inline(always)]
     pub fn lap(&mut self, stage: Stage) {
         #[cfg(feature = "stage-cycles")]

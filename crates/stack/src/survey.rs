@@ -1,9 +1,9 @@
-//! A walk over everything that a stack holds: connections, listeners, handshakes in progress and
-//! compact entries. For a reader outside the data path (`mill ss`).
+//! A walk over all flows of a stack: connections, listeners, handshakes in progress and compact
+//! entries. It serves readers outside the data path (`mill ss`).
 //!
-//! The walk stops after a bounded number of looks and goes on where it stopped. Between two steps
-//! flows come and go: a flow that lives through the whole walk is seen once, unless it changes from
-//! a connection into an entry meanwhile. Packed connections stay packed.
+//! The walk stops after a bounded number of looks and continues there. Flows may come and go
+//! between two steps. A flow that lives through the whole walk is seen once, unless it becomes a
+//! compact entry meanwhile. Packed connections stay packed.
 
 mod entry_story;
 pub mod request;
@@ -28,7 +28,7 @@ use crate::network::layer::Network;
 
 pub use self::words::{FLOW_WORDS, FlowWord, FlowWords};
 
-/// The position of a walk. A new walk begins at the first flow.
+/// The position of a walk; the default is the first flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SurveyCursor {
     table: Table,
@@ -56,7 +56,7 @@ impl Table {
     }
 }
 
-/// The position of a flow in its table. It identifies the flow as long as the flow lives.
+/// The place of a flow in its table. It identifies the flow while the flow lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SurveyPlace {
     /// A connection's socket.
@@ -72,59 +72,59 @@ pub enum SurveyPlace {
 /// A timer that a flow waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SurveyTimer {
-    /// The timer's action.
+    /// The timer's purpose.
     pub kind: SurveyTimerKind,
-    /// Time that is left, ns.
+    /// Remaining time, ns.
     pub left_ns: u64,
-    /// Times in a row that the timer fired without success.
+    /// Number of consecutive expiries without success.
     pub tries: u8,
 }
 
-/// The action of a timer.
+/// The purpose of a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SurveyTimerKind {
-    /// Sends again.
+    /// Retransmits.
     Retransmit,
-    /// Asks a silent peer whether it is there, or ends an orphan in FIN_WAIT_2.
+    /// Probes a silent peer, or ends an orphan in FIN_WAIT_2.
     KeepAlive,
-    /// Forgets an entry in TIME_WAIT.
+    /// Removes an entry in TIME_WAIT.
     TimeWait,
-    /// Asks for room in a shut window.
+    /// Probes a closed window.
     Persist,
 }
 
 /// One flow or listener, of fixed size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SurveyRow {
-    /// The flow's position: the argument of [`Stack::kill_flow`](crate::Stack::kill_flow).
+    /// The flow's place, for [`Stack::kill_flow`](crate::Stack::kill_flow).
     pub place: SurveyPlace,
     /// The flow's state; `None` for a listener. A handshake in progress is in SYN_RECEIVED.
     pub state: Option<State>,
     /// Our end; unspecified for a listener at all addresses.
     pub local: SocketAddr,
-    /// The peer; unspecified, port 0, of a listener.
+    /// The peer; for a listener unspecified, with port 0.
     pub remote: SocketAddr,
-    /// Bytes that the application has not read; connections to be accepted, of a listener.
+    /// Unread bytes; for a listener, connections to be accepted.
     pub recv_queue: u32,
-    /// Bytes that the peer has not acknowledged; the backlog, of a listener.
+    /// Unacknowledged bytes; for a listener, the backlog.
     pub send_queue: u32,
     /// Bytes that the receive buffer may hold.
     pub recv_buffer: u32,
     /// Bytes that the send buffer may hold.
     pub send_buffer: u32,
-    /// Path MTU to the peer, of a connection.
+    /// Path MTU to the peer; 0 without a connection.
     pub path_mtu: u32,
-    /// The timer that ends first; none that only delays an ACK.
+    /// The timer that expires first, apart from delayed ACKs.
     pub timer: Option<SurveyTimer>,
-    /// The application has closed the socket.
+    /// True if the application has closed the socket.
     pub is_orphan: bool,
-    /// The algorithm that owns the congestion window.
+    /// The congestion control algorithm.
     pub congestion: Option<CongestionAlgorithm>,
-    /// Values in the manner of `tcp_info`, of a connection.
+    /// State of a connection, like `tcp_info`; `None` for other flows.
     pub info: Option<Info>,
 }
 
-/// Gives the next flows to `sink`, at most `rows` of them. False: there are no more.
+/// Passes the next flows to `sink`, at most `rows`. False: there are no more.
 pub(crate) fn survey(
     flows: &Flows,
     network: &Network,
@@ -250,9 +250,9 @@ fn entry_row(flows: &Flows, now_ns: u64, index: u32) -> Option<SurveyRow> {
     Some(entry(SurveyPlace::Entry(index), state, &slot.key, timer))
 }
 
-/// Ends the flow that a survey found, if it is still there. A connection is reset, and its
-/// application finds `ECONNABORTED` (Linux's `tcp_abort`). Entries are forgotten without a
-/// word. Listeners stay.
+/// Ends the flow that a walk found, if it is still there. A connection is reset, and its
+/// application gets `ECONNABORTED` (Linux's `tcp_abort`). Compact entries are removed silently.
+/// Listeners stay.
 pub(crate) fn kill_flow(engine: &mut Engine, place: SurveyPlace, key: &FlowKey) -> bool {
     let parts = engine.parts();
     match place {
@@ -283,13 +283,14 @@ fn abort_flow(engine: &mut Engine, socket: u32) -> bool {
     let Some(conn) = flows.sockets.slot(socket).live_mut() else {
         return false;
     };
-    // An application's own abort is not reported to it.
+    // `abort` does not report the failure to the application, because usually the application
+    // itself asks for it.
     let effects = conn.abort(&mut env.cx()) | Effects::FAILED;
     apply_effects(engine, socket, effects);
     true
 }
 
-/// An entry without buffers.
+/// The row of a handshake in progress or compact entry, which has no buffers.
 fn entry(place: SurveyPlace, state: State, key: &FlowKey, timer: SurveyTimer) -> SurveyRow {
     SurveyRow {
         place,

@@ -8,18 +8,18 @@ use tcp::{ChallengeLimiter, Cx, Memory, RangePool, RecordPool};
 use crate::config::StackConfig;
 
 pub(crate) struct TcpEnv {
-    /// The time of this turn, read once.
+    /// The time of this turn, ns.
     pub now_ns: u64,
     pub config: Arc<StackConfig>,
     pub tcp_counters: tcp::Counters,
     pub challenge: ChallengeLimiter,
-    /// Segments in flight, of all connections.
+    /// Records of segments in flight, of all connections.
     pub records: RecordPool,
-    /// Ranges held out of order, of all connections.
+    /// Ranges received out of order, of all connections.
     pub ranges: RangePool,
-    /// The state of the memory for socket buffers, judged once per turn.
+    /// State of the memory for socket buffers, judged once per turn.
     pub memory: Memory,
-    /// The most that one connection may have in its send buffer, judged with the memory left.
+    /// Largest send buffer of one connection at present, bytes; judged once per turn.
     pub fair_share: u32,
 }
 

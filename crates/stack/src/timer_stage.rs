@@ -1,5 +1,5 @@
-//! The timer stage of a turn: due entries of the wheel, paced data that may leave, the list of
-//! TIME_WAIT entries, the neighbour cache, and unused memory.
+//! The timer stage of a turn: due timers of the wheel, departures of paced data, TIME_WAIT entries,
+//! the neighbour cache, and the return of unused memory.
 
 use crate::arrivals::other_in::neighbour_timers;
 use crate::arrivals::passive_opens::apply_half_open;
@@ -11,7 +11,7 @@ use crate::limits::{EVENTS_RETRY_NS, INPUT_RETRY_NS, TIMERS_PER_TURN};
 use crate::ports::Ports;
 use crate::schedule::TimerOf;
 
-/// Timeouts in a row after which the neighbour is doubted: R1 of RFC 9293 3.8.3.
+/// Consecutive timeouts after which the neighbour is doubted: R1 of RFC 9293 section 3.8.3.
 const DOUBTFUL_BACKOFF: u8 = 3;
 
 /// Fires due timers, up to a turn's budget.
@@ -42,8 +42,8 @@ pub(crate) fn fire_timers(core: &mut Core, ports: &Ports, rounds: &mut MemoryRou
     }
 }
 
-/// Fires timers that conclude from silence: retransmission, probes, delayed ACKs, keep-alive,
-/// handshakes and the neighbour cache.
+/// Fires timers that draw conclusions from silence: retransmission, probes, delayed ACKs,
+/// keep-alive, handshakes and the neighbour cache.
 fn wheel_timers(engine: &mut Engine) {
     let now_ns = engine.now_ns();
     for _ in 0..TIMERS_PER_TURN {
@@ -58,7 +58,7 @@ fn wheel_timers(engine: &mut Engine) {
     neighbour_timers(engine);
 }
 
-/// When the timer stage has something to do next.
+/// Time at which the timer stage has something to do next, ns.
 pub(crate) fn next_timer_ns(engine: &Engine, ports: &Ports, rounds: &MemoryRounds) -> Option<u64> {
     let view = engine.view();
     let now_ns = view.env.now_ns;
@@ -88,7 +88,8 @@ pub(crate) fn next_timer_ns(engine: &Engine, ports: &Ports, rounds: &MemoryRound
     .min()
 }
 
-/// Fires a connection's timer. `wait`: only its departure counts, since frames wait in the port.
+/// Fires a connection's timer. `wait`: only departures of paced data, because frames wait in the
+/// port.
 fn connection_timer(engine: &mut Engine, socket: u32, wait: bool) {
     let parts = engine.parts();
     let slot = parts.flows.sockets.slot(socket);
@@ -98,7 +99,7 @@ fn connection_timer(engine: &mut Engine, socket: u32, wait: bool) {
     };
     let deadline_ns = conn.deadline_ns();
     if deadline_ns > parts.env.now_ns {
-        // The deadline moved on since the wheel was set.
+        // The deadline moved later after the wheel was set.
         return arm(parts.flows, parts.schedule, socket);
     }
     parts.counters.timers_fired += 1;
@@ -111,9 +112,9 @@ fn connection_timer(engine: &mut Engine, socket: u32, wait: bool) {
         true => conn.on_departure(&mut parts.env.cx()),
         false => conn.on_timer(&mut parts.env.cx()),
     };
-    // RFC 9293 MUST-20: the network layer hears of excessive retransmission, and asks its
-    // neighbour whether it is there. Doublings stay until a round trip was measured, so other
-    // timers, such as keep-alive's, say nothing by them.
+    // RFC 9293 MUST-20: excessive retransmission makes the network layer doubt the neighbour. A
+    // backoff persists until a round trip is measured, so only a timer that has just doubled it
+    // counts.
     let has_doubled = conn.backoff() > backoff || backoff == u8::MAX;
     let is_excessive = has_doubled && conn.backoff() >= DOUBTFUL_BACKOFF;
     arm(parts.flows, parts.schedule, socket);

@@ -1,7 +1,7 @@
-//! Connections on their way between the stacks of two processes that share a place: what was sent
-//! and is not answered, and the places that were left.
+//! Connections on their way between the stacks of two processes at one address and port: those sent
+//! and unanswered, and the addresses left.
 //!
-//! Owns the lists. [`transfers`](crate::transfers) fills and empties them.
+//! [`transfers`](crate::transfers) fills and empties these lists.
 
 use std::net::SocketAddr;
 
@@ -19,56 +19,56 @@ pub(crate) use parcel::Parcel;
 /// See the module's documentation.
 #[derive(Default)]
 pub(crate) struct Transfers {
-    /// Listeners that were closed since the last look at the host.
+    /// Listeners closed since the last exchange with the host.
     pub closed: Vec<(ListenerId, Listener)>,
-    /// Places that were left to other processes.
+    /// Addresses left to other processes whose listener or quiet time still matters.
     pub left: Vec<LeftPlace>,
-    /// Connections that were sent and are not answered.
+    /// Connections that were sent and not answered.
     pub sent: Vec<Sent>,
-    /// Connections to be sent, whose handshake has completed since the last look at the host.
+    /// Connections to send, whose handshake has completed since the last exchange with the host.
     pub ready: Vec<(SocketAddr, Parcel)>,
     pub next_number: u32,
-    /// Places that were left to other processes at any time, the oldest first.
+    /// Addresses ever left to other processes, oldest first.
     forsaken: Vec<SocketAddr>,
-    /// Connections that a SYN cookie made and that left. The peer's next segment brings the cookie
-    /// again.
+    /// Connections made by a SYN cookie that were sent away. The peer's next segment brings the
+    /// cookie again.
     pub by_cookie: Vec<FlowKey>,
-    /// Flows whose SYNs came to a place that was left, since the last look at the host.
+    /// Flows whose SYN came to a left address since the last exchange with the host.
     pub strays: Vec<FlowKey>,
 }
 
-/// A place that was left to other processes.
+/// An address and port that were left to other processes.
 pub(crate) struct LeftPlace {
     pub local: SocketAddr,
     pub listener: ListenerId,
-    /// Until when unknown segments get no answer.
+    /// Time until which segments of unknown flows get no answer, ns.
     pub quiet_until_ns: u64,
-    /// The terms that the SYN cookies of the listener offered to connections to come.
+    /// Options that the listener's SYN cookies offered to peers.
     pub offer: Offer,
 }
 
-/// The properties of a listener by which its SYN cookies are read.
+/// The properties of a listener that are needed to read its SYN cookies.
 #[derive(Clone, Copy)]
 pub(crate) struct Offer {
-    /// The buffers of its connections, which size the window.
+    /// Buffer sizes of its connections, which determine the window.
     pub buffers: Buffers,
     /// Its congestion control; `None`: the stack's.
     pub congestion: Option<CongestionAlgorithm>,
-    /// Its largest segment; 0: the path's.
+    /// Largest segment that it announces, bytes; 0: the path's.
     pub mss_max: u16,
 }
 
-/// A connection that was sent and is not answered.
+/// A connection that was sent and not answered.
 pub(crate) struct Sent {
     /// The number under which it was sent.
     pub number: u32,
     pub key: FlowKey,
-    /// The sequence number of a reset.
+    /// Sequence number for a reset, if the connection is refused.
     pub seq: SeqNumber,
 }
 
 impl Transfers {
-    /// A place is left to other processes.
+    /// Notes an address as left to other processes.
     pub fn leave(&mut self, left: LeftPlace) {
         self.forsaken.retain(|place| *place != left.local);
         if self.forsaken.len() == FORSAKEN_PLACES_MAX {
@@ -78,9 +78,9 @@ impl Transfers {
         self.left.push(left);
     }
 
-    /// A SYN has come for a flow that this stack does not know, at a place without a listener.
-    /// True: the place was left, so the SYN gets no answer, and the host hears that the next one is
-    /// for another process.
+    /// Decides about a SYN of an unknown flow at an address without a listener. True: the address
+    /// was left, so the SYN gets no answer. The host is told, and the next SYN goes to another
+    /// process.
     #[cold]
     pub fn take_stray(&mut self, key: &FlowKey) -> bool {
         let mut places = self.forsaken.iter();
@@ -91,7 +91,8 @@ impl Transfers {
         is_left
     }
 
-    /// Segments of unknown flows of this place get no answer: the flow may be another stack's now.
+    /// True while segments of unknown flows at this address get no answer, because the flow may be
+    /// another stack's.
     #[inline]
     pub fn is_quiet(&self, key: &FlowKey, now_ns: u64) -> bool {
         !self.left.is_empty() && self.is_left(key, now_ns)
@@ -104,30 +105,28 @@ impl Transfers {
         left.any(|left| is_at(left.local, key) && (is_moving || now_ns < left.quiet_until_ns))
     }
 
-    /// The listener that was closed at the place of a flow, the last one there, and what it
-    /// offered.
+    /// The last listener closed at the address of a flow, and what it offered.
     pub fn listener_at(&self, key: &FlowKey) -> Option<(ListenerId, Offer)> {
         let mut left = self.left.iter().rev();
         let left = left.find(|left| is_at(left.local, key))?;
         Some((left.listener, left.offer))
     }
 
-    /// Places that were left answer no segment of an unknown flow for a while from now on.
+    /// Restarts the quiet time of all left addresses.
     pub fn stay_quiet(&mut self, now_ns: u64) {
         for left in &mut self.left {
             left.quiet_until_ns = now_ns + LEFT_PLACE_QUIET_NS;
         }
     }
 
-    /// The place of a listener that was closed and left to other processes.
+    /// The address of a closed listener that was left to other processes.
     pub fn place_of(&self, listener: ListenerId) -> Option<SocketAddr> {
         let left = self.left.iter().find(|left| left.listener == listener)?;
         Some(left.local)
     }
 
-    /// Takes the handshake of a listener that was left to other processes: its final ACK has come,
-    /// and another process gets the connection. Data of that segment comes again. False: the
-    /// listener was not left to others.
+    /// Takes a completed handshake of a listener that was left to other processes: another process
+    /// gets the connection. The peer repeats the segment's data. False: the listener was not left.
     pub fn take_handshake(
         &mut self,
         listener: ListenerId,
@@ -147,8 +146,8 @@ impl Transfers {
         true
     }
 
-    /// Takes the handshake that a SYN cookie of such a listener made, once. True: the segment gets
-    /// no answer here.
+    /// Takes a handshake that completes by a SYN cookie of a left listener, once per flow. True:
+    /// the segment gets no answer here.
     pub fn take_cookie(
         &mut self,
         listener: ListenerId,
@@ -163,13 +162,13 @@ impl Transfers {
         self.take_handshake(listener, key, handshake)
     }
 
-    /// A listener was closed; `transfers` decides about its connections.
+    /// Notes a closed listener; `transfers` decides about its connections.
     pub fn close(&mut self, id: ListenerId, listener: Listener) {
         self.closed.push((id, listener));
     }
 }
 
-/// The local end of a flow lies at a place.
+/// True if the local end of a flow lies at `place`.
 fn is_at(place: SocketAddr, key: &FlowKey) -> bool {
     let (ip, port) = (place.ip(), place.port());
     port == key.local_port && (ip.is_unspecified() || ip == key.local.to_ip())

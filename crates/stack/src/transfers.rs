@@ -1,11 +1,10 @@
-//! Connections that nobody has accepted, on their way between the stacks of two processes that
-//! share a place.
+//! Transfer of unaccepted connections between the stacks of two processes that listen at one
+//! address and port.
 //!
-//! A listener is closed while handshakes and connections wait behind it. Linux has one queue for
-//! all processes, so another one accepts them. Here the stack sends each connection to the other
-//! process. A parcel holds its handshake, the bytes that arrived, and perhaps a FIN, which is all
-//! there is to a connection that no application has used. A handshake in progress stays until it
-//! completes.
+//! A listener may close while handshakes and connections wait in its queues. Linux has one queue
+//! for all processes, so another process accepts them. Here the stack sends each connection to
+//! another process. A parcel holds the handshake, the bytes received and perhaps a FIN; an unused
+//! connection has nothing more. A handshake in progress stays until it completes.
 //!
 //! ```text
 //!   close ──▶ closed ──▶ shared? ─┬─ no ──▶ reset, as always
@@ -13,10 +12,10 @@
 //!   final ACK of a handshake whose listener left ──┘        └─ nobody takes it ──▶ reset
 //! ```
 //!
-//! The ACK that the other stack sends brings the flow's segments to it. Until then they arrive
-//! here, and nobody may answer them: a place that was left stays quiet for a while. The peer sends
-//! again what was dropped. A SYN that comes to a place that was left is never answered, since its
-//! peer may have another process to talk to. The host is told that the flow is none of ours.
+//! Once the other stack has sent an ACK, the flow's segments go to that stack. Until then they
+//! arrive here and must not be answered, so the address stays quiet for a while; peers repeat what
+//! was dropped. A SYN to a left address is never answered, since its peer may reach another
+//! process. The host is told that the flow is not ours.
 
 use std::net::SocketAddr;
 
@@ -52,7 +51,7 @@ pub(crate) fn exchange_transfers(
     }
     for key in transfers.strays.drain(..) {
         let (local, remote) = ends_of(&key);
-        // A wish that finds no room is made again when the peer sends its SYN again.
+        // A request that finds no room is repeated when the peer repeats its SYN.
         let _ = host.ask(Wish::Forget(local, remote));
     }
     if transfers.closed.is_empty() && transfers.ready.is_empty() && transfers.left.is_empty() {
@@ -89,7 +88,8 @@ pub(crate) fn exchange_transfers(
     }
 }
 
-/// Connections are on their way, or handshakes that belong to another process are in progress.
+/// True while connections are on their way, or handshakes that will go to another process are in
+/// progress.
 pub(crate) fn is_transferring(flows: &Flows, transfers: &Transfers) -> bool {
     let is_moving = !transfers.sent.is_empty() || !transfers.ready.is_empty();
     let half_opens = flows.half_opens();
@@ -99,7 +99,7 @@ pub(crate) fn is_transferring(flows: &Flows, transfers: &Transfers) -> bool {
         || entries.any(|entry| transfers.place_of(entry.listener).is_some())
 }
 
-/// Sends the connections that wait for `accept`. Handshakes in progress stay.
+/// Sends the unaccepted connections of closed listeners. Handshakes in progress stay.
 fn leave_to_others(
     (engine, transfers): (&mut Engine, &mut Transfers),
     host: &mut dyn Host,
@@ -156,7 +156,7 @@ fn send_parcel(
     });
 }
 
-/// Both ends of a flow, ours first.
+/// Both ends of a flow, our end first.
 fn ends_of(key: &FlowKey) -> (SocketAddr, SocketAddr) {
     (
         SocketAddr::new(key.local.to_ip(), key.local_port),
@@ -164,7 +164,7 @@ fn ends_of(key: &FlowKey) -> (SocketAddr, SocketAddr) {
     )
 }
 
-/// The connection of a socket that nobody has accepted. `None`: it is not to be moved.
+/// The parcel of an unaccepted connection. `None`: the connection cannot be moved.
 fn parcel_of(flows: &mut Flows, socket: u32) -> Option<Parcel> {
     let (slot, _, _) = flows.sockets.parts(socket);
     let key = slot.key;
@@ -186,7 +186,7 @@ fn parcel_of(flows: &mut Flows, socket: u32) -> Option<Parcel> {
     })
 }
 
-/// Forgets a connection of which the peer hears from another stack.
+/// Removes a connection without a reset, because another stack serves the peer now.
 fn forget_silently(engine: &mut Engine, socket: u32) {
     let parts = engine.parts();
     parts.flows.sockets.orphan(socket);
@@ -195,7 +195,7 @@ fn forget_silently(engine: &mut Engine, socket: u32) {
     };
     let mut cx = parts.env.cx();
     let effects = conn.abort(&mut cx);
-    // The reset is for nobody.
+    // The reset is discarded.
     let mut reset = SegmentOut::default();
     while conn.due() != TransmitClass::None && conn.poll_transmit(&mut cx, &mut reset) {}
     apply_effects(engine, socket, effects);
@@ -224,7 +224,7 @@ fn transfer_came(
         }
         Transfer::Taken { number } => {
             transfers.sent.retain(|sent| sent.number != number);
-            // The peer's last segments for this stack may still be on their way.
+            // Segments of the peer for this stack may still be on their way.
             transfers.stay_quiet(engine.now_ns());
         }
         Transfer::Refused { number } => {
@@ -241,8 +241,8 @@ fn transfer_came(
     }
 }
 
-/// Makes a connection of one that comes from another stack, and puts it into the accept queue.
-/// `None`: there is no listener, no room, or the flow is known.
+/// Makes a connection from a parcel of another stack and puts it into the accept queue. `None`: no
+/// listener, no room, or the flow exists already.
 fn take_parcel(engine: &mut Engine, local: SocketAddr, parcel: &Parcel) -> Option<()> {
     let parts = engine.parts();
     let key = parcel.key;
@@ -279,8 +279,8 @@ fn take_parcel(engine: &mut Engine, local: SocketAddr, parcel: &Parcel) -> Optio
     Some(())
 }
 
-/// Gives a new connection what its peer has sent before, and lets it answer: the ACK shows the
-/// peer's segments the way.
+/// Gives a new connection the bytes that its peer has sent, and lets it send an ACK, which directs
+/// the peer's segments here.
 fn replay(engine: &mut Engine, socket: u32, parcel: &Parcel) {
     let handshake = &parcel.handshake;
     let shift = handshake.window_scales.map_or(0, |scales| scales.peers);
@@ -303,13 +303,13 @@ fn replay(engine: &mut Engine, socket: u32, parcel: &Parcel) {
         segment.flags |= Flags::FIN;
     }
     segment_again(engine, socket, &segment, &parcel.bytes);
-    // A byte before what is expected, as a keep-alive probe has it, is answered at once.
+    // A segment before the expected one, like a keep-alive probe, is answered at once.
     (probe.seq, probe.len) = (parcel.end() - 1, 0);
     segment_again(engine, socket, &probe, &[]);
 }
 
-/// All that the peer has had acknowledged is there. Too little memory cuts bytes off that the
-/// peer would never send again.
+/// True if the connection holds everything that the peer has had acknowledged. Bytes cut off for
+/// want of memory would never be sent again.
 fn is_whole_again(flows: &mut Flows, socket: u32, parcel: &Parcel) -> bool {
     let conn = flows.sockets.slot(socket).live_mut();
     let found = conn.and_then(|conn| conn.untouched(parcel.bytes.len() as u32));

@@ -1,7 +1,7 @@
-//! Segments that the stack gave up in place of sending them, noted while somebody captures.
+//! Segments that the stack gave up, noted for a capture.
 //!
-//! Owned by the core. The places that count such segments add them; the ports write them to their
-//! logs at the end of the turn.
+//! The engine owns the notes. The places that count such segments add them; the ports log them at
+//! the end of the turn.
 
 use tcp::SegmentOut;
 use wire::FlowKey;
@@ -9,7 +9,7 @@ use wire::FlowKey;
 use crate::header_fields::HeaderFields;
 use crate::limits::UNSENT_NOTES_MAX;
 
-/// Why a segment was not sent: the name of its counter.
+/// The reason why a segment was not sent, named after its counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UnsentReason {
     /// `neighbour_drop`
@@ -23,7 +23,7 @@ pub(crate) struct Unsent {
     pub key: FlowKey,
     pub segment: SegmentOut,
     pub header: HeaderFields,
-    /// The port by which it would have left.
+    /// The port by which the segment would have left.
     pub port: u8,
     pub reason: UnsentReason,
 }
@@ -40,7 +40,7 @@ impl UnsentNotes {
         })
     }
 
-    /// Adds a segment. At the limit it is counted by its counter alone.
+    /// Adds a segment. At the limit only its counter counts it.
     #[cold]
     pub fn add(&mut self, unsent: Unsent) {
         if self.held.len() < UNSENT_NOTES_MAX {
@@ -48,7 +48,7 @@ impl UnsentNotes {
         }
     }
 
-    /// Takes the notes of this turn.
+    /// Removes and returns the notes of this turn.
     pub fn drain(&mut self) -> impl Iterator<Item = Unsent> + '_ {
         self.held.drain(..)
     }

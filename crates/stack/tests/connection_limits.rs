@@ -1,4 +1,5 @@
-//! Limits that are made for a number of connections let that many be accepted.
+//! [`Limits::for_connections`](stack::Limits::for_connections) lets that many connections be
+//! accepted.
 
 mod common;
 
@@ -14,7 +15,7 @@ fn limits_for_so_many_connections_let_so_many_be_accepted() {
             };
         });
         let listener = world.listen();
-        // The application's stock of sockets takes what it wants.
+        // The application fills its stock of socket ids.
         for _ in 0..100 {
             world.turn();
         }
@@ -28,7 +29,7 @@ fn limits_for_so_many_connections_let_so_many_be_accepted() {
     }
 }
 
-/// Every table that follows from the number of connections, below, within and at its bounds.
+/// Checks every table that depends on the number of connections: below, within and at its bounds.
 #[test]
 fn limits_follow_from_the_number_of_connections() {
     for (connections, half_open, time_wait, records, small_chunks) in [

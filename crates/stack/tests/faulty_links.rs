@@ -1,9 +1,9 @@
-//! Two whole stacks and a bad wire between them, in virtual time. The bytes that one application
-//! writes the other reads, once, in order and whole, however many frames are lost, doubled,
-//! overtaken or damaged. Afterwards both stacks hold nothing.
+//! Two whole stacks with a faulty wire between them, in virtual time. Each application reads
+//! exactly the bytes that the other wrote, although frames are lost, doubled, reordered or damaged.
+//! Afterwards both stacks hold nothing.
 //!
-//! The applications act only upon events, so a lost one shows as a connection that sticks. A
-//! failure prints the seed; `MILLSTREAM_SEED` plays it alone, `MILLSTREAM_SEEDS` plays that many.
+//! The applications act only on events, so a lost event shows as a connection that hangs. A failure
+//! prints its seed; `MILLSTREAM_SEED` runs one seed, `MILLSTREAM_SEEDS` sets their number.
 
 mod common;
 
@@ -25,7 +25,7 @@ const BYTES: u64 = 40_000;
 const SEEDS: u64 = 20;
 const HOURS_MAX: u64 = 4;
 
-/// A faulty port whose clock is the test's.
+/// A faulty port that uses the test's clock.
 struct Timed {
     inner: Fault<Loopback>,
     clock: Arc<Published64>,
@@ -55,8 +55,8 @@ impl Port for Timed {
         finish_wait poll_fds deadline_ns counters);
 }
 
-/// One application's part in a connection: it writes its stream, reads the other's, and closes when
-/// both are through.
+/// One application's side of a connection: it writes its stream, reads the other's, and closes when
+/// both are complete.
 #[derive(Default)]
 struct Stream {
     written: u64,
@@ -65,13 +65,13 @@ struct Stream {
     shut: bool,
 }
 
-/// The byte at `position` of the stream that `side` sends.
+/// The byte at `position` of the stream sent by `side`.
 fn byte_at(side: u64, position: u64) -> u8 {
     let word = (position / 8 + side * 0x1_0000_0001).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (word >> (position % 8 * 8)) as u8
 }
 
-/// FNV-1a.
+/// Adds a byte to an FNV-1a hash.
 fn mix(hash: u64, byte: u8) -> u64 {
     (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
 }
@@ -84,7 +84,7 @@ struct Side {
     remote: SocketAddr,
     streams: BTreeMap<(u32, u32), (SocketId, Stream)>,
     finished: usize,
-    /// Connections to be tried again.
+    /// Number of connections to open again.
     retries: usize,
 }
 
@@ -92,8 +92,8 @@ impl Side {
     fn new(number: u64, port: Box<dyn Port + Send>, seed: u64, now_ns: u64) -> Self {
         let last = number + 1;
         let tcp = tcp::Config {
-            // A peer whose FIN is given up waits for ever, by TCP's rules; so none is given up
-            // here.
+            // A peer whose FIN is given up would wait for ever, as TCP allows. So no FIN is given
+            // up here.
             orphan_retries_max: 15,
             ..tcp::Config::default()
         };
@@ -129,14 +129,14 @@ impl Side {
         self.adopt(id);
     }
 
-    /// Acts on the events that the application received.
+    /// Handles the events of the application.
     fn act(&mut self) {
         let mut told: BTreeSet<(u32, u32)> = BTreeSet::new();
         for id in self.app.take_events() {
             told.insert((id.index, id.generation));
         }
         if let Some(listener) = self.listener {
-            // A listener is told of once for several.
+            // One event of a listener may stand for several connections.
             while let Some(id) = self.app.accept(listener) {
                 self.adopt(id);
                 told.insert((id.index, id.generation));
@@ -147,7 +147,8 @@ impl Side {
                 continue;
             };
             if self.app.errno(id) == Some(Errno::HOSTUNREACH) {
-                // All three ARP requests were lost. Only before the connection opened.
+                // All three ARP requests were lost, which can happen only before the connection
+                // opens.
                 assert!(!self.app.has(id, SocketState::CONNECTED));
                 self.app.close(id);
                 self.retries += 1;
@@ -157,7 +158,7 @@ impl Side {
         }
     }
 
-    /// False: through.
+    /// Handles one connection. False: it is complete.
     fn attend(&mut self, id: SocketId, stream: &mut Stream) -> bool {
         assert_eq!(self.app.errno(id), None, "the connection failed");
         if !self.app.has(id, SocketState::CONNECTED) {
@@ -209,7 +210,7 @@ impl Pair {
         let now_ns = 1_000 * SECOND;
         let clock = Arc::new(Published64::new(now_ns));
         let wire = LoopbackOptions {
-            // Now and then so few that the stack often finds no room.
+            // Every fifth seed has so few slots that the stack often finds no room.
             slots: if seed.is_multiple_of(5) { 3 } else { 256 },
             ..LoopbackOptions::default()
         };
@@ -235,7 +236,7 @@ impl Pair {
         }
     }
 
-    /// Turns both cranks until nothing moves.
+    /// Runs turns of both stacks until nothing moves.
     fn settle(&mut self) {
         self.clock.store(self.now_ns);
         for _ in 0..10_000 {
@@ -251,12 +252,12 @@ impl Pair {
         panic!("the stacks find no rest");
     }
 
-    /// On to the next moment at which something is due. False: there is none.
+    /// Advances to the time of the next event. False: there is none.
     fn step(&mut self) -> bool {
         self.settle();
         let client = &mut self.sides[0];
         if client.retries > 0 {
-            // A failed neighbour is not asked for again at once.
+            // A failed neighbour is not requested again at once.
             self.now_ns += 2 * SECOND;
             (0..std::mem::take(&mut client.retries)).for_each(|_| client.connect());
             return true;
@@ -303,7 +304,7 @@ impl Pair {
     }
 }
 
-/// Prints the seed should the test end in the middle.
+/// Prints the seed if the test panics.
 struct Seed(u64, &'static str);
 
 impl Drop for Seed {

@@ -18,6 +18,7 @@ use packetio::tap::open_lane;
 use packetio::xdp::{Device, bpf};
 use rustix::io::Errno;
 
+use super::check::check_end;
 use super::layout::{BULK_FIRST_INDEX, BULK_HOP_INDEX};
 use super::namespace_unsafe::errno_of;
 use super::{Dataplane, DataplaneError, veth};
@@ -118,21 +119,15 @@ impl Dataplane {
 
     /// Checks the lane of a device, for `mill mux check`.
     pub(super) fn bulk_check(&self, device: u16) -> Result<(), String> {
-        for pin in [bulk_pin(device), OUT_PIN.to_owned()] {
-            self.check_link(&pin)?;
-        }
+        self.check_link(&bulk_pin(device), Some(bulk_index(device)))?;
+        // The pair keeps the name that it got beside an earlier interface.
+        self.check_link(OUT_PIN, None)?;
         let name = format!("bulk{device}");
-        let found = self.namespace.run(|| {
-            let find = |name: &str| {
-                Device::find(name).map_err(|(step, errno)| DataplaneError::io(step, errno))
-            };
-            Ok((find(&name)?.index, find(HOP)?.index))
+        let checked = self.namespace.run(|| {
+            let tap = check_end(&name, bulk_index(device));
+            Ok(tap.and_then(|()| check_end(HOP, BULK_HOP_INDEX)))
         });
-        match found {
-            Ok(indices) if indices == (bulk_index(device), BULK_HOP_INDEX) => Ok(()),
-            Ok(_) => Err("the TAP or the pair has another index".to_owned()),
-            Err(error) => Err(error.to_string()),
-        }
+        checked.unwrap_or_else(|error| Err(error.to_string()))
     }
 
     /// Makes the veth pair that leads to the NIC's namespace, unless it exists.

@@ -7,10 +7,12 @@ use std::net::{IpAddr, SocketAddr};
 
 use packetio::MacAddr;
 
+use crate::limits::LISTENERS_PER_PLACE_MAX;
+
 /// Number of devices, and of entries in every map with one entry for each device.
 pub const SLOTS: u32 = 256;
-/// Contexts of one application that can listen at the same address and port.
-pub const MEMBERS_MAX: usize = 16;
+/// Contexts of one application that can listen at the same place (`struct claim`).
+pub const MEMBERS_MAX: usize = LISTENERS_PER_PLACE_MAX;
 /// Entries of `port_counters` for each device.
 pub const COUNTS_EACH: u32 = 32;
 /// Index of the first drop counter; add the reason's number.
@@ -26,6 +28,9 @@ pub const BULK_FIRST_INDEX: u32 = 1024;
 pub const BULK_HOP_INDEX: u32 = 1023;
 /// Least burst of a token bucket, in bytes: a packet of the bulk lane has up to 64 KiB.
 const BURST_BYTES_MIN: u64 = 128 * 1024;
+/// Greatest size of a rate's bucket, in bytes: the programs multiply it by the nanoseconds of a
+/// second.
+const BURST_BYTES_MAX: u64 = 8 << 30;
 /// Index in `nic` of the NIC.
 pub const WAY_NIC: u32 = 0;
 /// Index in `nic` of the veth pair for clients of the same host.
@@ -56,6 +61,17 @@ pub fn address(of: IpAddr) -> [u8; 20] {
     key[..16].copy_from_slice(&octets);
     key[16..].copy_from_slice(&u32::from(family).to_ne_bytes());
     key
+}
+
+/// The address of a key of `addresses`; `None` if the key has no family.
+pub fn address_of(key: &[u8]) -> Option<IpAddr> {
+    let octets: [u8; 16] = key.get(..16)?.try_into().ok()?;
+    let family = u32::from_ne_bytes(key.get(16..20)?.try_into().ok()?);
+    match family {
+        4 => Some(IpAddr::from([octets[0], octets[1], octets[2], octets[3]])),
+        6 => Some(IpAddr::from(octets)),
+        _ => None,
+    }
 }
 
 /// `struct place`
@@ -144,7 +160,7 @@ impl SlotValue {
 
     /// Bytes that may be sent at once: those of a tenth of a second, but at least a packet.
     pub fn burst(self) -> u64 {
-        (self.rate / 10).max(BURST_BYTES_MIN)
+        (self.rate / 10).clamp(BURST_BYTES_MIN, BURST_BYTES_MAX)
     }
 
     /// The value in the map, with a full bucket.
@@ -153,7 +169,9 @@ impl SlotValue {
         let mut value = [0; Self::BYTES];
         value[..4].copy_from_slice(&self.owner.to_ne_bytes());
         value[4..8].copy_from_slice(&self.note.to_ne_bytes());
-        let words = [self.cookie, self.rate, burst, burst, 0];
+        // A bucket is full whose rate was never used.
+        let used_ns = i64::MIN.cast_unsigned();
+        let words = [self.cookie, self.rate, burst, 0, used_ns];
         for (room, word) in value[8..].chunks_exact_mut(8).zip(words) {
             room.copy_from_slice(&word.to_ne_bytes());
         }
@@ -203,6 +221,11 @@ pub fn settings(
 pub fn next_hop(mac: MacAddr) -> [u8; 8] {
     let [a, b, c, d, e, f] = mac.0;
     [a, b, c, d, e, f, 0, 0]
+}
+
+/// The MAC address of a key of `next_hops`.
+pub fn next_hop_of(key: &[u8]) -> Option<MacAddr> {
+    Some(MacAddr(key.get(..6)?.try_into().ok()?))
 }
 
 /// The owner's slot and the listening devices in a value of `claims`.

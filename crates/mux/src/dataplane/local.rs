@@ -23,6 +23,7 @@ use packetio::MacAddr;
 use packetio::xdp::{Device, GRO, GSO, TSO, TX_CHECKSUM, bpf, set_offload};
 use rustix::io::Errno;
 
+use super::check::{check_end, segment};
 use super::{Dataplane, DataplaneError, layout, nic, veth};
 
 /// Name and interface index of the end in the service's namespace. Virtual ports have lower
@@ -209,14 +210,16 @@ impl Dataplane {
         let Some(pair) = &self.local else {
             return Vec::new();
         };
-        let ends = match self.is_pair_whole(&pair.name) {
-            true => Ok(()),
-            false => Err(format!("{} or its other end is gone", pair.name)),
-        };
+        let ends = self.check_local_ends(pair);
         let mut hops = vec![("same host: both ends of its pair".to_owned(), ends)];
-        for (pin, place) in LINKS.iter().zip(["near end", "far end", "loopback"]) {
+        let places = [
+            ("near end", pair.index),
+            ("far end", FAR.1),
+            ("loopback", LOOPBACK),
+        ];
+        for (pin, (place, index)) in LINKS.iter().zip(places) {
             let name = format!("same host: program on the {place}");
-            hops.push((name, self.check_link(pin)));
+            hops.push((name, self.check_link(pin, Some(index))));
         }
         let name = "same host: the kernel takes what applications send";
         hops.push((name.to_owned(), check_settings(&pair.name)));
@@ -225,23 +228,34 @@ impl Dataplane {
         hops
     }
 
-    /// Checks that a segment from an address of the NIC to an owned port is redirected, if there is
-    /// such a port.
+    fn check_local_ends(&self, pair: &Pair) -> Result<(), String> {
+        if !self.is_pair_whole(&pair.name) {
+            return Err(format!("{} or its other end is gone", pair.name));
+        }
+        check_end(&pair.name, pair.index)?;
+        let far = self.namespace.run(|| Ok(check_end(FAR.0, FAR.1)));
+        far.unwrap_or_else(|error| Err(error.to_string()))
+    }
+
+    /// A segment from an address of the NIC to itself, to a place that is owned, of each version
+    /// of IP, if there is any.
     fn check_lo(&self) -> Result<(), String> {
         let Some(programs) = &self.maps.local else {
             return Ok(());
         };
-        let mut places = self.claims.keys();
-        let is_plain =
-            |place: &&std::net::SocketAddr| place.is_ipv4() && !place.ip().is_unspecified();
-        let Some(place) = places.find(is_plain) else {
-            return Ok(());
-        };
-        let frame = super::check::segment(place.ip(), *place);
-        match bpf::dry_run(programs.lo.as_fd(), &frame, 0) {
-            Ok(REDIRECT) => Ok(()),
-            other => Err(format!("the program says {other:?}")),
+        let places = self.reachable(self.claims.keys().copied());
+        for place in places.into_iter().flatten() {
+            let frame = segment(place.ip(), place);
+            match bpf::dry_run(programs.lo.as_fd(), &frame, 0) {
+                Ok(REDIRECT) => {}
+                other => {
+                    return Err(format!(
+                        "the program says {other:?} to a segment for {place}"
+                    ));
+                }
+            }
         }
+        Ok(())
     }
 }
 

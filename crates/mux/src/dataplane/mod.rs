@@ -169,7 +169,8 @@ pub struct IngressCounters {
     pub fragment: u64,
     /// IPv6 headers for our addresses that could not be parsed.
     pub ipv6_unparsed: u64,
-    /// Frames for an owner without its virtual port.
+    /// Frames for an owner whose virtual port was gone, or that with `path=memif` had another MAC
+    /// address than the NIC's.
     pub no_port: u64,
     /// Frames from the wire for an owner whose source is an address of the NIC itself.
     pub forged: u64,
@@ -587,6 +588,13 @@ impl Dataplane {
             }
             Ok(())
         })
+    }
+
+    /// The keys of a map; none if it cannot be read.
+    fn keys_of<T>(&self, name: &'static str, decode: fn(&[u8]) -> Option<T>) -> Vec<T> {
+        let map = self.maps.map(name).ok();
+        let keys = map.and_then(|map| map.keys().ok()).unwrap_or_default();
+        keys.iter().filter_map(|key| decode(key)).collect()
     }
 
     /// Frames that a context's virtual port carried or dropped.

@@ -15,10 +15,12 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::*;
 use crate::limits::LEDGER_BYTES_MAX;
+use crate::plane::Plane;
 
 mod bulk;
 mod egress;
 mod flows;
+mod hops;
 mod ingress;
 mod local;
 mod memif;
@@ -188,6 +190,58 @@ fn new_service_takes_over_what_the_old_one_left() {
 }
 
 #[test]
+fn half_made_port_goes_with_the_next_service() {
+    let Some(host) = Host::enter("half") else {
+        return;
+    };
+    let mut plane = host.open();
+    drop(add_port(&mut plane, 3, 1));
+    let whole = add_port(&mut plane, 4, 0);
+    let (pin, ledger) = (plane.pin("link_near0"), plane.ledger_pin(0));
+    plane.ledger_add(3, 1, 10).unwrap();
+    // A service that is killed now has not written the slot yet.
+    let empty = SlotValue::default().encode();
+    plane
+        .maps
+        .set("slots", &0u32.to_ne_bytes(), &empty)
+        .unwrap();
+    drop(plane);
+    let plane = host.open();
+    let has = |device: u16| {
+        let name = format!("near{device}");
+        let found = plane.namespace.run(|| {
+            let found = Device::find(&name);
+            found.map_err(|(step, errno)| DataplaneError::io(step, errno))
+        });
+        found.is_ok()
+    };
+    assert!(!has(0) && !pin.exists() && !ledger.exists());
+    assert!(has(1) && plane.pin("link_near1").exists());
+    drop(whole);
+    plane.close();
+}
+
+#[test]
+fn address_and_next_hop_of_before_are_known_and_go() {
+    let Some(host) = Host::enter("rights") else {
+        return;
+    };
+    drop(host.open());
+    let mut plane = Dataplane::open(host.options()).unwrap();
+    let known: [IpAddr; 3] = ["10.0.0.1", "10.0.0.255", "fd00::1"].map(|one| one.parse().unwrap());
+    let mut found = Plane::addresses(&plane);
+    found.sort();
+    assert_eq!(found, known);
+    assert_eq!(Plane::next_hops(&plane), [GATEWAY]);
+    for address in found {
+        plane.address_remove(address).unwrap();
+    }
+    plane.next_hop_set(GATEWAY, false).unwrap();
+    assert!(Plane::addresses(&plane).is_empty() && Plane::next_hops(&plane).is_empty());
+    plane.close();
+}
+
+#[test]
 fn ledger_survives_service_and_application() {
     let Some(host) = Host::enter("ledger") else {
         return;
@@ -277,6 +331,63 @@ fn generic_xdp_serves_where_it_is_asked_for() {
     let plane = host.open();
     assert_eq!(plane.mode(), XdpMode::Generic, "as the service before");
     plane.close();
+}
+
+#[test]
+fn mtu_of_half_a_page_and_more_is_served_by_both_paths() {
+    let Some(host) = Host::enter("mtu") else {
+        return;
+    };
+    let set = |mtu: &str| {
+        for link in ["nic0", "peer0"] {
+            assert!(run("ip", &["link", "set", link, "mtu", mtu]));
+        }
+    };
+    for mtu in ["3400", "3498"] {
+        set(mtu);
+        let mut plane = host.open();
+        assert_eq!(plane.mode(), XdpMode::Native);
+        drop(add_port(&mut plane, 0, 0));
+        plane.lease_add(80..=80, 0, 0).unwrap();
+        let longest = egress::v4(plane.nic().mac, 80, mtu.parse::<usize>().unwrap() - 40);
+        let program = plane.maps.egress.as_fd();
+        let action = plane.namespace.run(|| {
+            bpf::dry_run(program, &longest, near_index(0))
+                .map_err(|errno| DataplaneError::io("BPF_PROG_TEST_RUN", errno))
+        });
+        assert_eq!(action, Ok(REDIRECT), "{mtu}");
+        let lane = plane.bulk_add(0, 0).unwrap();
+        let lane_frame = bulk::Virtio::default().before(&longest);
+        assert_eq!(bulk::outcome(&plane, &lane, &lane_frame), (1, vec![]));
+        plane.close();
+        let mut options = host.options();
+        options.path = DataPath::Memif;
+        let mut plane = Dataplane::open(options).unwrap();
+        drop(plane.channel_add(0, 0).unwrap());
+        plane.close();
+    }
+}
+
+#[test]
+fn mtu_that_no_virtual_port_has_room_for_is_refused_in_one_line() {
+    let Some(host) = Host::enter("jumbo") else {
+        return;
+    };
+    for link in ["nic0", "peer0"] {
+        assert!(run("ip", &["link", "set", link, "mtu", "9000"]));
+    }
+    for (mode, path) in [
+        (XdpMode::Auto, DataPath::Veth),
+        (XdpMode::Generic, DataPath::Veth),
+        (XdpMode::Auto, DataPath::Memif),
+    ] {
+        let mut options = host.options();
+        (options.mode, options.path) = (mode, path);
+        let error = Dataplane::open(options).unwrap_err().to_string();
+        assert!(error.contains("its MTU is 9000"), "{error}");
+        assert!(!error.contains('\n'), "{error}");
+        assert!(!host.options().run_dir.exists());
+    }
 }
 
 #[test]

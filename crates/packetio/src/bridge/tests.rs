@@ -1,4 +1,4 @@
-//! The bridge between two loopbacks: A's far end says, B's far end hears.
+//! The bridge between two loopbacks: A's far end sends, B's far end receives.
 
 use std::thread;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! A captured port beside its far end: everything passes, and the log tells of it.
+//! A captured port and its far end: all frames pass, and the log holds them.
 
 use ring::frame_log::FrameLogReader;
 
@@ -7,7 +7,7 @@ use crate::frame_filter::Instruction;
 use crate::limits::CAPTURE_FILTERS_MAX;
 use crate::loopback::{self, Loopback, LoopbackOptions};
 
-/// A port that is captured, its far end, and a reader.
+/// A captured port, its far end, and a reader of the log.
 fn captured(snap: usize) -> (Box<dyn Port + Send>, Loopback, FrameLogReader) {
     let (near, far) = loopback::pair(&LoopbackOptions::default()).expect("eventfds");
     let mut near: Box<dyn Port + Send> = Box::new(near);
@@ -29,7 +29,7 @@ fn send(port: &mut dyn Port, frames: &[&[u8]]) {
     port.send(frames.len()).expect("sent");
 }
 
-/// Direction, bytes and drop reason of what is in the log.
+/// Direction, bytes and drop reason of each record in the log.
 fn log(reader: &mut FrameLogReader) -> Vec<(bool, Vec<u8>, Option<String>)> {
     let mut all = Vec::new();
     while let Some(frame) = reader.next_frame() {
@@ -105,7 +105,7 @@ fn uncovered_port_goes_on_and_logs_nothing() {
     assert_eq!(log(&mut reader), []);
 }
 
-/// A filter that takes frames whose byte at `at` is `wanted`.
+/// A filter for frames whose byte at `at` is `wanted`.
 fn byte(at: u32, wanted: u8) -> FrameFilter {
     let words = [
         (48, 0, 0, at),
@@ -122,7 +122,7 @@ fn byte(at: u32, wanted: u8) -> FrameFilter {
     FrameFilter::new(&program).expect("a program")
 }
 
-/// A port of whose frames nobody has asked for any, its far end, and a reader.
+/// A covered port for which no reader has a wish, its far end, and a reader.
 fn covered(snap: usize) -> (Box<dyn Port + Send>, Loopback, FrameLogReader) {
     let (mut near, far, _) = captured(snap);
     CapturePort::uncover(&mut near);
@@ -133,13 +133,13 @@ fn covered(snap: usize) -> (Box<dyn Port + Send>, Loopback, FrameLogReader) {
     (near, far, reader)
 }
 
-/// Asks for frames at a time, for ten units of it.
+/// Asks for frames from `now_ns` on, for ten ns.
 fn want(port: &mut dyn Port, filter: Option<FrameFilter>, now_ns: u64) {
     let cover = CapturePort::of(port).expect("the cover");
     cover.want(0, filter, now_ns, now_ns + 10);
 }
 
-/// The first letters of the frames that are logged of `abcdef`.
+/// Sends frames `a` to `f`; returns the letters of those that were logged.
 fn letters(port: &mut dyn Port, reader: &mut FrameLogReader) -> String {
     let frames: [&[u8]; 6] = [b"a", b"b", b"c", b"d", b"e", b"f"];
     send(port, &frames);

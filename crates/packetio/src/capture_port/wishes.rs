@@ -1,5 +1,5 @@
-//! The wishes of a capture's readers: all frames, or those that some filters take, each until a
-//! time unless it asks again.
+//! The wishes of a capture's readers: all frames, or those that a filter selects, each until a
+//! given time unless renewed.
 
 use crate::frame_filter::{FrameFilter, Verdict};
 use crate::limits::{CAPTURE_FILTERS_MAX, FILTER_HEAD_BYTES};
@@ -7,14 +7,14 @@ use crate::limits::{CAPTURE_FILTERS_MAX, FILTER_HEAD_BYTES};
 /// See the module's documentation.
 #[derive(Default)]
 pub(super) struct Wishes {
-    /// Until when all frames are wanted.
+    /// Time until which all frames are wanted, ns; `None`: no reader wants all.
     all_until_ns: Option<u64>,
     filters: Vec<(FrameFilter, u64)>,
 }
 
 impl Wishes {
-    /// Adds a wish or prolongs it, and forgets those that are over. At the limit of filters all
-    /// frames are wanted, and readers filter them.
+    /// Adds or renews a wish, and forgets expired ones. At the limit of filters all frames are
+    /// logged, and readers filter them.
     pub fn add(&mut self, filter: Option<FrameFilter>, now_ns: u64, until_ns: u64) {
         self.all_until_ns = self.all_until_ns.filter(|end_ns| *end_ns > now_ns);
         self.filters.retain(|(_, end_ns)| *end_ns > now_ns);
@@ -32,8 +32,8 @@ impl Wishes {
         }
     }
 
-    /// Whether somebody wants a frame of `bytes` bytes. `copy` puts the first of them into
-    /// `scratch` and says how many.
+    /// True if some reader wants a frame of `bytes` bytes. `copy` copies its first bytes into
+    /// `scratch` and returns how many.
     pub fn want(
         &self,
         bytes: usize,

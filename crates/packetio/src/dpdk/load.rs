@@ -1,4 +1,4 @@
-//! Finds and loads the plug-in, once in a process, and puts EAL's arguments together.
+//! Finds and loads the plug-in, once per process, and composes EAL's arguments.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -10,22 +10,22 @@ use super::DpdkOptions;
 use super::plugin_unsafe::{Device, Plugin, is_privileged, own_file};
 
 const FILE: &str = "libmillstream_dpdk.so";
-/// CPUs that EAL knows, whatever the machine has (`RTE_MAX_LCORE` of most builds).
+/// Number of CPUs that EAL can use, regardless of the machine (`RTE_MAX_LCORE` of most builds).
 const EAL_CPUS: usize = 128;
 
-/// The running EAL: it starts once and outlives its ports.
+/// The running EAL, which starts once and outlives its ports.
 struct Running {
     plugin: Plugin,
     /// The file that `plugin=` named.
     named: Option<PathBuf>,
     arguments: Vec<String>,
-    /// The process that started it.
+    /// Process that started EAL.
     pid: u32,
 }
 
 static RUNNING: Mutex<Option<Running>> = Mutex::new(None);
 
-/// Opens a port. EAL is started, or runs with the same arguments.
+/// Opens a port; starts EAL, or checks that it runs with the same arguments.
 pub(super) fn device(options: &DpdkOptions) -> Result<Device, String> {
     let more = environment("MILLSTREAM_DPDK_ARGS").unwrap_or_default();
     let more = more.to_string_lossy();
@@ -62,12 +62,11 @@ pub(super) fn device(options: &DpdkOptions) -> Result<Device, String> {
     plugin.open(options)
 }
 
-/// EAL's arguments: what `given` says, separated by spaces, behind defaults of ours for what it
-/// does not say.
+/// EAL's arguments: our defaults, except where `given` (separated by spaces) sets something else,
+/// then `given`.
 ///
-/// No telemetry socket; no files that other processes could join by, unless some are named;
-/// warnings only. EAL gets one core, `cpu`, since it has no work for more: the threads that turn
-/// Millstream's stacks are none of its own.
+/// Our defaults: no telemetry socket, no files that other processes could join, warnings only. EAL
+/// gets a single core, `cpu`, because Millstream's threads are not EAL's and it has no other work.
 fn arguments(given: &str, cpu: usize) -> Vec<String> {
     let words: Vec<&str> = given.split_whitespace().collect();
     let says = |names: &[&str]| {
@@ -86,7 +85,7 @@ fn arguments(given: &str, cpu: usize) -> Vec<String> {
         arguments.push("--no-telemetry".to_owned());
     }
     if !says(SHARING) {
-        // Without huge pages EAL knows only the lesser of the two.
+        // Without huge pages EAL accepts only the weaker option.
         let alone = match says(&["--no-huge"]) {
             true => "--no-shconf",
             false => "--in-memory",
@@ -103,7 +102,7 @@ fn arguments(given: &str, cpu: usize) -> Vec<String> {
     arguments
 }
 
-/// Arguments that name files, or say what is to be with them.
+/// Arguments about the files that EAL shares with other processes.
 const SHARING: &[&str] = &[
     "--in-memory",
     "--no-shconf",
@@ -113,13 +112,13 @@ const SHARING: &[&str] = &[
     "--huge-unlink",
 ];
 
-/// Settings of the environment. They name code to be loaded, so a program with more rights than its
-/// caller ignores them.
+/// An environment variable that names code to load. A program with more rights than its caller
+/// ignores it.
 fn environment(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|_| !is_privileged())
 }
 
-/// A CPU that this thread may use.
+/// A CPU on which this thread may run.
 fn first_cpu() -> usize {
     let allowed = sched_getaffinity(None).ok();
     allowed
@@ -127,7 +126,7 @@ fn first_cpu() -> usize {
         .unwrap_or(0)
 }
 
-/// Loads the plug-in from the file that is named, or from where it is.
+/// Loads the plug-in from the named file, or from the first usual place.
 fn find(named: Option<&Path>) -> Result<Plugin, String> {
     let from_environment = || environment("MILLSTREAM_DPDK").map(PathBuf::from);
     if let Some(path) = named.map(Path::to_owned).or_else(from_environment) {
@@ -144,7 +143,7 @@ fn find(named: Option<&Path>) -> Result<Plugin, String> {
     }
 }
 
-/// Where the plug-in of the program or library `file` may be.
+/// Usual places of the plug-in, relative to the program or library `file`.
 fn places(file: &Path) -> Vec<PathBuf> {
     let Some(directory) = file.parent() else {
         return Vec::new();

@@ -1,35 +1,36 @@
-//! The DPDK backend: any NIC that DPDK has a poll-mode driver for, through a plug-in library that
-//! is loaded at run time.
+//! The DPDK backend: any NIC with a poll-mode driver of DPDK, through a plug-in library that is
+//! loaded at run time.
 //!
 //! ```text
 //!   DpdkPort ── Queue ──┐ millstream_dpdk.h ┌── libmillstream_dpdk.so ── libdpdk ── driver ── NIC
 //!   (port.rs)           └───────────────────┘   (plugins/dpdk/, C)
 //! ```
 //!
-//! Nothing here needs DPDK to be built. Owns finding and loading the plug-in, EAL's arguments, and
-//! which ports of the process are open. [`open`] is what `packetio::open` calls. Why it is built
-//! like this: `docs/decisions/0027-dpdk-run-time-plug-in.md`.
+//! Building this module needs no DPDK. It finds and loads the plug-in, composes EAL's arguments,
+//! and keeps track of the open ports. [`open`] is what `packetio::open` calls. The design is
+//! explained in `docs/decisions/0027-dpdk-run-time-plug-in.md`.
 //!
-//! * **The plug-in** is `plugin=FILE`, else the file that `MILLSTREAM_DPDK` names. Else it is
-//!   `libmillstream_dpdk.so` beside the program or library that holds this code, in a directory
-//!   `millstream` beside it, or in `../lib/millstream` of it. Else the loader looks for it. `cargo
-//!   xtask dpdk` builds it.
-//! * **EAL** starts once in a process, with the first port, and never ends. Its arguments are ours
-//!   (`load.rs`), those of `eal=`, and those of `MILLSTREAM_DPDK_ARGS`. A later port has the same
-//!   ones. It survives no `fork`: a child is refused.
-//! * **Frames** are received and sent in place, in mbufs; one frame, one mbuf.
-//! * **Large packets.** Behind each slot for a frame of the MTU stands a large mbuf, from which a
-//!   packet of many segments leaves by the same queue ([`crate::TxFrame::take_bulk_lane`]). The
-//!   driver cuts it (TSO), or the plug-in, where the driver cannot. Packets that a driver has merged
-//!   (LRO) are joined in one piece and lent as they are, or cut for a caller who takes none.
-//! * **Checksums.** What a driver has verified is not verified again, TCP's of what is sent is the
-//!   driver's work if it offers to. The rest is as on any wire: over a veth (`net_af_packet`,
-//!   `net_af_xdp`), a kernel peer leaves sums partial, and `checksum=partial` takes them.
-//! * **Sleeping.** With interrupts, on the driver's descriptor. Without, for ever longer moments:
-//!   50 µs, doubled as long as nothing comes, up to 1 ms.
-//! * **Trust.** DPDK's drivers are in this process and are trusted, as is what they say about an
-//!   mbuf. The frames that they deliver are not trusted. A frame that is shorter than an Ethernet
-//!   header, longer than the MTU allows, or in pieces that no mbuf holds, is dropped and counted.
+//! * **The plug-in** is `plugin=FILE`, else the file in `MILLSTREAM_DPDK`, else
+//!   `libmillstream_dpdk.so`. The latter is looked for beside the program or library that holds
+//!   this code, in a directory `millstream` beside it, in `../lib/millstream`, then by the loader.
+//!   `cargo xtask dpdk` builds it.
+//! * **EAL** starts once per process, with the first port, and never ends. Its arguments are our
+//!   defaults (`load.rs`), those of `eal=` and those of `MILLSTREAM_DPDK_ARGS`. A later port must
+//!   have the same ones. EAL does not survive `fork`, so a child is refused.
+//! * **Frames** are received and sent in place, one frame per mbuf.
+//! * **Large packets.** Each slot of MTU size has a large mbuf behind it, from which a packet of
+//!   many segments leaves by the same queue ([`crate::TxFrame::take_bulk_lane`]). The driver cuts
+//!   it (TSO), or the plug-in if the driver cannot. Packets merged by a driver (LRO) are joined
+//!   into one piece. A caller that accepts no merged frames gets them cut.
+//! * **Checksums.** What a driver has verified is not verified again. The driver also computes
+//!   TCP's checksums of sent packets if it can. Otherwise the rules of any wire hold: over a veth
+//!   (`net_af_packet`, `net_af_xdp`) a kernel peer leaves partial sums, which `checksum=partial`
+//!   accepts.
+//! * **Sleeping.** With interrupts, a sleep waits on the driver's descriptor. Without, sleeps last
+//!   50 µs, doubled up to 1 ms while nothing arrives.
+//! * **Trust.** DPDK's drivers run in this process, so they and their word about mbufs are trusted.
+//!   Received frames are not. A frame that is shorter than an Ethernet header, longer than the MTU
+//!   allows, or too fragmented for an mbuf is dropped and counted.
 
 mod load;
 #[allow(unsafe_code)]
@@ -46,20 +47,21 @@ use crate::notice;
 use crate::open_error::OpenError;
 use crate::port::Port;
 
+/// The options of
 /// `dpdk:PORT[,queues=N][,mtu=N][,offload=auto|off][,plugin=FILE][,eal=ARGUMENTS...]`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DpdkOptions {
-    /// DPDK's number of the port, or the device's name: `0`, `0000:3b:00.0`, `net_tap0`.
+    /// DPDK's port number, or the device's name: `0`, `0000:3b:00.0`, `net_tap0`.
     pub port: String,
-    /// Queue pairs.
+    /// Number of queue pairs.
     pub queues: usize,
-    /// Largest IP packet in bytes; what the device says if absent.
+    /// Largest IP packet in bytes; by default the device's own value.
     pub mtu: Option<usize>,
-    /// Checksums, cutting and merging of packets are the driver's work, as far as it offers them.
+    /// True if the driver does checksums, cutting and merging, as far as it can.
     pub offload: bool,
-    /// The plug-in's file; looked for if absent.
+    /// File of the plug-in; by default the usual places are searched.
     pub plugin: Option<PathBuf>,
-    /// Arguments for EAL, separated by spaces.
+    /// Additional arguments for EAL, separated by spaces.
     pub eal: String,
 }
 
@@ -78,8 +80,8 @@ impl Default for DpdkOptions {
 
 type Registry = Vec<(DpdkOptions, Weak<Device>)>;
 
-/// The ports of this process that have an open queue. Whoever opens or closes a queue holds the
-/// lock: the plug-in wants one at a time, and a port that is about to stop is not found here.
+/// The ports of this process with an open queue. Opening or closing a queue holds the lock, because
+/// the plug-in allows one such call at a time, and so that a stopping port is not found here.
 fn registry() -> MutexGuard<'static, Registry> {
     static OPEN: Mutex<Registry> = Mutex::new(Vec::new());
     OPEN.lock().unwrap_or_else(PoisonError::into_inner)
@@ -88,7 +90,7 @@ fn registry() -> MutexGuard<'static, Registry> {
 /// Opens queue `queue` of the port; the port starts with its first queue and stops with its last.
 ///
 /// # Errors
-/// One line that says what and where.
+/// One line that names cause and place.
 pub fn open(options: &DpdkOptions, queue: usize) -> Result<Box<dyn Port + Send>, OpenError> {
     let wire = format!("dpdk:{}", options.port);
     let refused = |why: String| OpenError::refused(&wire, why);

@@ -1,9 +1,9 @@
-//! The plug-in library and its C interface, as safe values: [`Plugin`], a port that is open
-//! ([`Device`]), a queue of it ([`Queue`]).
+//! Safe wrappers around the plug-in library's C interface: [`Plugin`], an open port ([`Device`])
+//! and one of its queues ([`Queue`]).
 //!
-//! Mirrors `plugins/dpdk/millstream_dpdk.h`. The library is opened with `dlopen` through libc:
-//! three calls do not ask for a crate. It stays open until the process ends, for DPDK has threads
-//! of its own. What the plug-in says of frames is believed: it is code of ours in this process.
+//! The types mirror `plugins/dpdk/millstream_dpdk.h`. `dlopen` is called through libc, because
+//! three calls need no further crate. The library stays open until the process ends, since DPDK has
+//! its own threads. What the plug-in says about frames is trusted: it is our code in this process.
 
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::mem::ManuallyDrop;
@@ -100,7 +100,7 @@ struct RawWritten {
     is_large: u32,
 }
 
-/// A queue's own counters, since it was opened.
+/// Counters of a queue since it was opened.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(super) struct QueueCounters {
@@ -122,7 +122,7 @@ pub(super) struct QueueCounters {
     pub tx_no_large: u64,
 }
 
-/// The device's counters, since its driver reset them.
+/// Counters of the device since its driver reset them.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(super) struct DeviceCounters {
@@ -130,7 +130,7 @@ pub(super) struct DeviceCounters {
     pub rx_errors: u64,
     pub rx_no_buffer: u64,
     pub tx_errors: u64,
-    /// 1: the device has been taken away.
+    /// 1 if the device has been removed.
     pub is_gone: u64,
 }
 
@@ -171,17 +171,17 @@ const _: () = {
     assert!(size_of::<Table>() == 128);
 };
 
-/// The plug-in, loaded.
+/// The loaded plug-in.
 #[derive(Clone, Copy)]
 pub(super) struct Plugin {
     table: &'static Table,
 }
 
 impl Plugin {
-    /// Loads the library at `path` (a bare name: wherever the system's loader looks).
+    /// Loads the library at `path`; a name without directory is searched by the system's loader.
     ///
     /// # Errors
-    /// In one line, what the loader says, or that the library speaks another version.
+    /// One line: the loader's message, or that the library has another version.
     pub fn load(path: &Path) -> Result<Self, String> {
         let name = CString::new(path.as_os_str().as_bytes())
             .map_err(|_| "its path has a zero".to_owned())?;
@@ -212,7 +212,7 @@ impl Plugin {
         }
     }
 
-    /// Starts EAL, if it does not run. Called by one thread at a time.
+    /// Starts EAL if it does not run. Only one thread at a time may call it.
     ///
     /// # Errors
     /// The plug-in's reason, in one line.
@@ -240,7 +240,7 @@ impl Plugin {
         }
     }
 
-    /// Opens a port. EAL runs. Called by one thread at a time.
+    /// Opens a port of the running EAL. Only one thread at a time may call it.
     ///
     /// # Errors
     /// The plug-in's reason, in one line.
@@ -287,13 +287,13 @@ impl Plugin {
     }
 }
 
-/// Text that the plug-in wrote, up to its zero byte.
+/// A text of the plug-in, up to its zero byte.
 fn reason(why: &[u8]) -> String {
     let why = CStr::from_bytes_until_nul(why).unwrap_or_default();
     why.to_string_lossy().into_owned()
 }
 
-/// The loader's text about its last failure.
+/// The loader's message about its last failure.
 fn loader_error() -> String {
     // SAFETY: the answer is null or a string of the loader's that lives until this thread's next
     // call of it.
@@ -321,13 +321,13 @@ pub(super) fn own_file() -> Option<PathBuf> {
     std::fs::canonicalize(OsStr::from_bytes(name.to_bytes())).ok()
 }
 
-/// Whether the program has more rights than who started it: then the environment names no code.
+/// True if the program has more rights than its caller. The environment then must not name code.
 pub(super) fn is_privileged() -> bool {
     // SAFETY: a look at the process's auxiliary vector.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
 
-/// A port that is open; closed when dropped, by one thread at a time.
+/// An open port. Dropping it closes it; only one thread at a time may do so.
 pub(super) struct Device {
     plugin: Plugin,
     port: NonNull<RawPort>,
@@ -335,9 +335,9 @@ pub(super) struct Device {
     pub mtu: usize,
     pub has_tx_checksum: bool,
     pub has_interrupts: bool,
-    /// Largest IP packet that is cut into TCP segments; 0: none.
+    /// Largest IP packet that is cut into TCP segments, bytes; 0: none is cut.
     pub segment_bytes_max: usize,
-    /// The driver cuts packets, and there is no memory for buffers of such packets.
+    /// True if the driver cuts packets but there is no memory for buffers of such packets.
     pub lacks_buffers: bool,
 }
 
@@ -355,21 +355,21 @@ impl Drop for Device {
     }
 }
 
-/// One queue of a port; given back when dropped, by one thread at a time.
+/// One queue of a port. Dropping it gives it back; only one thread at a time may do so.
 pub(super) struct Queue {
     table: &'static Table,
     raw: NonNull<RawQueue>,
-    /// Received frames: lent by the plug-in until the next `receive` or `release`.
+    /// Received frames, which the plug-in lends until the next `receive` or `release`.
     lent: Vec<RxFrame>,
-    /// Frames to be sent: granted by the plug-in until the next `reserve` or `send`.
+    /// Transmit slots, which the plug-in grants until the next `reserve` or `send`.
     granted: Vec<TxFrame>,
-    /// Where the plug-in writes and reads what it lends and grants.
+    /// Array in which the plug-in describes the frames that it lends and grants.
     frames: Box<[RawFrame; DPDK_BATCH_MAX]>,
     slots: Box<[RawSlot; DPDK_BATCH_MAX]>,
     written: Box<[RawWritten; DPDK_BATCH_MAX]>,
-    /// Let go in `drop`, behind the queue.
+    /// The queue's port; `drop` releases it after the queue.
     device: ManuallyDrop<Arc<Device>>,
-    /// The process that opened it.
+    /// Process that opened the queue.
     pid: u32,
 }
 
@@ -380,7 +380,7 @@ unsafe impl Send for Queue {}
 impl Drop for Queue {
     fn drop(&mut self) {
         if self.pid != std::process::id() {
-            // A forked child: the port is its parent's, and so may be the lock.
+            // In a forked child the port belongs to the parent, which may even hold the lock.
             return;
         }
         let _one_at_a_time = super::registry();
@@ -394,8 +394,8 @@ impl Drop for Queue {
 }
 
 impl Queue {
-    /// Takes queue `index`; `None` if there is none, or it is taken. Called by one thread at a
-    /// time.
+    /// Takes queue `index`. `None`: it does not exist or is taken. Only one thread at a time may
+    /// call it.
     pub fn take(device: Arc<Device>, index: usize) -> Option<Self> {
         let table = device.plugin.table;
         let index = u32::try_from(index).ok()?;
@@ -419,7 +419,7 @@ impl Queue {
         &self.device
     }
 
-    /// From now on frames may hold several segments.
+    /// Accepts received frames of several segments from now on.
     pub fn accept_merged(&mut self) {
         // SAFETY: the queue is taken.
         unsafe { (self.table.accept_merged)(self.raw.as_ptr()) };
@@ -452,7 +452,7 @@ impl Queue {
         &self.lent
     }
 
-    /// The last batch goes back.
+    /// Returns the last received batch.
     #[inline]
     pub fn release(&mut self) {
         self.lent.clear();
@@ -460,7 +460,7 @@ impl Queue {
         unsafe { (self.table.release)(self.raw.as_ptr()) };
     }
 
-    /// Up to `n` slots to be written.
+    /// Grants up to `n` slots for frames.
     #[inline]
     pub fn reserve(&mut self, n: usize) -> &[TxFrame] {
         self.granted.clear();
@@ -488,7 +488,7 @@ impl Queue {
         &self.granted
     }
 
-    /// The first `n` slots leave.
+    /// Sends the frames in the first `n` slots.
     #[inline]
     pub fn send(&mut self, n: usize) {
         let n = n.min(self.granted.len());
@@ -505,8 +505,8 @@ impl Queue {
         unsafe { (self.table.send)(self.raw.as_ptr(), self.written.as_ptr(), n as u32) };
     }
 
-    /// Interrupts on, and a look: whether frames are there, and whether there is room to send. The
-    /// last batch has been released.
+    /// Enables interrupts, then tells whether frames are there and whether there is room to send.
+    /// The last batch must have been released.
     pub fn prepare_wait(&mut self) -> (bool, bool) {
         self.release();
         // SAFETY: the queue is taken, and nothing shows received frames.
@@ -514,13 +514,13 @@ impl Queue {
         (found & HAS_FRAMES != 0, found & HAS_ROOM != 0)
     }
 
-    /// Interrupts off.
+    /// Disables interrupts.
     pub fn finish_wait(&mut self) {
         // SAFETY: the queue is taken.
         unsafe { (self.table.finish_wait)(self.raw.as_ptr()) };
     }
 
-    /// Readable when frames have come after `prepare_wait`.
+    /// Descriptor that becomes readable when frames arrive after `prepare_wait`.
     pub fn wait_fd(&self) -> Option<BorrowedFd<'_>> {
         // SAFETY: the queue is taken. The descriptor stays open as long as the port, which outlives
         // the borrow of `self`.
@@ -538,7 +538,8 @@ impl Queue {
         counters
     }
 
-    /// The device's counters. Slow: not per batch; by the port's first queue alone.
+    /// Counters of the device. The call is slow: the port's first queue makes it, and not per
+    /// batch.
     pub fn device_counters(&mut self) -> DeviceCounters {
         let mut counters = DeviceCounters::default();
         // SAFETY: as for `counters`.

@@ -18,11 +18,11 @@ pub struct DpdkPort {
     queue: Queue,
     capabilities: Capabilities,
     has_interrupts: bool,
-    /// The next sleep that nothing ends is so long.
+    /// Length of the next sleep that nothing else ends, ns.
     sleep_ns: u64,
-    /// When to look after what no descriptor announces; 0 while nobody sleeps.
+    /// Time to look for what no descriptor announces, ns; 0 while no thread sleeps.
     wake_at_ns: u64,
-    /// The device's counters as they were when we last looked. Queue 0 has them.
+    /// Last values of the device's counters. Only queue 0 has them.
     device: DeviceCounters,
     looked_at_ns: u64,
     receives: u32,
@@ -53,7 +53,7 @@ impl DpdkPort {
         }
     }
 
-    /// Asks the device for its counters, which may take system calls.
+    /// Reads the device's counters, which may take system calls.
     #[cold]
     fn look(&mut self) {
         if self.capabilities.queue == 0 {
@@ -112,7 +112,7 @@ impl Port for DpdkPort {
 
     fn send(&mut self, n: usize) -> Result<(), PortError> {
         if n > 0 {
-            // An answer may be near.
+            // An answer may arrive soon, so the next sleep is short.
             self.sleep_ns = DPDK_SLEEP_NS_MIN;
         }
         self.queue.send(n);
@@ -129,7 +129,7 @@ impl Port for DpdkPort {
         if has_frames || (want_tx && has_room) || self.is_gone() {
             return true;
         }
-        // Nothing announces a driver that takes frames again.
+        // No event announces that the driver has room again.
         let is_behind = want_tx || !has_room;
         let sleep_ns = match is_behind {
             true => DPDK_SLEEP_NS_MIN,
@@ -141,7 +141,7 @@ impl Port for DpdkPort {
     }
 
     fn finish_wait(&mut self) {
-        // An interrupt may come before its frame can be received: the TAP driver hands frames out
+        // An interrupt may come before its frame can be received: the TAP driver delivers frames
         // after a signal that any thread may get. The interrupt does not come again, so the next
         // sleep is short.
         if self.has_interrupts && monotonic_ns() < self.wake_at_ns {

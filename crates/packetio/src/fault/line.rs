@@ -1,14 +1,13 @@
-//! One direction of a bad wire, sans-IO: frames go in at a time, come out when due. Knows no port
-//! and no clock.
+//! One direction of a faulty wire, sans-IO: frames enter at a time and leave when they are due. It
+//! knows neither port nor clock.
 //!
-//! Owns its slots and its dice. Used by [`Fault`](super::Fault) and by the
-//! [`bridge`](crate::bridge).
+//! The line owns its slots and its random numbers. [`Fault`](super::Fault) and the
+//! [`bridge`](crate::bridge) use it.
 //!
 //! A frame passes in this order: queue limit and rate (serialisation), loss, duplication,
-//! corruption, reordering, delay. Jitter alone keeps the order, as a queue on the path would. A
-//! reordered frame is held until a few later ones have passed it, or a short time has. The dice are
-//! thrown the same number of times for each frame, so changing one probability does not shift the
-//! others' fate.
+//! corruption, reordering, delay. Jitter keeps the order, as a queue on the path would. A reordered
+//! frame is held until a few later ones have passed it, or for a short time. Each frame draws the
+//! same number of random values, so changing one probability does not affect the other faults.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -22,35 +21,34 @@ use crate::port::PortCounters;
 
 use super::ratio::{Random, Ratio, below, mix};
 
-/// Bytes at the start of a frame that corruption spares: a wrong MAC address is loss, not
-/// corruption.
+/// First byte that corruption may change: a changed MAC address would be loss, not corruption.
 const CORRUPT_FROM: usize = 14;
 
-/// A reordered frame that nothing overtakes leaves after this time.
+/// Longest time that a reordered frame is held, ns.
 const HOLD_NS_MAX: u64 = 10_000_000;
 
-/// Assumed frame size when slots are counted from bytes.
+/// Frame size that is assumed when slots are computed from bytes.
 const FRAME_BYTES_TYPICAL: u64 = 512;
 
-/// Faults in one direction. The default is a perfect wire.
+/// Faults in one direction; the default is a perfect wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LineOptions {
-    /// A frame is lost.
+    /// Probability that a frame is lost.
     pub loss: Ratio,
-    /// A frame arrives twice.
+    /// Probability that a frame arrives twice.
     pub duplicate: Ratio,
-    /// A frame is overtaken by up to [`FAULT_OVERTAKEN_MAX`] later ones.
+    /// Probability that up to [`FAULT_OVERTAKEN_MAX`] later frames overtake a frame.
     pub reorder: Ratio,
-    /// One bit behind the Ethernet header is flipped.
+    /// Probability that one bit behind the Ethernet header is flipped.
     pub corrupt: Ratio,
-    /// Every frame is late by this, ns.
+    /// Delay of every frame, ns.
     pub delay_ns: u64,
-    /// ... and by up to this on top, ns, uniform.
+    /// Largest additional delay, ns; uniformly distributed from 0.
     pub jitter_ns: u64,
-    /// Bits per second, counted over the frame without FCS, preamble and gap; 0: no limit.
+    /// Rate in bits per second, counted over frames without FCS, preamble and gap; 0: no limit.
     pub rate_bits: u64,
-    /// Bytes that may queue for the rate; more are dropped. 0: [`FAULT_QUEUE_NS_DEFAULT`] worth of
-    /// the rate.
+    /// Most bytes that may queue for the rate; further frames are dropped. 0:
+    /// [`FAULT_QUEUE_NS_DEFAULT`] worth of the rate.
     pub limit_bytes: u64,
 }
 
@@ -63,7 +61,7 @@ impl LineOptions {
         }
     }
 
-    /// About how many frames are under way at once when the rate is used.
+    /// Approximate number of frames under way at the full rate.
     pub(super) fn frames_under_way(&self) -> usize {
         if self.rate_bits == 0 {
             return 0;
@@ -82,27 +80,27 @@ fn scale(bits: u64, ns: u64) -> u64 {
 /// Counts of faults in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LineCounters {
-    /// Frames that went in.
+    /// Frames that entered the line.
     pub offered: u64,
-    /// Frames that came out, duplicates included.
+    /// Frames that left the line, duplicates included.
     pub passed: u64,
-    /// Dropped by `loss`.
+    /// Frames dropped by `loss`.
     pub lost: u64,
-    /// Sent twice.
+    /// Frames sent twice.
     pub duplicated: u64,
-    /// Held back to be overtaken.
+    /// Frames held so that later ones overtake them.
     pub reordered: u64,
-    /// Damaged.
+    /// Frames corrupted.
     pub corrupted: u64,
-    /// Dropped: more queued for the rate than its limit.
+    /// Frames dropped because the queue for the rate was full.
     pub queue_full: u64,
-    /// Dropped (or not duplicated): all slots under way.
+    /// Frames dropped or not duplicated because all slots were under way.
     pub no_slot: u64,
-    /// Dropped: longer than a slot.
+    /// Frames dropped because they are longer than a slot.
     pub too_long: u64,
 }
 
-/// Names under which a port exports the counters of its receive line, in the order of `export`.
+/// Names of a port's counters for its receive line, in the order of `export`.
 pub(super) const RX_NAMES: [&str; 7] = [
     "fault_rx_lost",
     "fault_rx_duplicated",
@@ -113,7 +111,7 @@ pub(super) const RX_NAMES: [&str; 7] = [
     "fault_rx_dropped_too_long",
 ];
 
-/// The same for its transmit line.
+/// Names of a port's counters for its transmit line, in the order of `export`.
 pub(super) const TX_NAMES: [&str; 7] = [
     "fault_tx_lost",
     "fault_tx_duplicated",
@@ -141,7 +139,7 @@ impl LineCounters {
     }
 }
 
-/// A frame on its way.
+/// A frame under way.
 #[derive(Debug)]
 struct Flying {
     due_ns: u64,
@@ -169,7 +167,7 @@ impl PartialEq for Flying {
 
 impl Eq for Flying {}
 
-/// A frame that waits to be overtaken.
+/// A frame held until later ones overtake it.
 #[derive(Debug)]
 struct Held {
     expires_ns: u64,
@@ -177,7 +175,7 @@ struct Held {
     buf: FrameBuf,
 }
 
-/// One direction of a bad wire.
+/// One direction of a faulty wire.
 #[derive(Debug)]
 pub struct Line {
     options: LineOptions,
@@ -186,16 +184,16 @@ pub struct Line {
     pool: Vec<FrameBuf>,
     flying: BinaryHeap<Reverse<Flying>>,
     held: VecDeque<Held>,
-    /// The transmitter is busy until then.
+    /// Time until which the transmitter is busy, ns.
     busy_until_ns: u64,
-    /// No later frame is due before this one: jitter keeps the order.
+    /// Earliest time for the next frame, ns, because jitter keeps the order.
     last_due_ns: u64,
     order: u64,
     counters: LineCounters,
 }
 
 impl Line {
-    /// A line with `slots` frames of up to `frame_bytes` under way at most.
+    /// Makes a line for at most `slots` frames of up to `frame_bytes` bytes under way.
     pub fn new(options: &LineOptions, seed: u64, slots: usize, frame_bytes: usize) -> Self {
         Self {
             options: *options,
@@ -211,19 +209,19 @@ impl Line {
         }
     }
 
-    /// An empty slot to fill and `offer`; `None` if all are under way.
+    /// Takes an empty slot, to be filled and offered; `None`: all are under way.
     #[inline]
     pub fn take_slot(&mut self) -> Option<FrameBuf> {
         self.pool.pop()
     }
 
-    /// Gives a slot back.
+    /// Takes a slot back.
     #[inline]
     pub fn give_slot(&mut self, buf: FrameBuf) {
         self.pool.push(buf);
     }
 
-    /// Whether all slots are under way.
+    /// True if all slots are under way.
     #[inline]
     pub fn is_exhausted(&self) -> bool {
         self.pool.is_empty()
@@ -244,7 +242,7 @@ impl Line {
         self.counters
     }
 
-    /// A frame enters at `now_ns`.
+    /// Lets a frame enter at `now_ns`.
     pub fn offer(&mut self, now_ns: u64, mut buf: FrameBuf) {
         self.counters.offered += 1;
         let [loss, twice, damage, overtaken, late] = std::array::from_fn(|_| self.random.throw());
@@ -282,7 +280,7 @@ impl Line {
         }
     }
 
-    /// When the last bit has left; `None` if too much is queued.
+    /// Time at which the last bit has left, ns; `None`: the queue is full.
     fn serialise(&mut self, now_ns: u64, bytes: usize) -> Option<u64> {
         let rate = self.options.rate_bits;
         if rate == 0 {
@@ -334,7 +332,8 @@ impl Line {
         }));
     }
 
-    /// A frame due at `due_ns` has passed the held ones; those passed often enough follow it.
+    /// Counts that a frame due at `due_ns` has passed the held ones. Those passed often enough
+    /// follow it.
     fn overtake(&mut self, due_ns: u64) {
         for i in (0..self.held.len()).rev() {
             self.held[i].overtakers -= 1;
@@ -346,7 +345,7 @@ impl Line {
         }
     }
 
-    /// Held frames that nothing overtook in time leave.
+    /// Releases held frames that were not overtaken in time.
     fn expire(&mut self, now_ns: u64) {
         while self.held.front().is_some_and(|h| h.expires_ns <= now_ns) {
             if let Some(held) = self.held.pop_front() {
@@ -355,7 +354,7 @@ impl Line {
         }
     }
 
-    /// The next frame that is due at `now_ns`; its slot is given back by the caller.
+    /// The next frame that is due at `now_ns`; the caller gives its slot back.
     #[inline]
     pub fn pop_due(&mut self, now_ns: u64) -> Option<FrameBuf> {
         if !self.held.is_empty() {
@@ -368,12 +367,12 @@ impl Line {
         self.flying.pop().map(|Reverse(f)| f.buf)
     }
 
-    /// Whether a frame is due.
+    /// True if a frame is due.
     pub fn is_due(&self, now_ns: u64) -> bool {
         self.next_due_ns().is_some_and(|due| due <= now_ns)
     }
 
-    /// How many slots to ask of a port for what is due: at least 1 if anything is, at most `max`.
+    /// Number of slots to reserve for due frames: at least 1 if any is due, at most `max`.
     pub fn due_count(&mut self, now_ns: u64, max: usize) -> usize {
         if !self.is_due(now_ns) {
             return 0;
@@ -381,19 +380,19 @@ impl Line {
         (self.flying.len() + self.held.len()).min(max)
     }
 
-    /// When the next frame is due, ns; `None` if none is under way.
+    /// Time at which the next frame is due, ns; `None`: none is under way.
     pub fn next_due_ns(&self) -> Option<u64> {
         let flying = self.flying.peek().map(|f| f.0.due_ns);
         let held = self.held.front().map(|h| h.expires_ns);
         [flying, held].into_iter().flatten().min()
     }
 
-    /// Frames under way.
+    /// Number of frames under way.
     pub fn len(&self) -> usize {
         self.flying.len() + self.held.len()
     }
 
-    /// Whether no frame is under way.
+    /// True if no frame is under way.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -1,5 +1,5 @@
-//! Probabilities as integers and the dice they are thrown with: no floating point, so that a seed
-//! gives the same trace everywhere.
+//! Probabilities as integers, and the random numbers for them. Without floating point, a seed gives
+//! the same trace on every machine.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,27 +11,27 @@ const BILLION: u32 = 1_000_000_000;
 pub struct Ratio(u32);
 
 impl Ratio {
-    /// Never.
+    /// Probability 0: never.
     pub const ZERO: Self = Self(0);
-    /// Always.
+    /// Probability 1: always.
     pub const ONE: Self = Self(BILLION);
 
-    /// From parts per billion; capped at 1.
+    /// A probability in parts per billion; capped at 1.
     pub const fn from_ppb(ppb: u32) -> Self {
         Self(if ppb > BILLION { BILLION } else { ppb })
     }
 
-    /// From parts per million; capped at 1.
+    /// A probability in parts per million; capped at 1.
     pub const fn from_ppm(ppm: u32) -> Self {
         Self::from_ppb(ppm.saturating_mul(1000))
     }
 
-    /// Parts per billion.
+    /// The probability in parts per billion.
     pub const fn ppb(self) -> u32 {
         self.0
     }
 
-    /// Whether a throw of the dice hits.
+    /// True if a random value falls within the probability.
     #[inline]
     pub fn hit(self, thrown: u64) -> bool {
         ((u128::from(thrown) * u128::from(BILLION)) >> 64) < u128::from(self.0)
@@ -41,7 +41,7 @@ impl Ratio {
 impl FromStr for Ratio {
     type Err = &'static str;
 
-    /// `0.01`, `1%`, `1`.
+    /// Parses `0.01`, `1%` or `1`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         const BAD: &str = "expected a probability from 0 to 1, such as 0.01 or 1%";
         let (number, scale) = match text.strip_suffix('%') {
@@ -67,17 +67,17 @@ impl fmt::Display for Ratio {
     }
 }
 
-/// SplitMix64: small, seedable, good enough for dice.
+/// SplitMix64: small, seedable, and random enough for faults.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// Starts at `seed`.
+    /// Makes a generator that starts at `seed`.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next throw, uniform over all of u64.
+    /// The next random value, uniform over all of u64.
     #[inline]
     pub fn throw(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -85,7 +85,7 @@ impl Random {
     }
 }
 
-/// A throw that follows from another one, without moving the dice on.
+/// A value derived from another one, without advancing the generator.
 #[inline]
 pub(super) fn mix(x: u64) -> u64 {
     let x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -93,7 +93,7 @@ pub(super) fn mix(x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// Scales a throw to `0..bound`; 0 for a bound of 0.
+/// Scales a random value to `0..bound`; 0 for a bound of 0.
 #[inline]
 pub(super) fn below(thrown: u64, bound: u64) -> u64 {
     ((u128::from(thrown) * u128::from(bound)) >> 64) as u64

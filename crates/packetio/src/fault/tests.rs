@@ -1,4 +1,4 @@
-//! The bad wire's conversations: frames go in at a time, and come out as the options say.
+//! Tests of the faulty wire: frames enter at a time and leave as the options say.
 
 use proptest::prelude::*;
 
@@ -16,7 +16,7 @@ fn offer(line: &mut Line, now_ns: u64, bytes: &[u8]) {
     }
 }
 
-/// Frames that are due, as (first byte, length).
+/// The frames that are due.
 fn due(line: &mut Line, now_ns: u64) -> Vec<Vec<u8>> {
     let mut out = Vec::new();
     while let Some(buf) = line.pop_due(now_ns) {
@@ -71,7 +71,7 @@ fn line_rated_serialises_and_drops_beyond_its_queue() {
         limit_bytes: 200,
         ..LineOptions::default()
     });
-    // 60 bytes take 60 us at a byte per us; three fit into 200 bytes.
+    // At one byte per µs a frame of 60 bytes takes 60 µs; three fit into 200 bytes.
     (0..5).for_each(|n| offer(&mut line, 0, &frame(n)));
     assert_eq!(line.counters().queue_full, 2);
     assert!(due(&mut line, 59_999).is_empty());
@@ -130,7 +130,7 @@ fn line_reordering_lets_up_to_three_overtake() {
         offer(&mut line, 0, &frame(n));
         got.extend(due(&mut line, 0).iter().map(|f| i32::from(f[0])));
     }
-    // Held frames at the end leave when their time is up.
+    // The last held frames leave when their time is over.
     got.extend(due(&mut line, u64::MAX).iter().map(|f| i32::from(f[0])));
     assert!(line.counters().reordered > 10);
     assert!(!got.is_sorted());
@@ -173,7 +173,7 @@ fn ratio_parses_and_prints() {
     assert!(Ratio::ONE.hit(u64::MAX) && !Ratio::ZERO.hit(0));
 }
 
-/// A loopback with a bad wire at one end.
+/// A loopback with a faulty wire at one end.
 fn wire(options: &FaultOptions) -> (Fault<Loopback>, Loopback) {
     let (a, b) = loopback::pair(&LoopbackOptions::default()).expect("eventfds");
     (Fault::with_clock(a, options, Clock::Manual(0)), b)
@@ -276,7 +276,7 @@ fn fault_with_a_full_inner_port_waits_for_its_room() {
     assert_eq!(got, frames);
 }
 
-/// Everything that happens, at some rate.
+/// Every fault, each with some probability.
 fn storm(seed: u64) -> FaultOptions {
     let line = LineOptions {
         loss: Ratio::from_ppm(100_000),
@@ -296,7 +296,7 @@ fn storm(seed: u64) -> FaultOptions {
     }
 }
 
-/// Frames of `a` that reach `b`, with their times.
+/// Sends frames from `a`; returns those that reach `b`, with their times.
 fn trace(options: &FaultOptions, frames: &[Vec<u8>]) -> Vec<(u64, Vec<u8>)> {
     let (mut a, mut b) = wire(options);
     let mut heard = Vec::new();

@@ -1,4 +1,4 @@
-//! Frames that the kernel does not take at once, and when they are tried again.
+//! Frames that the kernel does not take at once, and when the port writes them again.
 
 use std::os::fd::OwnedFd;
 
@@ -7,11 +7,11 @@ use rustix::event::{EventfdFlags, eventfd};
 use super::*;
 use crate::port::{ChecksumPolicy, MacAddr};
 
-/// A descriptor whose kernel is in the test's hands.
+/// A descriptor whose kernel the test plays.
 struct Scripted {
     fd: OwnedFd,
     arriving: usize,
-    /// Frames that it takes before it is full.
+    /// Number of frames that the kernel takes before it is full.
     room: usize,
     writes: usize,
 }
@@ -65,7 +65,7 @@ fn port() -> FdPort<Scripted> {
     FdPort::new(io, capabilities)
 }
 
-/// Sends until the port has no slot left; how many frames.
+/// Sends until the port has no slot left; returns the number of frames.
 fn fill(port: &mut FdPort<Scripted>) -> usize {
     let mut sent = 0;
     loop {

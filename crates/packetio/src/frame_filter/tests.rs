@@ -1,11 +1,11 @@
-//! Programs as tcpdump compiles them, programs without sense, and any program on any frame. That
-//! filters choose as tcpdump does is a test of `mill capture`.
+//! Programs as tcpdump compiles them, invalid programs, and random programs on random frames. A
+//! test of `mill capture` compares the results with tcpdump's.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// `tcpdump -y EN10MB -ddd 'tcp port 80 and ip'`, as libpcap 1.10 compiles it.
+/// The program of `tcpdump -y EN10MB -ddd 'tcp port 80 and ip'`, as libpcap 1.10 compiles it.
 const TCP_80: [(u16, u8, u8, u32); 14] = [
     (40, 0, 0, 12),
     (21, 11, 0, 34_525),
@@ -124,7 +124,8 @@ proptest! {
     ) {
         let mut words = program(&words);
         words.push(Instruction { code: 22, ..Instruction::default() });
-        // An instruction that is refused by itself is left out: a program of random ones is rare.
+        // Instructions that are invalid by themselves are removed, because random programs are
+        // rarely valid.
         words.retain(|one| {
             FrameFilter::new(&[*one, Instruction { code: 6, ..*one }]).is_some() || one.code & 7 == 5
         });

@@ -1,7 +1,7 @@
 //! The queues between a context's port and the thread of this process that talks to the host.
 //!
-//! Owns both ends and the bells that wake them. Frames never meet that thread. Made by `mux` and
-//! by `mirror`.
+//! The module owns both ends and the bells that wake them. That thread never handles frames. `mux`
+//! and `mirror` make the queues.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,21 +13,21 @@ use rustix::io::Errno;
 use super::{Change, NoPorts, Transfer, Wish};
 use crate::limits::{HOST_QUEUE_MAX, HOST_TRANSFERS_MAX};
 
-/// The port's end.
+/// The port's end of the queues.
 pub(crate) struct Doors {
     changes: Consumer<Change>,
     leases: Consumer<Result<(u16, u16), NoPorts>>,
     transfers: Consumer<Transfer>,
     wanted: Producer<Wish>,
-    /// Changes that found the queue full.
+    /// Number of changes that found the queue full.
     lost: Arc<Mutex<u64>>,
-    /// Rings when something changed.
+    /// Rings when news for the stack arrives.
     bell: Arc<OwnedFd>,
-    /// Wakes the thread.
+    /// Wakes the thread that talks to the host.
     control: Arc<OwnedFd>,
 }
 
-/// The thread's end.
+/// The thread's end of the queues.
 pub(crate) struct Link {
     changes: Producer<Change>,
     leases: Producer<Result<(u16, u16), NoPorts>>,
@@ -37,7 +37,7 @@ pub(crate) struct Link {
     bell: Arc<OwnedFd>,
 }
 
-/// Both ends; `control` wakes the thread.
+/// Makes both ends; `control` wakes the thread.
 ///
 /// # Errors
 /// The error of `eventfd`.
@@ -73,24 +73,24 @@ pub(crate) fn new_bell() -> Result<Arc<OwnedFd>, Errno> {
 }
 
 pub(crate) fn ring_bell(bell: &OwnedFd) {
-    // A counter that is full has rung already.
+    // A full counter means that the bell has rung already.
     let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
 }
 
-/// Takes back what the bell has rung; it does not block.
+/// Resets the bell, without blocking.
 pub(crate) fn silence(bell: &OwnedFd) {
     let _ = rustix::io::read(bell, &mut [0u8; 8]);
 }
 
 impl Doors {
-    /// Asks for something. False: too much was asked already.
+    /// Sends a wish. False: too many are open.
     pub fn ask(&mut self, wish: Wish) -> bool {
         let is_taken = self.wanted.push(wish).is_ok();
         ring_bell(&self.control);
         is_taken
     }
 
-    /// Something that changed, in order.
+    /// The next change, in order.
     pub fn next_change(&mut self) -> Option<Change> {
         self.changes.pop()
     }
@@ -100,36 +100,36 @@ impl Doors {
         self.leases.pop()
     }
 
-    /// A connection that comes, or the answer to one that left.
+    /// The next connection for this stack, or the next answer to one that left.
     pub fn next_transfer(&mut self) -> Option<Transfer> {
         self.transfers.pop()
     }
 
-    /// Whether something waits for the stack.
+    /// True if news waits for the stack.
     pub fn has_news(&mut self) -> bool {
         !self.changes.is_empty() || !self.leases.is_empty() || !self.transfers.is_empty()
     }
 
-    /// Rings when something changed.
+    /// Descriptor that is readable when news has arrived.
     pub fn bell(&self) -> BorrowedFd<'_> {
         self.bell.as_fd()
     }
 
-    /// The sleep is over.
+    /// Resets the bell after a sleep.
     pub fn silence(&self) {
         silence(&self.bell);
     }
 
-    /// Changes that found the queue full. The thread takes the lock only for a change that it
-    /// loses.
+    /// Number of changes that found the queue full. The thread takes the lock only when it loses a
+    /// change.
     pub fn lost(&self) -> u64 {
         *self.lost.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Link {
-    /// A port that has not looked for so long that its queue is full misses the change, which is
-    /// counted; it asks again where that matters.
+    /// Sends a change to the port. If the port has not looked for so long that its queue is full,
+    /// the change is lost and counted. The port asks again where it matters.
     pub fn tell(&mut self, change: Change) {
         if self.changes.push(change).is_err() {
             *self.lost.lock().unwrap_or_else(PoisonError::into_inner) += 1;
@@ -137,13 +137,13 @@ impl Link {
         ring_bell(&self.bell);
     }
 
-    /// Answers [`Wish::LocalPorts`]. The stack has one question under way, so there is room.
+    /// Answers [`Wish::LocalPorts`]. The stack has only one such wish open, so there is room.
     pub fn lend(&mut self, ports: Result<(u16, u16), NoPorts>) {
         let _ = self.leases.push(ports);
         ring_bell(&self.bell);
     }
 
-    /// Gives the stack a connection, or the answer to one that left. False: the queue is full.
+    /// Sends a connection to the stack, or the answer to one that left. False: the queue is full.
     pub fn give(&mut self, transfer: Transfer) -> bool {
         let is_given = self.transfers.push(transfer).is_ok();
         ring_bell(&self.bell);
@@ -155,7 +155,7 @@ impl Link {
         self.wanted.pop()
     }
 
-    /// The port is gone.
+    /// True if the port is gone.
     pub fn is_abandoned(&self) -> bool {
         self.changes.is_abandoned()
     }

@@ -1,4 +1,4 @@
-//! The wire between a stack's frames and raw packets.
+//! The wire between frames of a stack and raw packets.
 
 use std::net::Ipv4Addr;
 

@@ -1,8 +1,9 @@
-//! A ledger in memory of the host's: the stack writes it, and the host reads it, without a system
-//! call.
+//! A ledger in memory that the host provides: the stack writes it and the host reads it, without
+//! system calls.
 //!
-//! Owns the mapping. Each entry is copied through a raw pointer, so no Rust reference to it is ever
-//! made. Called by stacks, when a connection begins and ends, and by the service `mill mux`.
+//! A [`LedgerFile`] owns the mapping. Each entry is copied through a raw pointer, so no Rust
+//! reference to the memory is made. Stacks call it when connections begin and end; so does the
+//! service `mill mux`.
 
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
@@ -12,12 +13,12 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 use super::{ENTRY_BYTES, Entry};
 
-/// A ledger with an entry for each connection that a context may have.
+/// A ledger with an entry for each possible connection of a context.
 #[derive(Debug)]
 pub struct LedgerFile {
     mapping: NonNull<u8>,
     entries: usize,
-    /// The process that has the mapping: a forked child has a hole there, or something else by now.
+    /// Process that has the mapping. A forked child has a hole there, or another mapping by now.
     pid: u32,
 }
 
@@ -26,10 +27,11 @@ pub struct LedgerFile {
 unsafe impl Send for LedgerFile {}
 
 impl LedgerFile {
-    /// The ledger in `memory`, which the host made and keeps at this length, of `bytes` bytes.
+    /// Maps the ledger in `memory`, which the host made with `bytes` bytes and keeps at this
+    /// length.
     ///
     /// # Errors
-    /// Errors of mapping it; `INVAL` if it holds no entry.
+    /// The errors of mapping; `INVAL` if there is no room for an entry.
     pub fn map(memory: BorrowedFd<'_>, bytes: u64) -> Result<Self, Errno> {
         let entries = usize::try_from(bytes).map_err(|_| Errno::INVAL)? / ENTRY_BYTES;
         if entries == 0 {
@@ -60,8 +62,8 @@ impl LedgerFile {
         Ok(ledger)
     }
 
-    /// The bytes of entry `index`, for the host; `None` beyond the last one. Bytes that the
-    /// application writes at the same moment may be of two entries.
+    /// The bytes of entry `index`, for the host; `None` beyond the last one. If the application
+    /// writes at the same time, the bytes may belong to two entries.
     pub fn get(&self, index: u32) -> Option<[u8; ENTRY_BYTES]> {
         let index = index as usize;
         if index >= self.entries {
@@ -77,8 +79,7 @@ impl LedgerFile {
         Some(bytes)
     }
 
-    /// Writes the connection that has entry `index`, or frees the entry. A connection beyond the
-    /// ledger has no entry.
+    /// Writes entry `index`, or frees it with `None`. An index beyond the ledger is ignored.
     #[inline]
     pub fn set(&mut self, index: u32, entry: Option<&Entry>) {
         let index = index as usize;
@@ -135,7 +136,7 @@ mod tests {
         assert_eq!(ledger.get(3), None);
         ledger.set(2, None);
         assert_eq!(read(2), None);
-        // A connection beyond the ledger is left out.
+        // An index beyond the ledger is ignored.
         ledger.set(3, Some(&entry));
         assert_eq!(read(3), None);
         assert!(LedgerFile::map(file.as_fd(), 39).is_err());

@@ -1,4 +1,4 @@
-//! Conversations over a wire within the process, on one thread and on two.
+//! Tests of the loopback wire, on one thread and on two.
 
 use std::thread;
 
@@ -131,7 +131,8 @@ fn loopback_peer_gone_is_disconnected_after_the_last_frame() {
     assert_eq!(b.receive().err(), Some(PortError::Disconnected));
 }
 
-/// The peer's last ring comes before the sleep is announced, so no later ring would end the sleep.
+/// The peer rings its last time before the sleep is announced, so no later ring would end the
+/// sleep.
 #[test]
 fn loopback_peer_gone_is_work_until_it_was_told() {
     let (a, mut b) = ends(4);
@@ -202,7 +203,7 @@ fn loopback_over_two_threads_delivers_all_in_order() {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 128 }) })]
 
-    /// Any interleaving of batches delivers in order and loses nothing.
+    /// Any interleaving of batches delivers all frames in order.
     #[test]
     fn loopback_delivers_in_order(steps in prop::collection::vec((0u32..10, any::<bool>()), 0..100)) {
         let (mut a, mut b) = ends(8);

@@ -1,8 +1,7 @@
-//! Batches of frames that lie in shared memory, with the memory kept mapped as long as they can be
-//! reached.
+//! Batches of frames in shared memory, which stays mapped while the frames can be reached.
 //!
-//! [`RxBatch`] also owns the side buffer in which chained frames are put together, [`TxBatch`] the
-//! staging buffer for a peer whose buffers are smaller than ours. Called by `rx` and `tx`.
+//! [`RxBatch`] also owns the side buffer in which chained frames are assembled, [`TxBatch`] the
+//! staging buffer for a peer with smaller buffers than ours. `rx` and `tx` use them.
 
 use ring::prefetch::LINE_BYTES;
 use ring::raw::RawSliceMut;
@@ -11,23 +10,23 @@ use super::limits::{BATCH_BYTES_MAX, BATCH_FRAMES_MAX, SIDE_BYTES};
 use super::region_unsafe::Window;
 use crate::{RxFrame, TxFrame};
 
-/// Lines that headers and a short message take.
+/// Cache lines that headers and a short message take.
 const SHORT_FRAME_LINES: usize = 3;
 
-/// A batch of received frames that lie in the regions of a window, or in its side buffer.
+/// A batch of received frames, in the regions of a window or in the side buffer.
 #[derive(Debug)]
 pub struct RxBatch {
     window: Window,
     frames: Vec<RxFrame>,
     bytes: u64,
-    /// Made when the first chain comes, then kept. Frames point into it, so it is changed only past
-    /// `side_used`.
+    /// Buffer for assembled chains, made when the first one arrives. Frames point into it, so only
+    /// bytes behind `side_used` may change.
     side: Vec<u8>,
     side_used: usize,
 }
 
 impl RxBatch {
-    /// Empty, over `window`.
+    /// Makes an empty batch over `window`.
     pub fn new(window: Window) -> Self {
         Self {
             window,
@@ -38,25 +37,25 @@ impl RxBatch {
         }
     }
 
-    /// The frames, which live as long as this borrow.
+    /// The frames of the batch.
     #[inline]
     pub fn frames(&self) -> &[RxFrame] {
         &self.frames
     }
 
-    /// Bytes of all frames.
+    /// Sum of the frames' bytes.
     #[inline]
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Another frame may be added.
+    /// True if another frame may be added.
     #[inline]
     pub fn has_room(&self) -> bool {
         self.frames.len() < BATCH_FRAMES_MAX && self.bytes < BATCH_BYTES_MAX
     }
 
-    /// Forgets the frames.
+    /// Removes all frames.
     #[inline]
     pub fn clear(&mut self) {
         self.frames.clear();
@@ -64,7 +63,7 @@ impl RxBatch {
         self.side_used = 0;
     }
 
-    /// Adds the frame at `offset` of `region`; `false` if it is not all there.
+    /// Adds the frame at `offset` of `region`. False: it exceeds the region.
     #[inline]
     pub fn push(&mut self, region: u16, offset: u32, length: u32) -> bool {
         let Some(at) = self.window.place(region, offset, length) else {
@@ -79,8 +78,8 @@ impl RxBatch {
         true
     }
 
-    /// Adds a frame put together from `parts` (region, offset, length), each within its region;
-    /// `false` if one is not. A batch that has room has it for the longest.
+    /// Adds a frame assembled from `parts` (region, offset, length). False: a part exceeds its
+    /// region. A batch with room has enough for the longest frame.
     pub fn push_chain(&mut self, parts: &[(u16, u32, u32)]) -> bool {
         if self.side.is_empty() {
             self.side.resize(SIDE_BYTES, 0);
@@ -112,7 +111,7 @@ impl RxBatch {
     }
 }
 
-/// A batch of transmit slots that lie in the regions of a window, or in a staging buffer.
+/// A batch of transmit slots, in the regions of a window or in the staging buffer.
 #[derive(Debug)]
 pub struct TxBatch {
     window: Window,
@@ -121,7 +120,7 @@ pub struct TxBatch {
 }
 
 impl TxBatch {
-    /// Empty, over `window`, for `frames_max` frames.
+    /// Makes an empty batch over `window` for `frames_max` frames.
     pub fn new(window: Window, frames_max: usize) -> Self {
         Self {
             window,
@@ -130,19 +129,19 @@ impl TxBatch {
         }
     }
 
-    /// The slots, which live as long as this borrow.
+    /// The slots of the batch.
     #[inline]
     pub fn frames(&self) -> &[TxFrame] {
         &self.frames
     }
 
-    /// Forgets the slots.
+    /// Removes all slots.
     #[inline]
     pub fn clear(&mut self) {
         self.frames.clear();
     }
 
-    /// Adds a slot of `capacity` bytes at `offset` of `region`; `false` if it is not all there.
+    /// Adds a slot of `capacity` bytes at `offset` of `region`. False: it exceeds the region.
     #[inline]
     pub fn push(&mut self, region: u16, offset: u32, capacity: u32) -> bool {
         let Some(at) = self.window.place(region, offset, capacity) else {
@@ -155,8 +154,7 @@ impl TxBatch {
         true
     }
 
-    /// Asks for the lines at `offset` of `region` that the next short frame there will be written
-    /// to.
+    /// Prefetches for writing the cache lines at `offset` of `region` that a short frame will use.
     #[inline]
     pub fn ask_for(&self, region: u16, offset: u32) {
         if let Some(at) = self.window.place(region, offset, 1) {
@@ -166,7 +164,7 @@ impl TxBatch {
         }
     }
 
-    /// Replaces the slots by `n` of `capacity` bytes in the staging buffer.
+    /// Replaces the slots by `n` slots of `capacity` bytes in the staging buffer.
     pub fn stage(&mut self, n: usize, capacity: usize) {
         self.clear();
         if self.staging.len() < n * capacity {
@@ -183,8 +181,8 @@ impl TxBatch {
         }
     }
 
-    /// Moves what the caller wrote to slot `from` to slot `to`; `false`, and nothing done, if there
-    /// is no such slot or not as much room.
+    /// Moves the frame in slot `from` to slot `to`. False: nothing was done, because a slot is
+    /// missing or too small.
     pub fn move_slot(&self, from: usize, to: usize) -> bool {
         let (Some(source), Some(target)) = (self.frames.get(from), self.frames.get(to)) else {
             return false;
@@ -199,8 +197,8 @@ impl TxBatch {
         true
     }
 
-    /// Copies `length` bytes at `at` of the staged slot `index` to `offset` of `region`; `false` if
-    /// either does not have as much.
+    /// Copies `length` bytes at `at` of staged slot `index` to `offset` of `region`. False: the
+    /// slot or the region is too short.
     pub fn unstage(&self, index: usize, at: usize, region: u16, offset: u32, length: u32) -> bool {
         let n = length as usize;
         let Some(from) = self
@@ -221,7 +219,7 @@ impl TxBatch {
     }
 }
 
-/// Asks for the line at `at`, soon to be read.
+/// Prefetches the cache line at `at` for reading.
 #[inline]
 fn prefetch(at: *const u8) {
     #[cfg(target_arch = "x86_64")]
@@ -233,7 +231,7 @@ fn prefetch(at: *const u8) {
     let _ = at;
 }
 
-/// Asks for the line at `at`, soon to be written: so that the peer's core has given it up by then.
+/// Prefetches the cache line at `at` for writing, so that the peer's core gives it up in time.
 #[inline]
 fn prefetch_to_write(at: *const u8) {
     #[cfg(target_arch = "x86_64")]

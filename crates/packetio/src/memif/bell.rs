@@ -1,9 +1,9 @@
-//! Interrupt eventfds: the sender of a ring writes, its sleeping receiver reads.
+//! Interrupt eventfds of rings: the sender writes, the sleeping receiver reads.
 //!
-//! The peer holds the same open file and may change its flags, so each use here does not block on
-//! its own account. Reads ask the kernel not to wait, and the kernel adds the rings
-//! (`ringer_unsafe`). A descriptor that comes from a peer must be an eventfd and is set
-//! non-blocking. Called by `rx`, `tx` and the handshakes; never while both ends poll.
+//! The peer holds the same open file and may change its flags, so no call here relies on them to
+//! avoid blocking. Reads ask the kernel not to wait, and the kernel itself adds to the counter
+//! (`ringer_unsafe`). A descriptor from a peer must be an eventfd and is made non-blocking. `rx`,
+//! `tx` and the handshakes use the module, but not while both ends poll.
 
 use std::io::IoSliceMut;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -17,24 +17,24 @@ use rustix::io::{self, Errno, ReadWriteFlags};
 use super::ringer_unsafe::Ringer;
 use crate::foreign::fdinfo;
 
-/// A new bell.
+/// Makes a new bell.
 ///
 /// # Errors
-/// Errors of `eventfd`.
+/// The errors of `eventfd`.
 pub fn new() -> io::Result<OwnedFd> {
     eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
 }
 
-/// Sees whether what a peer sent will do as a bell, and makes it non-blocking.
+/// Checks that a peer's descriptor is usable as a bell, and makes it non-blocking.
 ///
 /// # Errors
-/// One line for the peer.
+/// One line, to be sent to the peer.
 pub fn adopt(bell: BorrowedFd<'_>) -> Result<(), &'static str> {
     if !is_eventfd(bell) {
         return Err("Interrupt fd is not an eventfd");
     }
-    // A read takes but one from such a counter: rung once with a great number, it would never be
-    // silent again, and the receiver never sleep.
+    // A read takes only one from a semaphore. After a single large write it would never be silent,
+    // and the receiver would never sleep.
     if fdinfo(bell, "eventfd-semaphore").is_some_and(|is| is != "0") {
         return Err("Interrupt fd is a semaphore");
     }
@@ -49,21 +49,22 @@ fn is_eventfd(bell: BorrowedFd<'_>) -> bool {
         Vec::new(),
     ) {
         Ok(target) => target.as_bytes() == b"anon_inode:[eventfd]",
-        // Without /proc there is no telling what it is, only that it is none that is slow to close.
+        // Without /proc the kind is unknown, but at least the descriptor must not be one that
+        // closes slowly.
         Err(_) => has_no_type(bell),
     }
 }
 
-/// Whether it is neither a socket, nor a file of any file system, nor what else has a type: the
-/// kernel's own descriptors have none.
+/// True if the descriptor has no file type, like the kernel's own anonymous files. Sockets and
+/// files of file systems have one.
 fn has_no_type(descriptor: BorrowedFd<'_>) -> bool {
-    // Attributes that the kernel has cached suffice: a file system of the peer's must not be asked.
+    // Cached attributes suffice: a file system that belongs to the peer must not be queried.
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     statx(descriptor, "", flags, StatxFlags::TYPE)
         .is_ok_and(|stat| FileType::from_raw_mode(stat.stx_mode.into()) == FileType::Unknown)
 }
 
-/// Wakes the receiver.
+/// Rings the bell to wake its receiver.
 #[cold]
 pub fn ring(ringer: &Ringer, bell: BorrowedFd<'_>) {
     if !ringer.ring(bell) {
@@ -71,12 +72,12 @@ pub fn ring(ringer: &Ringer, bell: BorrowedFd<'_>) {
     }
 }
 
-/// For a kernel that has no other way. To hold us up, a peer would have to clear the flag between
-/// these two calls and keep the counter full.
+/// Rings on kernels without another way. To block us, a peer would have to clear the flag between
+/// both calls and keep the counter full.
 fn write(bell: BorrowedFd<'_>) {
     let _ = fcntl_setfl(bell, OFlags::NONBLOCK);
-    // A full counter means that it is ringing already; other failures leave the receiver to its own
-    // timeout.
+    // A full counter means that the bell rings already. After other failures the receiver relies on
+    // its own timeout.
     let _ = io::write(bell, &1u64.to_ne_bytes());
 }
 
@@ -90,7 +91,7 @@ pub fn drain(bell: BorrowedFd<'_>) {
         ReadWriteFlags::NOWAIT,
     );
     if matches!(read, Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL)) {
-        // A kernel before 5.9; the descriptor is non-blocking unless a hostile peer changed that.
+        // Kernels before 5.9. The descriptor is non-blocking unless a hostile peer changed that.
         let _ = io::read(bell, &mut count);
     }
 }
@@ -118,7 +119,7 @@ mod tests {
             == 1
     }
 
-    /// `None`, and says so, where the kernel adds to no bells.
+    /// A bell and its ringer. `None`, with a message, if the kernel does not support ringers.
     fn with_ringer() -> Option<(OwnedFd, Ringer)> {
         let ringer = Ringer::new();
         if !ringer.has_context() {
@@ -154,7 +155,7 @@ mod tests {
         assert_eq!(u64::from_ne_bytes(count), 1000);
     }
 
-    /// With nothing to fall back on.
+    /// Rings without the fallback to `write`.
     #[test]
     fn full_bell_made_blocking_by_the_peer_is_rung_by_the_kernel() {
         let Some((bell, ringer)) = with_ringer() else {
@@ -168,7 +169,7 @@ mod tests {
         assert!(is_blocking, "nobody has set it again");
     }
 
-    /// As a kernel before 5.9 refuses every bell.
+    /// Makes the ringer believe that the kernel refuses every bell, as kernels before 5.9 do.
     #[test]
     fn ringer_refused_by_the_kernel_asks_no_more_until_another_peer_comes() {
         let Some((bell, ringer)) = with_ringer() else {

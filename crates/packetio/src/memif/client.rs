@@ -1,10 +1,10 @@
-//! The client's side of the control channel: finds the server, makes the shared memory and
-//! announces it piece by piece.
+//! The client's side of the control channel: it connects to the server, makes the shared memory and
+//! announces it.
 //!
-//! Owned by the control object. Tries again with a growing pause whenever there is no connection;
-//! each connection gets new memory, so that nothing of the last one is left in it. A server that
-//! stays away is told of: after a second, then ever more rarely, at once if there is another
-//! reason, and when it has come.
+//! The control object owns it. Without a connection it tries again with growing pauses. Each
+//! connection gets new memory, so that nothing of the last one remains. An absent server is
+//! reported after a second, then ever more rarely, at once if the reason changes, and when it has
+//! come.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};
@@ -30,26 +30,26 @@ use super::{MemifOptions, PROGRAM_NAME, bell};
 use crate::notice;
 use crate::text::Text;
 
-/// The client's side.
+/// The state of a client.
 #[derive(Debug)]
 pub struct Client {
     options: MemifOptions,
     desk: Desk,
-    /// Where sockets come from; `None`: by connecting to the path.
+    /// Source of connected sockets; `None`: the client connects to the path.
     handover: Option<Handover>,
     state: State,
     pause_ns: u64,
     absence: Option<Absence>,
 }
 
-/// A server that could not be connected to.
+/// A server that the client could not connect to.
 #[derive(Debug)]
 struct Absence {
     why: Errno,
-    /// When it is told again.
+    /// Time of the next report, ns.
     tell_ns: u64,
-    /// Before it is told another time; the first time is `ABSENCE_TOLD_NS_MIN` after the first
-    /// attempt.
+    /// Pause before the report after the next one, ns. The first report comes `ABSENCE_TOLD_NS_MIN`
+    /// after the first attempt.
     pause_ns: u64,
     is_told: bool,
 }
@@ -61,17 +61,17 @@ enum State {
     Connected(Channel),
 }
 
-/// A connection that is not up yet.
+/// A connection whose handshake is in progress.
 #[derive(Debug)]
 struct Handshake {
     channel: Channel,
     deadline_ns: u64,
-    /// Messages that are still to be sent; the next one after each ACK.
+    /// Messages still to be sent, one after each ACK.
     outgoing: VecDeque<(Message, Option<Arc<OwnedFd>>)>,
     link: Option<Link>,
 }
 
-/// The outcome of a message.
+/// The result of processing a message.
 enum Step {
     Continue,
     Up(Link),
@@ -79,7 +79,8 @@ enum Step {
 }
 
 impl Client {
-    /// Will connect as `options` say, or by what is handed over, at the first call of `service`.
+    /// Makes a client. The first call of `service` connects as `options` say, or by a socket handed
+    /// over.
     pub fn new(options: &MemifOptions, desk: &Desk, handover: Option<Handover>) -> Self {
         Self {
             options: options.clone(),
@@ -91,7 +92,7 @@ impl Client {
         }
     }
 
-    /// Handles what has come since the last call; tries to connect if it is time.
+    /// Processes received messages, and tries to connect when it is time.
     pub fn service(&mut self, now_ns: u64) -> Option<Change> {
         match &self.state {
             State::Idle { retry_at_ns } if now_ns >= *retry_at_ns => self.try_connect(now_ns),
@@ -115,7 +116,7 @@ impl Client {
         }
     }
 
-    /// Ends the connection, and tells the peer why.
+    /// Ends the connection and tells the peer the reason.
     pub fn disconnect(&mut self, reason: &str, now_ns: u64) {
         if let State::Connected(channel) = &self.state {
             channel.send(&Message::disconnect(reason), None);
@@ -123,7 +124,7 @@ impl Client {
         self.pause(now_ns);
     }
 
-    /// When to try again, or when the server's time for the handshake is up.
+    /// Time of the next attempt, or of the end of the server's time for the handshake, ns.
     pub fn deadline_ns(&self) -> Option<u64> {
         match &self.state {
             State::Idle { retry_at_ns } => Some(*retry_at_ns),
@@ -139,7 +140,7 @@ impl Client {
         let connected = match &self.handover {
             Some(handover) => match handover.take() {
                 Some(socket) => Channel::over(socket, &self.desk),
-                // The one who hands over tells of the absence.
+                // The thread that hands sockets over reports the absence.
                 None => return self.pause(now_ns),
             },
             None => Channel::connect(&self.options.path, &self.desk),
@@ -277,7 +278,7 @@ impl Handshake {
 
 type Outgoing = VecDeque<(Message, Option<Arc<OwnedFd>>)>;
 
-/// Makes the memory that fits what the server said, and the messages that announce it.
+/// Makes memory that fits the server's hello, and the messages that announce it.
 fn offer(hello: &Hello, options: &MemifOptions) -> Result<(Link, Outgoing), String> {
     if hello.version_min > VERSION || hello.version_max < VERSION {
         return Err("Incompatible memif version".to_owned());
@@ -349,7 +350,7 @@ fn make_file(bytes: usize) -> rustix::io::Result<OwnedFd> {
     Ok(file)
 }
 
-/// Lays out an empty ring whose slots know their buffers; nothing is lent before the connection is
+/// Lays out an empty ring whose slots have their buffers. No slot is lent before the connection is
 /// up.
 fn make_ring(
     region: &Arc<Region>,

@@ -1,10 +1,10 @@
-//! The control object that all queues of an interface share: the handshakes behind a mutex, and
-//! what came of them.
+//! The control object shared by all queues of an interface: the handshakes, behind a mutex, and the
+//! resulting connection.
 //!
-//! Ports touch it only off the hot path. They do so every few milliseconds by the clock, when they
-//! go to sleep and no frames came since the last sleep, and when a peer lied. Its descriptor is an
-//! epoll instance over every socket of the control channel, so that a sleeping port needs to name
-//! one only, whatever connections come and go.
+//! Ports touch it only off the hot path: every few milliseconds by the clock, when they fall asleep
+//! after a time without frames, and when a peer lied. Its descriptor is an epoll instance over all
+//! sockets of the control channel. A sleeping port therefore needs a single descriptor, whatever
+//! connections come and go.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
@@ -25,28 +25,28 @@ use crate::open_error::OpenError;
 /// State that the queues of one interface share.
 #[derive(Debug)]
 pub struct Shared {
-    /// As opened.
+    /// The options with which the interface was opened.
     pub options: MemifOptions,
-    /// The interface's address.
+    /// MAC address of the interface.
     pub mac: MacAddr,
     epoll: Arc<OwnedFd>,
     news: Arc<[OwnedFd]>,
     control: Mutex<Control>,
 }
 
-/// How the control channel comes about.
+/// How the control channel gets its connection.
 #[derive(Debug)]
 pub enum Means {
     /// By the path in the options.
     Path,
-    /// As a server: by this connected socket, once. The number is the most bytes of the client's
+    /// For a server: by this connected socket, once. The number limits the bytes of the client's
     /// regions.
     Socket(OwnedFd, u64),
-    /// As a client: by each socket that is handed over.
+    /// For a client: by each socket that is handed over.
     Handover(Handover),
 }
 
-/// Cursors that a closed port leaves to the next one of its queue.
+/// Ring cursors that a closed port leaves to the next port of its queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursors {
     /// Cursor of the receiving half.
@@ -58,7 +58,7 @@ pub struct Cursors {
 #[derive(Clone, Copy, Debug, Default)]
 struct Queue {
     open: bool,
-    /// Left by a port that closed, with the generation for which they hold.
+    /// Cursors of a closed port, with the generation for which they are valid.
     cursors: Option<(u64, Cursors)>,
 }
 
@@ -69,8 +69,8 @@ pub struct Control {
     role: Role,
     link: Option<Arc<Link>>,
     generation: u64,
-    /// One for each queue: rung when the generation changes. What came on the control channel is
-    /// gone once one queue has handled it, and the others' sleep would go on.
+    /// One bell per queue, rung when the generation changes. Only the queue that reads the control
+    /// channel is woken by it, so the others need this.
     news: Arc<[OwnedFd]>,
     queues: Box<[Queue]>,
     reason: String,
@@ -83,10 +83,10 @@ enum Role {
 }
 
 impl Shared {
-    /// Listens, or prepares to connect.
+    /// Makes the control object; a server begins to listen.
     ///
     /// # Errors
-    /// As a server: the path is taken or cannot be used.
+    /// For a server: the path is in use or unusable.
     pub fn new(options: &MemifOptions, mac: MacAddr, means: Means) -> Result<Arc<Self>, OpenError> {
         let wire = || format!("memif:{}", options.path);
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
@@ -132,25 +132,25 @@ impl Shared {
         }))
     }
 
-    /// The descriptor to sleep on.
+    /// Descriptor to sleep on, readable when the control channel needs attention.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
     }
 
-    /// The second descriptor that the port of `queue` sleeps on: another queue's port has found
-    /// that the connection came or went.
+    /// Second descriptor for the port of `queue` to sleep on: readable when another queue's port
+    /// has found that the connection came or went.
     pub fn news(&self, queue: usize) -> Option<BorrowedFd<'_>> {
         self.news.get(queue).map(AsFd::as_fd)
     }
 
-    /// The port of `queue` knows.
+    /// Resets the bell of `queue`, whose port has noticed the change.
     pub fn heard(&self, queue: usize) {
         if let Some(news) = self.news.get(queue) {
             let _ = rustix::io::read(news, &mut [0; 8]);
         }
     }
 
-    /// The control state, if no other queue is at it.
+    /// The control state, unless another queue holds it.
     pub fn try_control(&self) -> Option<MutexGuard<'_, Control>> {
         match self.control.try_lock() {
             Ok(control) => Some(control),
@@ -159,7 +159,7 @@ impl Shared {
         }
     }
 
-    /// The control state.
+    /// The control state; waits for it.
     pub fn control(&self) -> MutexGuard<'_, Control> {
         self.control
             .lock()
@@ -168,7 +168,7 @@ impl Shared {
 }
 
 impl Control {
-    /// Handles what has come on the control channel since the last call.
+    /// Processes what has arrived on the control channel.
     pub fn service(&mut self, now_ns: u64) {
         if !self.is_due(now_ns) {
             return;
@@ -192,7 +192,7 @@ impl Control {
         }
     }
 
-    /// Ends the connection of `generation`, if it is still that one.
+    /// Ends the connection if it is still that of `generation`.
     pub fn fail(&mut self, generation: u64, reason: &str, now_ns: u64) {
         if generation != self.generation || self.link.is_none() {
             return;
@@ -209,22 +209,22 @@ impl Control {
     fn begin_generation(&mut self) {
         self.generation += 1;
         for news in &*self.news {
-            // Full is rung already.
+            // A full counter means that the bell rings already.
             let _ = rustix::io::write(news, &1_u64.to_ne_bytes());
         }
     }
 
-    /// The connection, if it is up.
+    /// The connection, if there is one.
     pub fn link(&self) -> Option<&Arc<Link>> {
         self.link.as_ref()
     }
 
-    /// Changes whenever a connection comes or goes.
+    /// A number that changes whenever a connection comes or goes.
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// When `service` has something to do even if no message comes.
+    /// Time at which `service` has something to do without a message, ns.
     pub fn deadline_ns(&self) -> Option<u64> {
         match &self.role {
             Role::Server(server) => server.deadline_ns(),
@@ -232,12 +232,12 @@ impl Control {
         }
     }
 
-    /// Why the last connection ended or did not come about; empty if there was none.
+    /// The reason why the last connection ended or failed; empty if there was none.
     pub fn reason(&self) -> &str {
         &self.reason
     }
 
-    /// Takes a queue; `false` if it is taken.
+    /// Takes a queue. False: it is taken already.
     pub fn take_queue(&mut self, queue: usize) -> bool {
         let Some(queue) = self.queues.get_mut(queue) else {
             return false;
@@ -245,7 +245,7 @@ impl Control {
         !std::mem::replace(&mut queue.open, true)
     }
 
-    /// Gives a queue back, with the cursors at which the next port goes on.
+    /// Gives a queue back, with the cursors for its next port.
     pub fn give_queue(&mut self, queue: usize, generation: u64, cursors: Option<Cursors>) {
         if let Some(queue) = self.queues.get_mut(queue) {
             queue.open = false;
@@ -255,7 +255,7 @@ impl Control {
         }
     }
 
-    /// Where a port of `queue` goes on, if it is not the first one on the present connection.
+    /// Cursors for a port of `queue`, unless it is the first on this connection.
     pub fn cursors(&self, queue: usize) -> Option<Cursors> {
         let (generation, cursors) = self.queues.get(queue)?.cursors?;
         (generation == self.generation).then_some(cursors)

@@ -1,13 +1,14 @@
-//! Control channels that are handed over as connected sockets, in place of a path.
+//! Control channels that are handed over as connected sockets instead of by a path.
 //!
-//! `mill mux` makes both ends of a channel and gives one of them to an application, so there is
-//! no name in a file system to guard. Owns the next socket until the interface's client takes it.
-//! Written by the thread that talks to the service, read by the port's when it has no connection.
+//! `mill mux` makes both ends of a channel and gives one to an application, so no name in a file
+//! system needs protection. A [`Handover`] holds the next socket until the interface's client takes
+//! it. The thread that talks to the service writes it; the port's thread reads it when it has no
+//! connection.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The next control channel of a client's interface. Clones are handles on the same place.
+/// The next control channel of a client's interface. Clones refer to the same place.
 ///
 /// ```
 /// use packetio::memif::Handover;
@@ -22,12 +23,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub struct Handover(Arc<Mutex<Option<OwnedFd>>>);
 
 impl Handover {
-    /// The client connects by this SOCK_SEQPACKET socket next; one that still waits is closed.
+    /// Sets the SOCK_SEQPACKET socket for the client's next connection. A socket that still waits
+    /// is closed.
     pub fn put(&self, socket: OwnedFd) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(socket);
     }
 
-    /// The socket that waits.
+    /// Takes the waiting socket.
     pub fn take(&self) -> Option<OwnedFd> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }

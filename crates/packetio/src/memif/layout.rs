@@ -1,8 +1,7 @@
-//! Where things lie in shared memory: the ring header, the descriptor, and the region that a client
-//! makes.
+//! The layout of shared memory: ring header, descriptor, and the region that our client makes.
 //!
-//! Owns nothing. Read by [`ring_unsafe`](super::ring_unsafe) (offsets) and by the client's
-//! handshake (the plan of its region).
+//! [`ring_unsafe`](super::ring_unsafe) uses the offsets, the client's handshake the plan of the
+//! region.
 //!
 //! ```text
 //! ring     0 cookie u32 │ 4 flags u16 │ 6 head u16 │ … │ 64 tail u16 │ … │ 128 descriptor[slots]
@@ -12,27 +11,27 @@
 
 use super::limits::{BUFFER_BYTES_MAX, QUEUES_MAX, RING_SLOTS_LOG2_MAX};
 
-/// In every ring's header, so that a wrong offset is noticed.
+/// Value in every ring's header by which a wrong offset is noticed.
 pub const COOKIE: u32 = 0x03E3_1F20;
 /// Offset of the cookie in the ring's header.
 pub const RING_COOKIE: usize = 0;
-/// Offset of the flags, written by the ring's receiver.
+/// Offset of the flags, which the ring's receiver writes.
 pub const RING_FLAGS: usize = 4;
-/// Offset of the head cursor, written by the client.
+/// Offset of the head cursor, which the client writes.
 pub const RING_HEAD: usize = 6;
-/// Offset of the tail cursor, written by the server.
+/// Offset of the tail cursor, which the server writes.
 pub const RING_TAIL: usize = 64;
 /// Offset of the first descriptor.
 pub const RING_DESCRIPTORS: usize = 128;
-/// Ring flag: the receiver polls, do not ring its bell.
+/// Ring flag: the receiver polls, so its bell must not be rung.
 pub const RING_FLAG_MASK_INTERRUPT: u16 = 1;
 
-/// Bytes of a descriptor.
+/// Bytes of one descriptor.
 pub const DESCRIPTOR_BYTES: usize = 16;
-/// Descriptor flag: the frame goes on in the next slot.
+/// Descriptor flag: the frame continues in the next slot.
 pub const DESCRIPTOR_FLAG_NEXT: u16 = 1;
 
-/// Alignment that we ask of a ring in a peer's region, bytes: that of a descriptor's words.
+/// Required alignment of a ring in a peer's region, bytes: that of a descriptor's words.
 pub const RING_ALIGN: usize = 16;
 
 const LINE: usize = 64;
@@ -43,18 +42,18 @@ pub const fn ring_bytes(slots_log2: u8) -> usize {
     RING_DESCRIPTORS + (DESCRIPTOR_BYTES << slots_log2)
 }
 
-/// The plan of the one region that our client makes.
+/// The plan of the single region that our client makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RegionPlan {
-    /// Rings of each direction.
+    /// Number of rings in each direction.
     pub queues: usize,
-    /// Log2 of the slots of each ring.
+    /// Log2 of the number of slots in each ring.
     pub slots_log2: u8,
     /// Usable bytes of each buffer.
     pub buffer_bytes: usize,
 }
 
-/// Direction of a ring.
+/// The direction of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// Frames from the client ("S2M" in the protocol's words).
@@ -64,14 +63,14 @@ pub enum Direction {
 }
 
 impl RegionPlan {
-    /// Bytes from one buffer to the next: an odd number of cache lines. So the buffers' first
-    /// lines, which small frames touch, spread over all sets of the cache instead of two of them.
+    /// Bytes from one buffer to the next: an odd number of cache lines. The first lines of the
+    /// buffers, which small frames use, thereby spread over all cache sets instead of two.
     pub const fn buffer_stride(&self) -> usize {
         let lines = self.buffer_bytes.div_ceil(LINE);
         (lines | 1) * LINE
     }
 
-    /// Slots of each ring.
+    /// Number of slots in each ring.
     pub const fn slots(&self) -> usize {
         1 << self.slots_log2
     }
@@ -81,7 +80,7 @@ impl RegionPlan {
         self.ring_number(direction, queue) * self.ring_stride()
     }
 
-    /// Offset of the first buffer of a ring; its slots' buffers follow each other.
+    /// Offset of the first buffer of a ring; buffers follow each other in the order of slots.
     pub const fn buffers_offset(&self, direction: Direction, queue: usize) -> usize {
         self.buffers_start()
             + self.ring_number(direction, queue) * self.slots() * self.buffer_stride()
@@ -113,7 +112,7 @@ const _: () = {
     assert!(RING_HEAD + 2 <= LINE && RING_TAIL == LINE && RING_DESCRIPTORS == 2 * LINE);
     assert!(RING_COOKIE + 4 == RING_FLAGS && RING_FLAGS + 2 == RING_HEAD);
     assert!(ring_bytes(10) == 128 + 16 * 1024);
-    // Sizes stay within usize; what passes the u32 offsets of descriptors is refused at open.
+    // All sizes fit usize; options that exceed the descriptors' 32-bit offsets are refused at open.
     assert!(QUEUES_MAX < 1 << 8 && RING_SLOTS_LOG2_MAX < 16 && BUFFER_BYTES_MAX <= 1 << 16);
 };
 

@@ -1,7 +1,7 @@
-//! A connection that is up: its regions and, for each queue, the two rings seen from our side.
+//! An established connection: its regions and, for each queue, both rings from our side.
 //!
-//! Made by the handshakes, held by the control object and by every port that uses it, so that the
-//! memory stays mapped until the last of them lets go.
+//! The handshakes make it. The control object and every port that uses it hold it, so the memory
+//! stays mapped until the last one lets go.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -10,26 +10,26 @@ use super::limits::FRAME_BYTES_MAX;
 use super::region_unsafe::{Region, Window};
 use super::ring_unsafe::RingMemory;
 
-/// A change of the link, as one look at the control channel found it.
+/// A change of the connection that reading the control channel found.
 #[derive(Debug)]
 pub enum Change {
-    /// A connection came up.
+    /// A connection was established.
     Up(Link),
-    /// The connection went down, for this reason.
+    /// The connection ended, for this reason.
     Down(String),
-    /// The connection did not come up, for this reason.
+    /// A connection attempt failed, for this reason.
     Refused(String),
 }
 
-/// The buffers of a ring that we own as client: slot `i` has the one at `offset + i * stride` of
-/// region 0, always.
+/// The buffers of a ring that we own as client: slot `i` always has the one at `offset + i *
+/// stride` of region 0.
 #[derive(Clone, Copy, Debug)]
 pub struct Buffers {
     /// Offset of slot 0's buffer.
     pub offset: u32,
     /// Bytes from one buffer to the next.
     pub stride: u32,
-    /// Usable bytes of each.
+    /// Usable bytes of each buffer.
     pub bytes: u32,
 }
 
@@ -46,70 +46,70 @@ impl Buffers {
 pub struct RingEnd {
     /// The ring.
     pub ring: RingMemory,
-    /// Its interrupt: an eventfd that the sender writes and the receiver reads.
+    /// Eventfd of the ring's interrupt: the sender writes it and the receiver reads it.
     pub bell: Arc<OwnedFd>,
-    /// As client, our buffers; as server, `None`: buffers are where the descriptors say.
+    /// Our buffers as client. `None` as server: the descriptors name the buffers.
     pub buffers: Option<Buffers>,
 }
 
-/// The rings of one queue, as far as the peer has them.
+/// Both rings of one queue; a ring that the peer lacks is `None`.
 #[derive(Clone, Debug, Default)]
 pub struct QueuePair {
-    /// Where we receive.
+    /// The ring on which we receive.
     pub rx: Option<RingEnd>,
-    /// Where we send.
+    /// The ring on which we send.
     pub tx: Option<RingEnd>,
 }
 
-/// A connection that is up.
+/// An established connection.
 #[derive(Debug)]
 pub struct Link {
-    /// The regions, by index.
+    /// The mapped regions, by index.
     pub regions: Arc<[Arc<Region>]>,
-    /// The rings, by queue.
+    /// The queues, by index.
     pub queues: Box<[QueuePair]>,
-    /// The peer's name for itself, printable.
+    /// The peer's name for itself, with printable characters only.
     pub peer: String,
 }
 
 impl Link {
-    /// The bounds of all regions.
+    /// The bounds of all regions, for checks of descriptors.
     pub fn window(&self) -> Window {
         Window::new(&self.regions)
     }
 }
 
-/// A deed of the peer that no honest peer does. The connection ends with this reason.
+/// An action that no honest peer takes. The connection ends with this reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Lie {
-    /// A cursor ran past what was lent.
+    /// A cursor ran past the slots lent.
     #[error("Invalid ring cursor")]
     Cursor,
-    /// A transmit buffer is empty or not within its region.
+    /// A transmit buffer is empty or exceeds its region.
     #[error("Invalid buffer descriptor")]
     Buffer,
 }
 
-/// Counters of a port; every drop has one.
+/// Counters of a port; every kind of drop has one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counters {
-    /// Frames handed up.
+    /// Frames delivered to the caller.
     pub rx_frames: u64,
-    /// Bytes handed up.
+    /// Bytes delivered to the caller.
     pub rx_bytes: u64,
     /// Frames handed to the peer.
     pub tx_frames: u64,
     /// Bytes handed to the peer.
     pub tx_bytes: u64,
-    /// Received frames that were put together from a chain.
+    /// Received frames that were assembled from a chain.
     pub rx_chained: u64,
-    /// Received chains dropped: unfinished, too long, or with a bad part.
+    /// Received chains dropped: unfinished, too long, or with an invalid part.
     pub rx_dropped_chain: u64,
-    /// Received descriptors dropped: no bytes, too many, or not within their region.
+    /// Received descriptors dropped: empty, too long, or outside of their region.
     pub rx_dropped_descriptor: u64,
-    /// Frames to send that were dropped since no buffer held them.
+    /// Sent frames dropped because no buffer could hold them.
     pub tx_dropped_no_buffer: u64,
-    /// Frames to send that were dropped since the connection had just gone.
+    /// Sent frames dropped because the connection had just ended.
     pub tx_dropped_disconnected: u64,
     /// Frames sent through the staging buffer.
     pub tx_staged: u64,
@@ -119,7 +119,7 @@ pub struct Counters {
     pub connects: u64,
     /// Connections that went down.
     pub disconnects: u64,
-    /// Connections that we ended since the peer lied.
+    /// Connections that we ended because the peer lied.
     pub peer_lies: u64,
 }
 

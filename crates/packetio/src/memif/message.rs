@@ -1,8 +1,8 @@
-//! The control channel's messages: bytes ⇄ values.
+//! Messages of the control channel: bytes ⇄ values.
 //!
-//! Owns nothing. Each message is one packet of exactly 128 bytes on a UNIX SOCK_SEQPACKET socket.
-//! It is packed without padding, in the host's byte order, since both ends are on one host. Bytes
-//! that a message does not use are zero. Called by the two handshakes.
+//! Each message is one packet of exactly 128 bytes on a UNIX SOCK_SEQPACKET socket. Fields are
+//! packed without padding, in the host's byte order, because both ends are on one host. Unused
+//! bytes are zero. Both handshakes use the module.
 //!
 //! ```text
 //! server                         client
@@ -19,11 +19,11 @@ use crate::text::Text;
 
 /// Bytes of every message.
 pub const MESSAGE_LEN: usize = 128;
-/// The protocol's version 2.0.
+/// Version 2.0 of the protocol.
 pub const VERSION: u16 = 0x0200;
 /// Interface mode: Ethernet frames.
 pub const MODE_ETHERNET: u8 = 0;
-/// Flag of ADD_RING: frames flow from client to server.
+/// Flag of ADD_RING: frames go from client to server.
 pub const RING_FLAG_CLIENT_TO_SERVER: u16 = 1;
 
 const NAME_LEN: usize = 32;
@@ -39,14 +39,14 @@ const TYPE_CONNECT: u16 = 6;
 const TYPE_CONNECTED: u16 = 7;
 const TYPE_DISCONNECT: u16 = 8;
 
-/// The abilities of a server.
+/// The properties of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
-    /// The server program's name.
+    /// Name of the server program.
     pub name: Text<NAME_LEN>,
-    /// Lowest version it speaks.
+    /// Lowest version that the server speaks.
     pub version_min: u16,
-    /// Highest version it speaks.
+    /// Highest version that the server speaks.
     pub version_max: u16,
     /// Largest region index.
     pub region_index_max: u16,
@@ -58,18 +58,18 @@ pub struct Hello {
     pub ring_slots_log2_max: u8,
 }
 
-/// Which interface a client wants.
+/// The interface that a client wants, and the client's identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Init {
-    /// The version to speak.
+    /// Version of the protocol to use.
     pub version: u16,
-    /// Interface id.
+    /// Id of the interface.
     pub id: u32,
-    /// [`MODE_ETHERNET`] or one that we do not speak.
+    /// Mode: [`MODE_ETHERNET`], or one that we do not support.
     pub mode: u8,
-    /// Shared secret, or nothing.
+    /// Shared secret; empty if there is none.
     pub secret: Text<SECRET_LEN>,
-    /// The client program's name.
+    /// Name of the client program.
     pub name: Text<NAME_LEN>,
 }
 
@@ -80,69 +80,69 @@ pub struct AddRing {
     pub flags: u16,
     /// Index among the rings of its direction.
     pub index: u16,
-    /// Region in which it lies.
+    /// Index of the region that holds the ring.
     pub region: u16,
     /// Bytes from the region's start to the ring's header.
     pub offset: u32,
-    /// Log2 of its slots.
+    /// Log2 of the number of slots.
     pub slots_log2: u8,
     /// Bytes of private metadata per buffer.
     pub private_header_bytes: u16,
 }
 
-/// One message.
+/// A message of the control channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// The last message was understood.
+    /// The last message was accepted.
     Ack,
-    /// Server's first word.
+    /// The server's first message.
     Hello(Hello),
-    /// Client's first word.
+    /// The client's first message.
     Init(Init),
-    /// A memory region; its descriptor comes along.
+    /// A memory region; its descriptor accompanies the message.
     AddRegion {
         /// Index of the region.
         index: u16,
-        /// Its bytes.
+        /// Size of the region, bytes.
         size: u64,
     },
-    /// A ring; its interrupt's descriptor comes along.
+    /// A ring; the descriptor of its interrupt accompanies the message.
     AddRing(AddRing),
-    /// All is announced.
+    /// Everything has been announced.
     Connect {
         /// The client's name of the interface.
         interface: Text<NAME_LEN>,
     },
-    /// The interface is up.
+    /// The connection is established.
     Connected {
         /// The server's name of the interface.
         interface: Text<NAME_LEN>,
     },
-    /// The end.
+    /// The end of the connection.
     Disconnect {
-        /// An error code, 0 for none.
+        /// An error code; 0: none.
         code: u32,
-        /// The reason, for people.
+        /// The reason, as text for people.
         reason: Text<REASON_LEN>,
     },
 }
 
-/// Why bytes are no message.
+/// The reason why bytes are not a valid message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MessageError {
-    /// Not exactly 128 bytes.
+    /// The length is not 128 bytes.
     #[error("Invalid message size")]
     Length,
-    /// A type that version 2 does not have.
+    /// Version 2 has no such message type.
     #[error("Unknown message type")]
     Type,
-    /// The descriptors are not those that the message takes.
+    /// The number of descriptors is wrong for the message.
     #[error("Unexpected descriptors")]
     Descriptors,
 }
 
 impl Message {
-    /// A DISCONNECT with `reason`.
+    /// Makes a DISCONNECT with `reason`.
     pub fn disconnect(reason: &str) -> Self {
         Self::Disconnect {
             code: 0,
@@ -150,12 +150,12 @@ impl Message {
         }
     }
 
-    /// Whether a descriptor belongs to it.
+    /// True if a descriptor accompanies the message.
     pub fn takes_descriptor(&self) -> bool {
         matches!(self, Self::AddRegion { .. } | Self::AddRing(_))
     }
 
-    /// The bytes of the message.
+    /// Encodes the message.
     pub fn encode(&self) -> [u8; MESSAGE_LEN] {
         let mut w = Writer {
             bytes: [0; MESSAGE_LEN],
@@ -188,10 +188,10 @@ impl Message {
         w.bytes
     }
 
-    /// The message in `bytes`.
+    /// Decodes a message.
     ///
     /// # Errors
-    /// A wrong length or an unknown type.
+    /// The length is wrong or the type is unknown.
     pub fn decode(bytes: &[u8]) -> Result<Self, MessageError> {
         let bytes: &[u8; MESSAGE_LEN] = bytes.try_into().map_err(|_| MessageError::Length)?;
         let mut r = Reader { bytes, at: 0 };
@@ -288,7 +288,7 @@ impl AddRing {
     }
 }
 
-/// Appends fields; the longest message (DISCONNECT, 102 bytes) fits by construction.
+/// Appends fields. The longest message (DISCONNECT, 102 bytes) always fits.
 struct Writer {
     bytes: [u8; MESSAGE_LEN],
     at: usize,
@@ -305,7 +305,7 @@ impl Writer {
     }
 }
 
-/// Takes fields in order; the longest message fits by construction.
+/// Reads fields in order. The longest message always fits.
 struct Reader<'a> {
     bytes: &'a [u8; MESSAGE_LEN],
     at: usize,

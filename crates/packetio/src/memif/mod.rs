@@ -1,10 +1,9 @@
-//! The memif backend: frames through memory shared with another process, no kernel in between.
+//! The memif backend: frames through memory shared with another process, without the kernel.
 //!
-//! The backend speaks version 2 of the protocol of VPP and DPDK (`net_memif`, libmemif), in both
-//! roles. The client ("slave") owns the memory, the server ("master") listens on the UNIX socket.
-//! Either of them may be the host. People write `memif:PATH[,role=..]` in a
-//! [`WireSpec`](crate::WireSpec). Code calls [`Memif::connect`] for all queues at once, or [`open`]
-//! for one.
+//! The backend speaks version 2 of the memif protocol of VPP and DPDK (`net_memif`, libmemif), in
+//! both roles. The client ("slave") owns the memory, the server ("master") listens on the UNIX
+//! socket. Users write `memif:PATH[,role=..]` in a [`WireSpec`](crate::WireSpec). Code calls
+//! [`Memif::connect`] for all queues at once, or [`open`] for one.
 //!
 //! | module | what it is |
 //! |---|---|
@@ -21,26 +20,24 @@
 //! | `port` | one queue as a [`Port`] |
 //! | `queues` | all queues of a connection as one [`Port`] |
 //!
-//! **Trust.** The peer may rewrite the memory while we read it, and lie in every word. Descriptors
-//! are read once and checked against the regions. A descriptor that does not fit is dropped and
-//! counted (receive) or ends the connection (transmit). A cursor that runs past the lent slots ends
-//! the connection. The memory cannot shrink under us (the server asks for the seal; the client sets
-//! it), nor run out of pages: huge pages are refused. DPDK's `zero-copy=yes` clients offer unsealed
-//! memory and are refused.
+//! **Trust.** The peer may rewrite memory while we read it, and lie in every word. Descriptors are
+//! read once and checked against the regions. An invalid one is dropped and counted (receive) or
+//! ends the connection (transmit). A cursor past the lent slots ends the connection. The memory
+//! cannot shrink (the server requires the seal; the client sets it) nor run out of pages (huge
+//! pages are refused). DPDK's `zero-copy=yes` clients offer unsealed memory and are refused.
 //!
-//! A descriptor from a peer can also block the thread that closes it. A thread of its own therefore
-//! closes all descriptors but memory and eventfds, and sockets in whose queue descriptors were
-//! left. While too many wait for that thread no new peer is heard (`crate::limits::CLOSING_MAX`),
-//! and the sender loses its connection. An eventfd that a read does not silence (`EFD_SEMAPHORE`)
-//! is refused. An eventfd that the peer fills and makes blocking blocks no thread
-//! (`ringer_unsafe`).
+//! A peer's descriptor can also block the thread that closes it. A separate thread therefore closes
+//! all descriptors except memory and eventfds, and sockets with unread descriptors. While too many
+//! wait for that thread no new peer is served (`crate::limits::CLOSING_MAX`), and the sender loses
+//! its connection. An eventfd that one read does not silence (`EFD_SEMAPHORE`) is refused. An
+//! eventfd that the peer fills and makes blocking blocks no thread (`ringer_unsafe`).
 //!
-//! **Frames.** Frames are received and transmitted in place. A chained frame is copied into a side
-//! buffer. Our own frames are chained only towards a client whose buffers are smaller than ours:
-//! then every frame is staged and copied. The MTU is the buffer size less 18.
+//! **Frames.** Frames are received and transmitted in place. A received chain is copied into a side
+//! buffer. We send chains only to a client with buffers smaller than ours; then every frame is
+//! staged and copied. The MTU is the buffer size minus 18.
 //!
-//! **Sleeping.** A receiver that polls masks the interrupt, and then neither side makes a system
-//! call. Freed transmit slots cause no interrupt: a caller that waits for room gets a deadline
+//! **Sleeping.** A receiver that polls masks the interrupt, and then neither side makes system
+//! calls. Freed transmit slots cause no interrupt, so a caller that waits for room gets a deadline
 //! (`deadline_ns`) of 50 µs to 2 ms.
 
 #[allow(unsafe_code)]
@@ -84,32 +81,33 @@ use crate::MacAddr;
 use crate::open_error::OpenError;
 use crate::port::{Capabilities, Port};
 
-/// Our name in the handshake.
+/// Our program's name in the handshake.
 const PROGRAM_NAME: &str = concat!("millstream ", env!("CARGO_PKG_VERSION"));
-/// Bytes of a buffer that are not for the IP packet: Ethernet header and a VLAN tag.
+/// Bytes of a buffer for Ethernet header and VLAN tag, which the IP packet cannot use.
 pub(crate) const FRAME_OVERHEAD_BYTES: usize = 18;
 
-/// Which side of the memif socket this end is.
+/// The role of this end of a memif connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MemifRole {
-    /// Listens on the socket ("master" in the protocol).
+    /// This end listens on the socket ("master" in the protocol).
     #[default]
     Server,
-    /// Connects to it and owns the memory ("slave" in the protocol).
+    /// This end connects to the socket and owns the memory ("slave" in the protocol).
     Client,
 }
 
+/// The options of
 /// `memif:PATH[,role=server|client][,id=N][,ring=N][,buffer=2048][,queues=N][,secret=..][,mac=..]`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemifOptions {
     /// Path of the UNIX socket; `@name` for an abstract one.
     pub path: String,
-    /// Which side this end is.
+    /// Role of this end.
     pub role: MemifRole,
-    /// Interface id; both ends agree on it.
+    /// Id of the interface; both ends must use the same.
     pub id: u32,
-    /// Slots of each ring, a power of two from 8 to 16384; the client's count. Without it
-    /// [`slots`](Self::slots) makes it fit the buffers.
+    /// Slots of each ring, a power of two from 8 to 16384; the client's number counts. By default
+    /// [`slots`](Self::slots) chooses it by the buffer size.
     pub ring_slots: Option<usize>,
     /// Bytes of each buffer, 128 to 65536; the MTU is 18 less.
     pub buffer_bytes: usize,
@@ -117,7 +115,7 @@ pub struct MemifOptions {
     pub queues: usize,
     /// Shared secret of the control channel, up to 23 bytes.
     pub secret: Option<String>,
-    /// This end's MAC address; made up if absent.
+    /// MAC address of this end; generated by default.
     pub mac: Option<MacAddr>,
 }
 
@@ -137,9 +135,9 @@ impl Default for MemifOptions {
 }
 
 impl MemifOptions {
-    /// Slots of each ring: those asked for, or 1,024, and fewer of large buffers. A ring is written
-    /// and read all around, so its memory should stay in the caches. The lines of 1,024 buffers of
-    /// 64 KiB would be fetched from behind the caches for every frame (decision 0045).
+    /// Slots of each ring: the number asked for, else 1,024, and fewer with large buffers. All
+    /// buffers of a ring are used in turn, so they should stay in the caches. Those of 1,024 slots
+    /// of 64 KiB would not (decision 0045).
     ///
     /// ```
     /// use packetio::memif::MemifOptions;
@@ -157,18 +155,18 @@ impl MemifOptions {
     }
 }
 
-/// A memif interface.
+/// The entry point for opening memif interfaces.
 pub struct Memif;
 
 impl Memif {
-    /// Opens all queues of the interface: one port each, in order, to be moved to the threads that
-    /// drive them.
+    /// Opens all queues of the interface, one port each, in order, to be moved to the threads that
+    /// use them.
     ///
-    /// The call returns at once. Until the peer is there, the ports receive nothing and have no
+    /// The call returns at once. Until the peer connects, the ports receive nothing and have no
     /// slots.
     ///
     /// # Errors
-    /// One line that says what and where.
+    /// One line that names cause and place.
     pub fn connect(options: &MemifOptions) -> Result<Vec<MemifPort>, OpenError> {
         (0..options.queues.max(1))
             .map(|queue| open_queue(options, queue))
@@ -176,16 +174,16 @@ impl Memif {
     }
 }
 
-/// Opens queue `queue` of the interface; ports of one interface in one process share its
+/// Opens queue `queue` of the interface. Ports of one interface in one process share its
 /// connection.
 ///
 /// # Errors
-/// One line that says what and where.
+/// One line that names cause and place.
 pub fn open(options: &MemifOptions, queue: usize) -> Result<Box<dyn Port + Send>, OpenError> {
     Ok(Box::new(open_queue(options, queue)?))
 }
 
-/// The interfaces of this process that have an open queue, so that the next one joins in.
+/// The interfaces of this process with an open queue, which further queues join.
 static INTERFACES: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
 
 fn open_queue(options: &MemifOptions, queue: usize) -> Result<MemifPort, OpenError> {
@@ -217,10 +215,10 @@ fn open_queue(options: &MemifOptions, queue: usize) -> Result<MemifPort, OpenErr
     Ok(MemifPort::new(shared, queue))
 }
 
-/// The port of the first queue of an interface whose server this process is: see [`serve_queues`].
+/// Serves the first queue of an interface; see [`serve_queues`].
 ///
 /// # Errors
-/// One line that says what and where.
+/// One line that names cause and place.
 pub fn serve(
     socket: OwnedFd,
     options: &MemifOptions,
@@ -234,12 +232,12 @@ pub fn serve(
     ports.pop().ok_or_else(|| no_queue(&options))
 }
 
-/// All ports of an interface whose server this process is, over a connected SOCK_SEQPACKET socket.
-/// The peer's regions have `region_bytes_max` bytes at most, all together. The interface ends with
-/// its connection.
+/// Serves all queues of an interface over a connected SOCK_SEQPACKET socket, one port each. The
+/// peer's regions have at most `region_bytes_max` bytes altogether. The interface ends with this
+/// connection.
 ///
 /// # Errors
-/// One line that says what and where.
+/// One line that names cause and place.
 pub fn serve_queues(
     socket: OwnedFd,
     options: &MemifOptions,
@@ -252,10 +250,10 @@ pub fn serve_queues(
     ports(&options, Means::Socket(socket, region_bytes_max))
 }
 
-/// The port of the first queue of an interface whose client this process is: see [`join_queues`].
+/// Joins the first queue of an interface as client; see [`join_queues`].
 ///
 /// # Errors
-/// One line that says what and where.
+/// One line that names cause and place.
 pub fn join(
     handover: &Handover,
     options: &MemifOptions,
@@ -271,12 +269,12 @@ pub fn join(
     Ok(port.named(capabilities))
 }
 
-/// All queues of an interface whose client this process is, as one port. It connects by the sockets
-/// that are handed over, one after the other's end, and says `capabilities` of itself. A server
-/// that has fewer queues gets as many as it has.
+/// Joins all queues of an interface as client, as one port with these `capabilities`. It connects
+/// by the sockets that are handed over, each time the last connection has ended. With a server that
+/// has fewer queues it uses only those.
 ///
 /// # Errors
-/// One line that says what and where.
+/// One line that names cause and place.
 pub fn join_queues(
     handover: &Handover,
     options: &MemifOptions,
@@ -297,7 +295,7 @@ fn no_queue(options: &MemifOptions) -> OpenError {
     OpenError::refused(format_args!("memif:{}", options.path), "no queue")
 }
 
-/// The ports of all queues of an interface that no other one of this process joins.
+/// Makes the ports of all queues of an interface that is not shared by path.
 fn ports(options: &MemifOptions, means: Means) -> Result<Vec<MemifPort>, OpenError> {
     let refused = |why: String| OpenError::refused(format_args!("memif:{}", options.path), why);
     check(options).map_err(refused)?;
@@ -353,7 +351,7 @@ fn check(options: &MemifOptions) -> Result<(), String> {
     Ok(())
 }
 
-/// A locally administered unicast address, likely unique.
+/// A random, locally administered unicast address.
 fn made_up_mac() -> MacAddr {
     let random = RandomState::new().build_hasher().finish().to_ne_bytes();
     MacAddr([0x02, random[1], random[2], random[3], random[4], random[5]])

@@ -1,8 +1,8 @@
 //! One queue of a memif interface as a [`Port`].
 //!
-//! Owns the two halves of its queue on the present connection, and follows the control object from
-//! one connection to the next. Used by one thread at a time. When a connection ends, what its peer
-//! sent before is still handed up (at most a ring full); only then the memory is let go.
+//! A port owns both halves of its queue and follows the control object from one connection to the
+//! next. One thread uses it at a time. When a connection ends, frames that its peer sent before (at
+//! most a full ring) are still delivered, and only then the memory is released.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -27,32 +27,32 @@ use crate::{RxFrame, TxFrame};
 pub struct MemifPort {
     rx: Option<Rx>,
     tx: Option<Tx>,
-    /// From the first connection on.
+    /// Ringer for the peers' bells, made with the first connection.
     ringer: Option<Ringer>,
     polls: u32,
-    /// A connection is there (its peer may lack this queue).
+    /// True while a connection exists, even if its peer lacks this queue.
     connected: bool,
-    /// The connection has ended: frames that may still be handed up.
+    /// Frames still to be delivered of a connection that has ended; `None` while it lives.
     drain_left: Option<u16>,
-    /// The caller is yet to be told that the connection ended.
+    /// True if the caller must still be told that the connection ended.
     loss_unreported: bool,
     generation: u64,
     look_at_ns: u64,
     control_deadline_ns: Option<u64>,
     room_deadline_ns: Option<u64>,
-    /// Frames that had come when the port last went to sleep.
+    /// Received frames when the port last went to sleep.
     frames_at_sleep: u64,
-    /// Another queue was at the control channel when this one went to sleep.
+    /// True if another queue held the control channel when this one went to sleep.
     is_left_to_another: bool,
     counters: Counters,
     capabilities: Capabilities,
-    /// The queue of `shared` that this is.
+    /// Index of this queue in `shared`.
     queue: usize,
     shared: Arc<Shared>,
 }
 
 impl MemifPort {
-    /// Queue `queue` of `shared`, which the caller has taken.
+    /// Makes the port of queue `queue` of `shared`, which the caller has taken.
     pub(super) fn new(shared: Arc<Shared>, queue: usize) -> Self {
         let capabilities = Capabilities {
             mac: shared.mac,
@@ -85,7 +85,7 @@ impl MemifPort {
         }
     }
 
-    /// The port, which says `capabilities` of itself, as far as its buffers allow.
+    /// Sets the port's `capabilities`, as far as its buffers allow.
     pub(super) fn named(mut self, capabilities: Capabilities) -> Self {
         let own = &self.capabilities;
         self.capabilities = Capabilities {
@@ -97,39 +97,41 @@ impl MemifPort {
         self
     }
 
-    /// The frames of the last [`receive`](Port::receive), until they are released: for a caller
-    /// that could not use all of them at once.
+    /// The frames of the last [`receive`](Port::receive) until they are released, for a caller that
+    /// could not use all at once.
     #[inline]
     pub fn received(&self) -> &[RxFrame] {
         self.rx.as_ref().map_or(&[], Rx::frames)
     }
 
-    /// Whether the peer is connected and has this queue.
+    /// True if the peer is connected and has this queue.
     pub fn is_connected(&self) -> bool {
         self.connected && self.drain_left.is_none() && self.rx.is_some() && self.tx.is_some()
     }
 
-    /// The connection has this queue, or something is left to be said of one that has ended.
+    /// True if the connection has this queue, or if an ended one still has frames or news for the
+    /// caller.
     #[inline]
     pub(super) fn has_queue(&self) -> bool {
         self.rx.is_some() || self.loss_unreported
     }
 
-    /// The connection that the port has last joined or left.
+    /// Generation of the connection that the port joined or left last.
     #[inline]
     pub(super) fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// Another queue's port knows of another connection: this one looks at once.
+    /// Makes the port read the control state at its next call, because another queue's port found a
+    /// new connection.
     #[cold]
     pub(super) fn follow_others(&mut self) {
         self.look_at_ns = 0;
         self.tick();
     }
 
-    /// As [`prepare_wait`](Port::prepare_wait) for frames that arrive, while another port of the
-    /// same thread looks at the control channel.
+    /// Prepares a sleep like [`prepare_wait`](Port::prepare_wait), for arriving frames only.
+    /// Another port of the same thread reads the control channel.
     pub(super) fn prepare_queue_wait(&mut self) -> bool {
         self.release();
         if self.drain_left.is_some() || self.loss_unreported {
@@ -138,7 +140,7 @@ impl MemifPort {
         self.rx.as_mut().is_some_and(Rx::prepare_wait)
     }
 
-    /// The bell that rings when frames arrive, while the connection has this queue.
+    /// Descriptor of the bell for arriving frames, while the connection has this queue.
     pub(super) fn bell(&self) -> Option<BorrowedFd<'_>> {
         self.rx.as_ref().map(Rx::bell)
     }
@@ -148,19 +150,19 @@ impl MemifPort {
         Arc::clone(&self.shared)
     }
 
-    /// Why the last connection ended or did not come about; empty if there was none. Takes the
-    /// interface's lock: not for the data path.
+    /// The reason why the last connection ended or failed; empty if there was none. The call takes
+    /// the interface's lock, so it is not for the data path.
     pub fn last_reason(&self) -> String {
         self.shared.control().reason().to_owned()
     }
 
-    /// The peer's name for itself, while connected. Takes the interface's lock: not for the data
-    /// path.
+    /// The peer's name for itself while connected. The call takes the interface's lock, so it is
+    /// not for the data path.
     pub fn peer_name(&self) -> Option<String> {
         self.shared.control().link().map(|link| link.peer.clone())
     }
 
-    /// Looks at the control channel if it is time.
+    /// Reads the control channel when it is time.
     #[cold]
     fn tick(&mut self) {
         let now_ns = now_ns();
@@ -169,7 +171,7 @@ impl MemifPort {
         }
     }
 
-    /// Looks at the control channel; `false` if another queue is at it.
+    /// Reads the control channel. False: another queue holds it.
     fn look(&mut self, now_ns: u64) -> bool {
         let shared = Arc::clone(&self.shared);
         let Some(mut control) = shared.try_control() else {
@@ -190,14 +192,14 @@ impl MemifPort {
         true
     }
 
-    /// Looks at the control channel, unless this port was busy since it slept and has looked a
-    /// moment ago. A port that has slept at all has frames between two sleeps, and all queues share
-    /// the lock. What comes meanwhile ends a sleep at once, and the next one, if no frames came,
-    /// begins with a look.
+    /// Reads the control channel before a sleep, unless frames came since the last sleep and it was
+    /// read a moment ago. All queues share the lock, so a busy port should not take it for every
+    /// sleep. News that arrive meanwhile end the sleep at once, and the next sleep without frames
+    /// begins with a read.
     ///
-    /// If another queue is at it, it is left to that one for a while. Its thread may have lost the
-    /// core in the middle of it. So a port that shares the core must not wait for it awake, neither
-    /// for the lock nor by polling for what that thread has yet to read.
+    /// If another queue holds the lock, the port leaves reading to that queue for a while. The
+    /// other thread may be preempted by this one, so this port must neither wait for the lock nor
+    /// poll.
     fn look_before_sleep(&mut self, now_ns: u64) {
         let frames = self.counters.rx_frames;
         let is_busy = std::mem::replace(&mut self.frames_at_sleep, frames) != frames;
@@ -214,7 +216,7 @@ impl MemifPort {
         }
     }
 
-    /// Leaves the connection that ended, once it is drained, and joins the one that there is now.
+    /// Leaves a drained connection that has ended, and joins the present one.
     fn follow(&mut self, control: &Control) {
         if self.connected && self.drain_left.is_none() {
             self.tx = None;
@@ -259,7 +261,7 @@ impl MemifPort {
         }
     }
 
-    /// Ends the connection, for the peer broke its rules.
+    /// Ends the connection because the peer lied.
     #[cold]
     fn on_lie(&mut self, lie: Lie) {
         self.counters.peer_lies += 1;
@@ -270,7 +272,7 @@ impl MemifPort {
         self.look_at_ns = 0;
     }
 
-    /// One step of handing up what an ended connection left.
+    /// Delivers a batch of the frames that an ended connection left.
     #[cold]
     fn drain(&mut self, left: u16) {
         let count = self.rx.as_ref().map_or(0, |rx| rx.frames().len() as u16);
@@ -283,7 +285,8 @@ impl MemifPort {
         }
     }
 
-    /// The empty batch, and the news that the connection ended if the caller does not have them.
+    /// Returns an empty batch, or the news that the connection ended if the caller does not know
+    /// it.
     #[cold]
     fn nothing(&mut self) -> Result<&[RxFrame], PortError> {
         match std::mem::take(&mut self.loss_unreported) {
@@ -450,7 +453,7 @@ impl Drop for MemifPort {
     }
 }
 
-/// `CLOCK_MONOTONIC`, ns.
+/// Time of `CLOCK_MONOTONIC`, ns.
 fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64

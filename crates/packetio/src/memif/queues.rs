@@ -1,10 +1,10 @@
-//! All queues of one memif connection as a [`Port`] of one thread: frames arrive by each of them
-//! and leave by the first.
+//! All queues of one memif connection as a single [`Port`]: frames arrive on every queue and leave
+//! by the first.
 //!
-//! The peer has a thread for each queue, and this end has one for all: an application behind `mill
-//! mux`, whose service has a thread for each queue of the NIC. A connection may have fewer queues
-//! than this end offers, and the next one another number. Owns the ports of the queues. The first
-//! of them looks at the control channel for all.
+//! The peer has a thread per queue and this end one thread for all: an application behind `mill
+//! mux`, whose service has a thread per queue of the NIC. A connection may have fewer queues than
+//! this end offers, and the next one another number. The port owns those of the queues; the first
+//! one reads the control channel for all.
 
 use std::os::fd::BorrowedFd;
 
@@ -19,12 +19,12 @@ use crate::port::{Port, PortCounters, PortError};
 pub struct MemifQueues {
     first: MemifPort,
     others: Vec<MemifPort>,
-    /// The queue whose batch is lent: 0 is the first one, i + 1 is `others[i]`.
+    /// Index of the queue whose batch is lent: 0 is the first one, i + 1 is `others[i]`.
     lent: usize,
 }
 
 impl MemifQueues {
-    /// The queues of one interface, which the caller has opened. `None`: there is none.
+    /// Joins the open queues of one interface. `None`: there is none.
     pub(super) fn new(ports: Vec<MemifPort>) -> Option<Self> {
         let mut ports = ports.into_iter();
         Some(Self {
@@ -34,12 +34,12 @@ impl MemifQueues {
         })
     }
 
-    /// Whether the peer is connected and has the first queue.
+    /// True if the peer is connected and has the first queue.
     pub fn is_connected(&self) -> bool {
         self.first.is_connected()
     }
 
-    /// Queues that the present connection has.
+    /// Number of queues that the present connection has.
     pub fn queues(&self) -> usize {
         let others = self.others.iter().filter(|port| port.is_connected());
         usize::from(self.first.is_connected()) + others.count()
@@ -52,20 +52,20 @@ impl MemifQueues {
         }
     }
 
-    /// Takes a batch of a queue, if it may have one; true: it has.
+    /// Receives a batch from one queue. True: it has frames.
     fn look(&mut self, at: usize) -> Result<bool, PortError> {
         let generation = self.first.generation();
         let port = self.port(at);
         if at > 0 && port.generation() != generation {
             port.follow_others();
         }
-        // A queue that the connection lacks would look at the control channel.
+        // A port of a missing queue would read the control channel.
         if at > 0 && !port.has_queue() {
             return Ok(false);
         }
         let has_frames = port.receive().map(|frames| !frames.is_empty());
         match has_frames {
-            // The first queue says it for all.
+            // Only the first queue reports a disconnection.
             Err(PortError::Disconnected) if at > 0 => Ok(false),
             has_frames => has_frames,
         }
@@ -77,7 +77,7 @@ impl Port for MemifQueues {
         self.release();
         let count = self.others.len() + 1;
         let lent = self.lent;
-        // The next batch is another queue's, if that has one.
+        // The next batch comes from the next queue that has frames.
         for turn in 1..=count {
             let at = (lent + turn) % count;
             if self.look(at)? {

@@ -1,8 +1,8 @@
-//! Mapped regions, and the bounds check of every descriptor against them.
+//! Mapped memory regions, and the bounds check of descriptors against them.
 //!
-//! A [`Region`] owns a mapping; a [`Window`] is all regions of a connection. The peer may rewrite
-//! the memory at any time, so no Rust reference into it is ever made. Called by the control channel
-//! (to map and lay out) and by the batches.
+//! A [`Region`] owns a mapping; a [`Window`] holds all regions of a connection. The peer may
+//! rewrite the memory at any time, so no Rust reference to it is ever made. The control channel
+//! maps and lays out regions; the batches check descriptors.
 
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use rustix::io;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-/// A mapped memory file, unmapped when the last holder goes.
+/// A mapped memory file. It is unmapped when its last holder is gone.
 #[derive(Debug)]
 pub struct Region {
     base: NonNull<u8>,
@@ -25,7 +25,7 @@ unsafe impl Send for Region {}
 unsafe impl Sync for Region {}
 
 impl Region {
-    /// Maps `len` bytes of `fd` for reading and writing; `prefault` fills in the pages now.
+    /// Maps `len` bytes of `fd` for reading and writing. `prefault` touches all pages at once.
     ///
     /// # Errors
     /// The error of `mmap`.
@@ -52,7 +52,7 @@ impl Region {
         Ok(Arc::new(Self { base, len }))
     }
 
-    /// The place at `offset`, at which at least `bytes` bytes are mapped; `None` if they are not.
+    /// The address of `offset`, if at least `bytes` bytes are mapped there.
     pub fn place(&self, offset: usize, bytes: usize) -> Option<NonNull<u8>> {
         if offset.checked_add(bytes)? > self.len {
             return None;
@@ -70,7 +70,7 @@ impl Drop for Region {
     }
 }
 
-/// All regions of a connection, as bounds to check a descriptor against.
+/// All regions of a connection, as bounds for descriptors.
 #[derive(Clone, Debug)]
 pub struct Window {
     bounds: Box<[(NonNull<u8>, u64)]>,
@@ -85,7 +85,7 @@ unsafe impl Send for Window {}
 unsafe impl Sync for Window {}
 
 impl Window {
-    /// Over `regions`, which stay mapped as long as it lives.
+    /// Makes the bounds of `regions`, which stay mapped while the window lives.
     pub fn new(regions: &Arc<[Arc<Region>]>) -> Self {
         Self {
             bounds: regions
@@ -96,7 +96,7 @@ impl Window {
         }
     }
 
-    /// Where `length` bytes at `offset` of `region` are; `None` if they are not all there.
+    /// The address of `length` bytes at `offset` of `region`; `None`: they exceed the region.
     #[inline]
     pub fn place(&self, region: u16, offset: u32, length: u32) -> Option<NonNull<u8>> {
         let (base, len) = *self.bounds.get(usize::from(region))?;

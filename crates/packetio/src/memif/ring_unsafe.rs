@@ -1,7 +1,7 @@
-//! A ring in shared memory: header, cursors, flags, descriptors.
+//! A ring in shared memory with its header, cursors, flags and descriptors.
 //!
-//! [`RingMemory`] keeps its region mapped. Each word of a descriptor is read once and used from the
-//! local copy. A cursor is only a number, which the callers `rx` and `tx` check.
+//! [`RingMemory`] keeps its region mapped. Each word of a descriptor is read once, and the local
+//! copy is used. Cursors are plain numbers, which the callers `rx` and `tx` check.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -15,20 +15,20 @@ use super::layout::{
 use super::limits::RING_SLOTS_LOG2_MAX;
 use super::region_unsafe::Region;
 
-/// A copy of one descriptor.
+/// A local copy of one descriptor.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Descriptor {
-    /// [`DESCRIPTOR_FLAG_NEXT`](super::layout::DESCRIPTOR_FLAG_NEXT) or 0.
+    /// Flags: [`DESCRIPTOR_FLAG_NEXT`](super::layout::DESCRIPTOR_FLAG_NEXT) or 0.
     pub flags: u16,
-    /// Index of the region.
+    /// Index of the region that holds the buffer.
     pub region: u16,
-    /// Bytes.
+    /// Length of the frame or buffer, bytes.
     pub length: u32,
-    /// Bytes from the region's start.
+    /// Offset of the buffer in its region, bytes.
     pub offset: u32,
 }
 
-/// A ring in a region: its header and descriptors, bounds checked once.
+/// A ring in a region. The bounds of header and descriptors are checked once.
 #[derive(Clone, Debug)]
 pub struct RingMemory {
     base: NonNull<u8>,
@@ -44,7 +44,7 @@ unsafe impl Send for RingMemory {}
 unsafe impl Sync for RingMemory {}
 
 impl RingMemory {
-    /// The ring at `offset`; `None` if it does not lie within the region, or not aligned.
+    /// Makes the ring at `offset`. `None`: it exceeds the region or is misaligned.
     pub fn new(region: &Arc<Region>, offset: u32, slots_log2: u8) -> Option<Self> {
         if slots_log2 > RING_SLOTS_LOG2_MAX || !(offset as usize).is_multiple_of(RING_ALIGN) {
             return None;
@@ -57,13 +57,13 @@ impl RingMemory {
         })
     }
 
-    /// Slots less one.
+    /// Number of slots minus one.
     #[inline]
     pub fn mask(&self) -> u16 {
         self.mask
     }
 
-    /// Slots.
+    /// Number of slots.
     #[inline]
     pub fn slots(&self) -> u16 {
         self.mask + 1
@@ -78,7 +78,7 @@ impl RingMemory {
         self.set_interrupts(false);
     }
 
-    /// Whether the header holds the cookie.
+    /// True if the header holds the cookie.
     pub fn has_cookie(&self) -> bool {
         // SAFETY: as in `initialise`.
         unsafe { read_once(self.word::<u32>(RING_COOKIE)) == COOKIE }
@@ -98,22 +98,23 @@ impl RingMemory {
         unsafe { load_acquire_u16(self.word(RING_TAIL)) }
     }
 
-    /// Publishes the client's cursor and all written before.
+    /// Publishes the client's cursor and everything written before.
     #[inline]
     pub fn set_head(&self, head: u16) {
         // SAFETY: in the header, 2-aligned.
         unsafe { store_release_u16(self.word(RING_HEAD), head) }
     }
 
-    /// Publishes the server's cursor and all written before.
+    /// Publishes the server's cursor and everything written before.
     #[inline]
     pub fn set_tail(&self, tail: u16) {
         // SAFETY: in the header, 2-aligned.
         unsafe { store_release_u16(self.word(RING_TAIL), tail) }
     }
 
-    /// As the receiver: whether the sender is to ring the bell. When `true`, look at the ring again
-    /// afterwards: what the sender published before it could see this is visible to that look.
+    /// Tells the sender whether to ring the bell; for the receiver. With `true` the receiver must
+    /// read the ring again afterwards: it then sees everything that the sender published without
+    /// seeing the flag.
     pub fn set_interrupts(&self, wanted: bool) {
         let flags = if wanted { 0 } else { RING_FLAG_MASK_INTERRUPT };
         // SAFETY: in the header, 2-aligned.
@@ -121,7 +122,7 @@ impl RingMemory {
         fence_full();
     }
 
-    /// As the sender, after publishing: whether the receiver sleeps and wants the bell.
+    /// True if the receiver sleeps and wants the bell; for the sender, after publishing.
     #[inline]
     pub fn wants_interrupt(&self) -> bool {
         fence_full();
@@ -130,7 +131,7 @@ impl RingMemory {
         flags & RING_FLAG_MASK_INTERRUPT == 0
     }
 
-    /// A copy of the descriptor of the slot at `cursor`, each word read once.
+    /// Reads the descriptor of the slot at `cursor`, each word once.
     #[inline]
     pub fn descriptor(&self, cursor: u16) -> Descriptor {
         let at = self.descriptor_at(cursor);
@@ -152,7 +153,7 @@ impl RingMemory {
         }
     }
 
-    /// Writes the whole descriptor of the slot at `cursor`.
+    /// Writes the descriptor of the slot at `cursor`.
     pub fn set_descriptor(&self, cursor: u16, descriptor: Descriptor) {
         let at = self.descriptor_at(cursor);
         self.set_span(cursor, descriptor.flags, descriptor.length);
@@ -164,7 +165,7 @@ impl RingMemory {
         }
     }
 
-    /// Writes flags and length of the slot at `cursor`; its buffer stays.
+    /// Writes flags and length of the slot at `cursor`; its buffer is unchanged.
     #[inline]
     pub fn set_span(&self, cursor: u16, flags: u16, length: u32) {
         let at = self.descriptor_at(cursor);

@@ -1,14 +1,13 @@
-//! Adds to an eventfd that a hostile peer also holds, without ever waiting.
+//! Adding to an eventfd that a hostile peer also holds, without ever blocking.
 //!
-//! `write` waits at a full counter unless the open file says `O_NONBLOCK`. The peer shares the open
+//! `write` blocks at a full counter unless the open file has `O_NONBLOCK`. The peer shares the open
 //! file and may clear that flag, and no flag of a single call replaces it (`RWF_NOWAIT` is
-//! refused). The kernel's own additions never wait: an asynchronous operation that ends adds to an
+//! refused). The kernel's own additions never block: an asynchronous operation that ends adds to an
 //! eventfd (`IOCB_FLAG_RESFD`), and a full counter stays full. A ring is therefore such an
-//! operation, and one that ends at once: a read of no bytes from the bell, which an eventfd
-//! refuses.
+//! operation that ends at once: a read of no bytes from the bell, which an eventfd refuses.
 //!
-//! A port that is or was connected owns a ringer, and uses it through `bell`. A ring costs a
-//! quarter of a microsecond more than a `write`, of the four that waking a thread takes.
+//! A port that is or was connected owns a ringer and uses it through `bell`. A ring costs 0.25 µs
+//! more than a `write`; waking a thread takes 4 µs.
 
 use std::cell::Cell;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -16,22 +15,23 @@ use std::{io, ptr};
 
 use rustix::io::Errno;
 
-/// `IOCB_CMD_PREAD`, linux/aio_abi.h.
+/// Operation code `IOCB_CMD_PREAD` (linux/aio_abi.h).
 const PREAD: u16 = 0;
-/// `IOCB_FLAG_RESFD`.
+/// Flag `IOCB_FLAG_RESFD` (linux/aio_abi.h).
 const RESFD: u32 = 1;
-/// Operations at a time. The kernel keeps at least a page of completions until they are fetched.
+/// Number of operations at a time. The kernel stores at least a page of completions until they are
+/// fetched.
 const ONE: libc::c_long = 1;
-/// Ends that are fetched at a time.
+/// Most completions that are fetched at a time.
 const FETCHED_MAX: usize = 64;
 
-/// `struct iocb`, linux/aio_abi.h.
+/// An operation: `struct iocb` (linux/aio_abi.h).
 #[repr(C)]
 #[derive(Default)]
 struct Operation {
     data: u64,
-    /// Which half is which depends on the byte order; the kernel writes the first, and the second
-    /// is 0.
+    /// Two 32-bit fields, whose order depends on the byte order. The kernel writes the first; the
+    /// second is 0.
     key_and_flags_of_rw: u64,
     command: u16,
     priority: i16,
@@ -44,7 +44,7 @@ struct Operation {
     bell: u32,
 }
 
-/// `struct io_event`.
+/// A completion: `struct io_event`.
 type Ended = [u64; 4];
 
 const _: () = assert!(size_of::<Operation>() == 64);
@@ -52,15 +52,15 @@ const _: () = assert!(size_of::<Operation>() == 64);
 /// See the module's documentation.
 #[derive(Debug)]
 pub struct Ringer {
-    /// The kernel's number of us; `None` if it does no such operations.
+    /// The kernel's AIO context; `None`: the kernel supports no such operations.
     context: Option<libc::c_ulong>,
-    /// True if the kernel does such operations, but not with this bell (kernels before 5.9) or not
-    /// for this process. The context stays, because destroying it takes some 25 ms.
+    /// True if the kernel refused this operation, for this bell (kernels before 5.9) or for this
+    /// process. The context stays, because destroying it takes some 25 ms.
     refused: Cell<bool>,
 }
 
 impl Ringer {
-    /// Not for the data path.
+    /// Makes a ringer; the call is too slow for the data path.
     pub fn new() -> Self {
         let mut context: libc::c_ulong = 0;
         // SAFETY: the kernel writes a number to `context`, which outlives the call.
@@ -71,7 +71,7 @@ impl Ringer {
         }
     }
 
-    /// For another bell: what the kernel refuses of one it may do with the next.
+    /// Allows another attempt, for a new bell that the kernel may accept.
     pub fn try_again(&self) {
         self.refused.set(false);
     }
@@ -81,7 +81,7 @@ impl Ringer {
         self.context.is_some()
     }
 
-    /// Adds one; `false` if the kernel will not do it in this way.
+    /// Adds one to the counter. False: the kernel does not do it in this way.
     #[must_use]
     pub fn ring(&self, bell: BorrowedFd<'_>) -> bool {
         let Some(context) = self.context.filter(|_| !self.refused.get()) else {
@@ -119,7 +119,7 @@ fn submit(context: libc::c_ulong, bell: BorrowedFd<'_>) -> Result<(), Errno> {
     }
 }
 
-/// Takes what the kernel says of operations that have ended: nobody wants to know.
+/// Fetches and discards the kernel's completions.
 fn fetch(context: libc::c_ulong) {
     let mut ended: [Ended; FETCHED_MAX] = [[0; 4]; FETCHED_MAX];
     let at_once = libc::timespec {

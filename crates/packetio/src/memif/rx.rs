@@ -1,20 +1,18 @@
-//! The receiving half of a queue: frames are lent in place and given back in order, one cursor
+//! The receiving half of a queue: frames are lent in place and given back in order, with one cursor
 //! store per batch.
 //!
-//! Owned by the port, one per connection. As client we receive on a ring of our own buffers (the
-//! server writes lengths and moves the tail; we give a buffer back by moving the head). As server
-//! we receive on the client's ring (the client moves the head; we give back by moving the tail). So
-//! in either role there is the peer's cursor, which says how far frames are there, and ours, which
-//! says how far they are given back:
+//! The port owns it, one per connection. As client we receive in our own buffers: the server writes
+//! lengths and moves the tail, and we give buffers back by moving the head. As server we receive in
+//! the client's buffers: the client moves the head, and we give back by moving the tail. In either
+//! role the peer's cursor tells how far frames are there, and ours how far they are given back:
 //!
 //! ```text
 //!            released          consumed            peer's cursor      released + slots
 //!   ───────────┼─ lent to caller ─┼─ there, untouched ─┼── not yet filled ──┤
 //! ```
 //!
-//! A chained frame (flag NEXT) is copied together into the batch's side buffer. A chain that its
-//! sender has not published whole is a chain cut short: it is dropped, for senders publish frames
-//! whole.
+//! A chained frame (flag NEXT) is assembled in the batch's side buffer. A chain that is not
+//! published completely is dropped, because honest senders publish whole frames.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -35,15 +33,16 @@ pub struct Rx {
     bell: Arc<OwnedFd>,
     buffers: Option<Buffers>,
     length_max: u32,
-    /// Up to here the frames were handed up.
+    /// Cursor up to which frames were delivered.
     consumed: u16,
-    /// Up to here they were given back.
+    /// Cursor up to which frames were given back.
     released: u16,
     batch: RxBatch,
     asleep: bool,
 }
 
-/// A chain, read once: its parts, or why it is dropped, and where the next frame starts.
+/// A chain whose descriptors were read once: its parts or the reason to drop it, and the next
+/// frame's cursor.
 struct Chain {
     parts: [(u16, u32, u32); CHAIN_SEGMENTS_MAX],
     count: usize,
@@ -53,7 +52,8 @@ struct Chain {
 }
 
 impl Rx {
-    /// On `end`, where the port before this one left it; `None` on a new connection.
+    /// Makes the half on `end`. `left_at`: where the last port of this queue stopped; `None` on a
+    /// new connection.
     pub fn new(end: &RingEnd, window: Window, left_at: Option<u16>) -> Self {
         let consumed = left_at.unwrap_or(0);
         let mut rx = Self {
@@ -64,18 +64,19 @@ impl Rx {
                 .buffers
                 .map_or(FRAME_BYTES_MAX as u32, |buffers| buffers.bytes),
             consumed,
-            // The port before has given all back: slots behind that may be filled by now.
+            // The last port has given everything back, so later slots may be filled already.
             released: left_at.unwrap_or(0u16.wrapping_sub(end.ring.slots())),
             batch: RxBatch::new(window),
             asleep: false,
         };
         rx.ring.set_interrupts(false);
-        // On a new connection: as client this lends every slot; as server it says where we are.
+        // On a new connection this lends every slot as client, and publishes our position as
+        // server.
         rx.release();
         rx
     }
 
-    /// Where a successor on the same connection goes on.
+    /// The cursor at which the next port on this connection starts.
     pub fn consumed(&self) -> u16 {
         self.consumed
     }
@@ -86,7 +87,7 @@ impl Rx {
         self.batch.frames()
     }
 
-    /// Gives the last batch back and takes the next.
+    /// Gives the last batch back and receives the next one.
     #[inline]
     pub fn receive(&mut self, counters: &mut Counters) -> Result<(), Lie> {
         self.release();
@@ -108,7 +109,7 @@ impl Rx {
             let (region, offset) = self.place(cursor, &descriptor);
             let length = descriptor.length;
             cursor = cursor.wrapping_add(1);
-            // One comparison for both ends: 0 wraps around.
+            // One comparison checks both bounds, because 0 wraps around.
             let plausible = length.wrapping_sub(1) < self.length_max;
             if !plausible || !self.batch.push(region, offset, length) {
                 counters.rx_dropped_descriptor += 1;
@@ -137,12 +138,12 @@ impl Rx {
         self.released = self.consumed;
     }
 
-    /// Enables the bell; `true` if frames are there already.
+    /// Enables the bell. True: frames are there already.
     pub fn prepare_wait(&mut self) -> bool {
         self.asleep = true;
         self.ring.set_interrupts(true);
-        // The fence in `set_interrupts` is enough against a sender that has one as well. DPDK's has
-        // none, so its last cursor may still be on its way out of the core's store buffer: look for
+        // With a sender that has a fence of its own, the fence in `set_interrupts` suffices. DPDK's
+        // sender has none, so its last cursor may still be in its core's store buffer: poll for
         // about a microsecond.
         for _ in 0..SLEEP_LOOKS {
             if self.produced() != self.consumed {
@@ -153,7 +154,7 @@ impl Rx {
         false
     }
 
-    /// Disables the bell and silences it.
+    /// Disables the bell and resets it.
     pub fn finish_wait(&mut self) {
         if self.asleep {
             self.asleep = false;
@@ -162,12 +163,12 @@ impl Rx {
         }
     }
 
-    /// The bell.
+    /// Descriptor of the bell.
     pub fn bell(&self) -> BorrowedFd<'_> {
         self.bell.as_fd()
     }
 
-    /// How far frames are there, as the peer says.
+    /// The peer's cursor: how far frames are there.
     #[inline]
     fn produced(&self) -> u16 {
         match self.buffers {
@@ -176,7 +177,7 @@ impl Rx {
         }
     }
 
-    /// Where a frame is. As client we know, whatever the server wrote into the descriptor.
+    /// The place of a frame. As client we know it, whatever the server wrote into the descriptor.
     #[inline]
     fn place(&self, cursor: u16, descriptor: &Descriptor) -> (u16, u32) {
         match self.buffers {
@@ -185,7 +186,7 @@ impl Rx {
         }
     }
 
-    /// As client, lends the buffers from `released` to `consumed` again.
+    /// Lends our buffers from `released` to `consumed` again, as client.
     #[inline]
     fn lend(&self, buffers: Buffers) {
         let mut cursor = self.released;
@@ -197,7 +198,7 @@ impl Rx {
             .set_head(self.consumed.wrapping_add(self.ring.slots()));
     }
 
-    /// Puts the chain at `cursor` together; the cursor after it.
+    /// Assembles the chain at `cursor`; returns the cursor behind it.
     #[cold]
     fn receive_chain(&mut self, cursor: u16, produced: u16, counters: &mut Counters) -> u16 {
         let chain = self.read_chain(cursor, produced);

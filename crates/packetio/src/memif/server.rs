@@ -1,10 +1,10 @@
-//! The server's side of the control channel: accepts clients, checks all that they announce, maps
-//! their memory.
+//! The server's side of the control channel: it accepts clients, checks everything they announce,
+//! and maps their memory.
 //!
-//! Owned by the control object. A few half-open connections may stand side by side, so a client
-//! that stalls keeps no other out. The first that completes gets the interface, and the others are
-//! refused when they complete. The client's memory must be a file that cannot shrink (sealed), or
-//! reading it could kill us.
+//! The control object owns it. Several half-open connections may exist, so a stalled client keeps
+//! no other out. The first to complete gets the interface; others are refused when they complete. A
+//! client's memory must be a file sealed against shrinking, because reading truncated memory would
+//! kill us.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -28,22 +28,22 @@ use crate::foreign::Foreign;
 use crate::text::Text;
 use crate::wait::monotonic_ns;
 
-/// The server's side.
+/// The state of a server.
 #[derive(Debug)]
 pub struct Server {
     options: MemifOptions,
     desk: Desk,
-    /// `None`: the one connection was there from the start.
+    /// The listening socket; `None`: the single connection existed from the start.
     listener: Option<Listener>,
-    /// Bytes of all regions of a client.
+    /// Most bytes of all regions of a client.
     region_bytes_max: u64,
-    /// Cannot accept, and does not try before this.
+    /// Time before which the server does not try to accept again, ns; `None`: it accepts.
     deaf_until_ns: Option<u64>,
     half_open: Vec<HalfOpen>,
     active: Option<Channel>,
 }
 
-/// A client in its handshake.
+/// A client whose handshake is in progress.
 #[derive(Debug)]
 struct HalfOpen {
     channel: Channel,
@@ -52,34 +52,34 @@ struct HalfOpen {
     announced: Announced,
 }
 
-/// The announcements of a client so far.
+/// Announcements of a client so far.
 #[derive(Debug, Default)]
 struct Announced {
     peer: String,
     regions: Vec<(OwnedFd, u64)>,
-    /// By queue: where we receive.
+    /// The rings on which we receive, by queue.
     rx: Vec<Option<(AddRing, OwnedFd)>>,
-    /// By queue: where we send.
+    /// The rings on which we send, by queue.
     tx: Vec<Option<(AddRing, OwnedFd)>>,
 }
 
-/// The outcome of a message.
+/// The result of processing a message.
 enum Step {
-    /// Answered, go on.
+    /// The message was answered; the handshake goes on.
     Continue,
-    /// All is there: the connection is up.
+    /// Everything was announced: the connection is established.
     Up(Link),
-    /// The client is refused, and told why.
+    /// The client is refused and told the reason.
     Refuse(&'static str),
-    /// The client said good-bye or is gone.
+    /// The client said good-bye or has gone.
     Gone,
 }
 
 impl Server {
-    /// Listens as `options` say; readiness is reported at `desk`.
+    /// Listens as `options` say; `desk` reports readiness.
     ///
     /// # Errors
-    /// Errors of the socket calls.
+    /// The errors of the socket calls.
     pub fn new(options: &MemifOptions, desk: &Desk) -> rustix::io::Result<Self> {
         Ok(Self {
             options: options.clone(),
@@ -92,11 +92,11 @@ impl Server {
         })
     }
 
-    /// Greets the client at the other end of `socket`, and nobody else. Its regions have
-    /// `region_bytes_max` bytes at most, all together.
+    /// Serves only the client at the other end of `socket`. Its regions have at most
+    /// `region_bytes_max` bytes altogether.
     ///
     /// # Errors
-    /// Errors of the socket calls.
+    /// The errors of the socket calls.
     pub fn over(
         options: &MemifOptions,
         desk: &Desk,
@@ -117,7 +117,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Handles what has come since the last call.
+    /// Processes what has arrived since the last call.
     pub fn service(&mut self, now_ns: u64) -> Option<Change> {
         if let Some(change) = self.service_active() {
             return Some(change);
@@ -138,15 +138,15 @@ impl Server {
         None
     }
 
-    /// Ends the connection, and tells the peer why.
+    /// Ends the connection and tells the peer the reason.
     pub fn disconnect(&mut self, reason: &str) {
         if let Some(channel) = self.active.take() {
             channel.send(&Message::disconnect(reason), None);
         }
     }
 
-    /// The next time at which the server has something to do by itself: it gives up a half-open
-    /// client, or accepts again after a failure.
+    /// Time at which the server acts by itself, ns: it gives up a half-open client, or accepts
+    /// again after a failure.
     pub fn deadline_ns(&self) -> Option<u64> {
         let clients = self.half_open.iter().map(|client| client.deadline_ns);
         clients.chain(self.deaf_until_ns).min()
@@ -187,7 +187,7 @@ impl Server {
         }
     }
 
-    /// Leaves who connects alone for a while: he would wake a sleeping port again and again.
+    /// Ignores new clients for a while: otherwise they would wake a sleeping port again and again.
     fn turn_deaf(&mut self, now_ns: u64) {
         if let Some(listener) = &self.listener {
             let _ = listener.watch(false);
@@ -200,7 +200,7 @@ impl Server {
             return;
         }
         if self.half_open.len() == HANDSHAKES_MAX {
-            // The oldest had the most time.
+            // The oldest half-open client had the most time.
             self.refuse(0, "Too many clients");
         }
         self.half_open.push(HalfOpen {
@@ -329,7 +329,7 @@ fn check_init(init: &Init, options: &MemifOptions, occupied: bool) -> Result<(),
     }
 }
 
-/// Compares in a time that depends on the lengths only.
+/// Compares secrets in a time that depends on their lengths only.
 fn same_secret(ours: &[u8], theirs: &[u8]) -> bool {
     ours.len() == theirs.len()
         && ours
@@ -350,7 +350,7 @@ impl Announced {
         }
     }
 
-    /// Whether a message announces more memory than all regions may have.
+    /// True if a message announces more memory than all regions may have.
     fn would_pass(&self, message: &Message, region_bytes_max: u64) -> bool {
         let Message::AddRegion { size, .. } = message else {
             return false;
@@ -416,16 +416,16 @@ impl Announced {
     }
 }
 
-/// Whether a region of `size` bytes may be mapped from it: what holds now holds as long as it is
-/// mapped.
+/// Checks that a region of `size` bytes may be mapped from `memory`. What holds now holds as long
+/// as it is mapped.
 fn check_memory(memory: BorrowedFd<'_>, size: u64) -> Result<(), &'static str> {
-    // First, for only the kernel's own memory files have seals; any other's file system might keep
-    // us waiting for what is asked next.
+    // This check comes first: only the kernel's own memory files have seals, and any other file
+    // system might block the next call.
     if !fcntl_get_seals(memory).is_ok_and(|seals| seals.contains(SealFlags::SHRINK)) {
         return Err("Region is not sealed against shrinking");
     }
-    // A hole may be made in sealed memory, too. An ordinary page comes back when it is touched;
-    // where there is no other huge page, touching it would kill us.
+    // The peer may punch a hole even in sealed memory. An ordinary page comes back when touched.
+    // Without a free huge page the access would kill us.
     if !fstatfs(memory).is_ok_and(|system| system.f_type == TMPFS_MAGIC) {
         return Err("Region is not of ordinary pages");
     }

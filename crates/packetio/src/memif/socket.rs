@@ -1,7 +1,7 @@
-//! The control channel's UNIX sockets: listen, connect, one message with at most one descriptor
-//! each way. Nothing blocks, not even to close.
+//! UNIX sockets of the control channel: listen, connect, and messages with at most one descriptor.
+//! Nothing blocks, not even closing.
 //!
-//! Owns the listener and its path, and each connection. Called by the two handshakes.
+//! The module owns the listener with its path, and each connection. Both handshakes use it.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -14,25 +14,25 @@ use super::message::{MESSAGE_LEN, Message, MessageError};
 use crate::foreign::{Closer, Foreign};
 use crate::seqpacket::{self, Peeked, address, new_socket};
 
-/// The outcome of a look at a connection.
+/// The result of reading from a connection.
 #[derive(Debug)]
 pub enum Received {
-    /// Nothing yet.
+    /// No message has arrived.
     Nothing,
-    /// The other end is gone.
+    /// The other end has gone.
     Closed,
-    /// A message and what came along.
+    /// A message, with the descriptor that accompanied it.
     Message(Message, Foreign),
-    /// Bytes that are none, or with descriptors that do not belong to them.
+    /// Bytes that are no message, or with descriptors that do not belong to it.
     Malformed(MessageError),
 }
 
-/// The common part of all sockets of one control channel.
+/// State that all sockets of one control channel share.
 #[derive(Clone, Debug)]
 pub struct Desk {
-    /// Reports when one of them can be read.
+    /// Epoll instance that reports when one of the sockets is readable.
     pub epoll: Arc<OwnedFd>,
-    /// Closes what may be slow to close.
+    /// Closes descriptors that may be slow to close.
     pub closer: Closer,
 }
 
@@ -47,27 +47,27 @@ impl Desk {
     }
 
     fn forget(&self, source: BorrowedFd<'_>) {
-        // The call fails for a source that was not watched.
+        // The call fails for a descriptor that was not watched, which does not matter.
         let _ = epoll::delete(&self.epoll, source);
     }
 }
 
-/// A listening socket; its path goes with it.
+/// A listening socket. Dropping it removes its path.
 #[derive(Debug)]
 pub struct Listener {
-    /// Until it is closed.
+    /// The socket; `None` once it is closed.
     socket: Option<OwnedFd>,
     desk: Desk,
-    /// Path, device and inode, so that only our own is removed.
+    /// Path, device and inode of the socket file, so that only our own file is removed.
     file: Option<(String, u64, u64)>,
 }
 
 impl Listener {
-    /// Listens at `path` (`@name` for an abstract address); a socket file that nobody listens on is
-    /// replaced.
+    /// Listens at `path` (`@name`: an abstract address). A stale socket file, without a listener,
+    /// is replaced.
     ///
     /// # Errors
-    /// `ADDRINUSE` if someone listens there; else those of the calls.
+    /// `ADDRINUSE` if another process listens there; else the errors of the calls.
     pub fn new(path: &str, desk: &Desk) -> io::Result<Self> {
         let address = address(path)?;
         let socket = new_socket()?;
@@ -93,10 +93,10 @@ impl Listener {
         })
     }
 
-    /// The next connection; `None` if there is none.
+    /// Accepts the next connection; `None`: there is none.
     ///
     /// # Errors
-    /// The cause that keeps the next one waiting: no descriptor is free, or no memory.
+    /// The next connection must wait because no descriptor or memory is free.
     pub fn accept(&self) -> io::Result<Option<Channel>> {
         let Some(listener) = &self.socket else {
             return Ok(None);
@@ -109,10 +109,10 @@ impl Listener {
         }
     }
 
-    /// Has the desk report who connects, or leaves it for later.
+    /// Sets whether the desk reports new connections.
     ///
     /// # Errors
-    /// Errors of `epoll_ctl`.
+    /// The errors of `epoll_ctl`.
     pub fn watch(&self, whether: bool) -> io::Result<()> {
         match &self.socket {
             Some(socket) if whether => self.desk.watch(socket.as_fd()),
@@ -134,7 +134,7 @@ impl Listener {
         }
     }
 
-    /// Hangs up on all who have connected and were not accepted; `false` if some are left.
+    /// Closes all connections that were not accepted. False: some are left.
     fn hang_up(&self) -> bool {
         loop {
             match self.accept() {
@@ -151,7 +151,7 @@ impl Drop for Listener {
         self.remove_file();
         if let Some(socket) = &self.socket {
             self.desk.forget(socket.as_fd());
-            // Nobody connects any more, and so an end will come.
+            // Nothing can connect any more, so the loop below ends.
             let _ = rustix::net::shutdown(socket, Shutdown::Read);
         }
         let is_empty = self.hang_up();
@@ -163,19 +163,19 @@ impl Drop for Listener {
     }
 }
 
-/// A connection.
+/// A connection of the control channel.
 #[derive(Debug)]
 pub struct Channel {
-    /// Until it is closed.
+    /// The socket; `None` once it is closed.
     socket: Option<OwnedFd>,
     desk: Desk,
 }
 
 impl Channel {
-    /// Over a connected socket.
+    /// Makes a channel over a connected socket.
     ///
     /// # Errors
-    /// Errors of `epoll_ctl`.
+    /// The errors of `epoll_ctl`.
     pub fn over(socket: OwnedFd, desk: &Desk) -> io::Result<Self> {
         let watched = desk.watch(socket.as_fd());
         let channel = Self {
@@ -185,32 +185,32 @@ impl Channel {
         watched.map(|()| channel)
     }
 
-    /// To the server at `path`.
+    /// Connects to the server at `path`.
     ///
     /// # Errors
-    /// Errors of `connect`: nobody listens, or its queue is full.
+    /// The errors of `connect`: no process listens, or its queue is full.
     pub fn connect(path: &str, desk: &Desk) -> io::Result<Self> {
         let socket = new_socket()?;
         rustix::net::connect(&socket, &address(path)?)?;
         Self::over(socket, desk)
     }
 
-    /// Sends `message` and a descriptor; `false` if the connection is no good any more.
+    /// Sends `message` with a descriptor. False: the connection is unusable.
     pub fn send(&self, message: &Message, descriptor: Option<BorrowedFd<'_>>) -> bool {
         let Some(socket) = &self.socket else {
             return false;
         };
-        // The protocol is a dialogue, so the socket's buffer never fills unless the peer does not
-        // read: then it is no good either.
+        // The protocol is a dialogue, so the socket's buffer fills only if the peer does not read;
+        // then the connection is unusable too.
         seqpacket::send(socket, &message.encode(), descriptor) == Ok(MESSAGE_LEN)
     }
 
-    /// The next message.
+    /// Reads the next message.
     pub fn receive(&self) -> Received {
         let Some(socket) = &self.socket else {
             return Received::Closed;
         };
-        // One byte more than a message, so that a longer one is seen to be longer.
+        // One byte more than a message, to detect longer ones.
         let mut bytes = [0; MESSAGE_LEN + 1];
         let (length, brings) = match seqpacket::peek(socket, &mut bytes) {
             Peeked::Nothing => return Received::Nothing,
@@ -246,7 +246,7 @@ impl Drop for Channel {
     }
 }
 
-/// Whether `path` is a socket on which nobody listens, left behind by a server that died.
+/// True if `path` is a stale socket that a dead server left behind.
 fn is_stale(path: &str, address: &SocketAddrUnix) -> bool {
     let is_socket = rustix::fs::lstat(path).is_ok_and(|stat| {
         rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::Socket

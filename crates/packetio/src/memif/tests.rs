@@ -1,4 +1,4 @@
-//! Options that are refused, and queues that share one interface.
+//! Options that are refused, and queues that share an interface.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -124,7 +124,7 @@ fn path_in_use_is_refused_and_a_stale_socket_file_is_replaced() {
     assert!(!std::path::Path::new(&path).exists());
 }
 
-/// Whether a sleep on the port's descriptors would end at once.
+/// True if a sleep on the port's descriptors would end at once.
 fn is_called(port: &dyn Port) -> bool {
     let mut fds = Vec::new();
     port.poll_fds(false, &mut |fd, _| {
@@ -150,7 +150,7 @@ fn queue_asleep_hears_of_a_connection_that_another_queue_has_made() {
     };
     let mut servers = Memif::connect(&server).expect("server");
     let mut clients = Memif::connect(&client).expect("client");
-    // One queue of each side sleeps from the start; the others do everything.
+    // One queue of each side sleeps from the start; the others handle the connection.
     for port in [&mut servers[1], &mut clients[1]] {
         assert!(!port.prepare_wait(false));
         assert!(!is_called(port));
@@ -179,12 +179,11 @@ fn queue_asleep_while_another_is_at_the_control_channel_does_not_turn_in_circles
     };
     let mut ports = Memif::connect(&server).expect("server");
     let shared = ports[0].shared();
-    // Its thread may have lost the core in the middle of it, to the very thread that would turn in
-    // circles.
+    // The thread that holds the control channel may be preempted by the one that would spin.
     let at_it = shared.control();
     assert!(!ports[1].prepare_wait(false) && !is_called(&ports[1]));
     ports[1].finish_wait();
-    // Somebody knocks, whom nobody hears yet.
+    // A client connects that no queue has accepted yet.
     let path = rustix::net::SocketAddrUnix::new_abstract_name(b"memif-at-it").expect("a name");
     let flags = rustix::net::SocketFlags::CLOEXEC;
     let (unix, kind) = (
@@ -201,7 +200,7 @@ fn queue_asleep_while_another_is_at_the_control_channel_does_not_turn_in_circles
     }
     assert!(turns <= 11, "{turns} turns in 10 ms");
     drop(at_it);
-    // Now it looks, and lets the caller in.
+    // Now the queue reads the control channel and accepts the client.
     assert!(!ports[1].prepare_wait(false) && !is_called(&ports[1]));
     assert!(
         ports[1]
@@ -210,7 +209,7 @@ fn queue_asleep_while_another_is_at_the_control_channel_does_not_turn_in_circles
     );
 }
 
-/// The lines that were told of the wire at `path`.
+/// The lines reported about the wire at `path`.
 fn told_of(path: &str) -> Vec<String> {
     let told = TOLD.lock().unwrap();
     let of_it = told.iter().filter(|line| line.contains(path));
@@ -239,7 +238,7 @@ fn server_that_stays_away_is_told_of_ever_more_rarely_and_when_it_comes() {
         }
         counts.push(told_of(&path).len());
     }
-    // After one second, two, four, eight and sixteen, and the second that a look may be late.
+    // Reports after 1, 2, 4, 8 and 16 seconds; one second more, because a look may be late.
     assert_eq!((counts[0], counts[30]), (0, 5));
     let line = &told_of(&path)[0];
     let expected = format!("memif:{path}: waiting for the server (role=server): ");
@@ -252,7 +251,7 @@ fn server_that_stays_away_is_told_of_ever_more_rarely_and_when_it_comes() {
         assert!(now_ns < 60 * SECOND, "the server is not found");
         let _ = server.receive();
         client.service(now_ns);
-        // The server looks by the clock of the machine.
+        // The server uses the machine's clock.
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
     let line = told_of(&path)[5].clone();
@@ -267,7 +266,7 @@ fn desk() -> super::socket::Desk {
     }
 }
 
-/// Turns both until `is_done`.
+/// Turns both ports until `is_done`.
 fn turn(a: &mut MemifPort, b: &mut MemifPort, is_done: impl Fn(&MemifPort, &MemifPort) -> bool) {
     let until_ns = monotonic_ns() + 30_000_000_000;
     while !is_done(a, b) {
@@ -309,7 +308,7 @@ fn client_goes_on_by_the_next_socket_that_is_handed_over() {
         slot.set_len(slot.write(0, &[round; 60]));
         client.send(1).unwrap();
         assert_eq!(server.receive().unwrap()[0].head::<60>(), [round; 60]);
-        // The batch stays at hand until it is released.
+        // The batch stays available until it is released.
         assert_eq!(server.received().len(), 1);
         drop(server);
         let mut none = open_queue(&self::options("@memif-none"), 0).unwrap();

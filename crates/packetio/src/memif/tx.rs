@@ -1,17 +1,16 @@
 //! The sending half of a queue: slots are filled in place and published with one cursor store per
 //! batch.
 //!
-//! Owned by the port, one per connection. As client we send from our own buffers and move the head;
-//! the server gives them back by moving the tail. As server we fill the buffers that the client
-//! lent by moving the head, and move the tail. Either way:
+//! The port owns it, one per connection. As client we send from our own buffers and move the head;
+//! the server gives them back by moving the tail. As server we fill buffers that the client lent by
+//! moving the head, and move the tail. Either way:
 //!
 //! ```text
 //!   cursor ─┬─ free slots ─┬─ peer + ahead        ahead: as client, the ring's slots; as server, 0
 //! ```
 //!
-//! A client may lend buffers smaller than ours (so than the MTU that we promise). Then slots lie in
-//! a private staging buffer, and `send` copies each frame into as many lent buffers as it takes,
-//! chained.
+//! A client may lend buffers smaller than ours, and thus than the MTU that we promise. Slots are
+//! then in a private staging buffer, and `send` copies each frame into a chain of lent buffers.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -34,25 +33,27 @@ pub struct Tx {
     ring: RingMemory,
     bell: Arc<OwnedFd>,
     buffers: Option<Buffers>,
-    /// Up to here frames were published.
+    /// Cursor up to which frames were published.
     cursor: u16,
-    /// The peer's cursor when last looked at.
+    /// The peer's cursor when it was last read.
     peer: u16,
     ahead: u16,
     /// Bytes that each slot must hold.
     frame_bytes: u32,
     batch: TxBatch,
     staged: bool,
-    /// The peer wants no bell while it is awake, and looks at the ring before it wants one again:
-    /// it need not be rung for twice.
+    /// True if the peer masks its interrupt while awake, and reads the ring again before it unmasks
+    /// it. Such a peer need not be rung twice.
     masks_awake: bool,
-    /// The first frame of the batch that the peer was rung for; `None` once it was seen awake.
+    /// The first frame of the batch for which the peer was rung; `None` once the peer was seen
+    /// awake.
     rung_for: Option<u16>,
     room_pause_ns: u64,
 }
 
 impl Tx {
-    /// On `end` of `link`, for frames up to `frame_bytes`; `cursor` is 0 on a new connection.
+    /// Makes the half on `end` of `link` for frames of up to `frame_bytes`. `cursor` is 0 on a new
+    /// connection.
     pub fn new(end: &RingEnd, link: &Link, cursor: u16, frame_bytes: usize) -> Self {
         let tx = Self {
             ring: end.ring.clone(),
@@ -76,7 +77,7 @@ impl Tx {
         Self { peer, ..tx }
     }
 
-    /// Where a successor on the same connection goes on.
+    /// The cursor at which the next port on this connection starts.
     pub fn cursor(&self) -> u16 {
         self.cursor
     }
@@ -87,7 +88,7 @@ impl Tx {
         self.batch.frames()
     }
 
-    /// Up to `n` slots.
+    /// Reserves up to `n` slots.
     #[inline]
     pub fn reserve(&mut self, n: usize) -> Result<(), Lie> {
         self.batch.clear();
@@ -100,7 +101,8 @@ impl Tx {
         }
     }
 
-    /// Publishes the first `n` reserved slots that hold a frame; wakes the peer if it sleeps.
+    /// Publishes those of the first `n` reserved slots that hold a frame, and wakes the peer if it
+    /// sleeps.
     #[inline]
     pub fn send(&mut self, n: usize, ringer: &Ringer, counters: &mut Counters) -> Result<(), Lie> {
         let n = n.min(self.batch.frames().len());
@@ -131,13 +133,13 @@ impl Tx {
         Ok(())
     }
 
-    /// The peer has not taken the batch that it was rung for: that ring still waits for it, as when
-    /// many stacks share its core and others run first. Once it is awake it takes what is there,
-    /// this batch with it. It looks again after it has asked for the bell and before it sleeps:
-    /// either it sees this batch then, or we see here what it gave back before. (Whether it took
-    /// *anything* since the ring is not asked: a ring may come when its frames have been taken
-    /// already, and find nobody who will take others.) VPP in interrupt mode, which never masks its
-    /// interrupt, is rung for each time.
+    /// True if the peer has not taken the batch for which it was rung, so that another ring is
+    /// needless. Its thread may be waiting for a core that other stacks use. Once awake it takes
+    /// everything there, this batch included. Between asking for the bell and sleeping it reads the
+    /// ring again: either it sees this batch then, or we see the slots that it gave back. Taking
+    /// *anything* since the ring is not enough: a ring may arrive after its frames were taken, and
+    /// find no thread that takes further ones. VPP in interrupt mode never masks its interrupt and
+    /// is rung each time.
     #[inline]
     fn is_rung_for(&self) -> bool {
         let Some(first) = self.rung_for.filter(|_| self.masks_awake) else {
@@ -150,9 +152,9 @@ impl Tx {
         first.wrapping_sub(taken) <= self.ring.slots()
     }
 
-    /// Asks for the memory of the next `n` slots: by the time that they are written to, the peer's
-    /// core has given it up. Only of those that are known to be free: of a full ring the next are
-    /// the oldest that the peer has yet to read.
+    /// Prefetches the memory of the next `n` slots, so that the peer's core gives it up before they
+    /// are written. Only slots known to be free are prefetched: in a full ring the next slots are
+    /// the oldest that the peer still has to read.
     #[inline]
     fn ask_for_next(&self, n: u16) {
         let free = self.peer.wrapping_add(self.ahead).wrapping_sub(self.cursor);
@@ -169,7 +171,7 @@ impl Tx {
         }
     }
 
-    /// Whether a slot is free.
+    /// True if a slot is free.
     pub fn has_room(&mut self) -> Result<bool, Lie> {
         let room = self.free(1)? > 0;
         if room {
@@ -178,14 +180,16 @@ impl Tx {
         Ok(room)
     }
 
-    /// How long to sleep before looking for room again: the protocol has no bell for that.
+    /// Length of the next sleep before looking for room again, ns, because the protocol has no bell
+    /// for room.
     pub fn room_pause_ns(&mut self) -> u64 {
         let pause = self.room_pause_ns;
         self.room_pause_ns = (pause * 2).min(TX_ROOM_POLL_NS_MAX);
         pause
     }
 
-    /// Free slots; the peer's cursor is looked at only if fewer than `wanted` are known of.
+    /// Number of free slots. The peer's cursor is read only if fewer than `wanted` are known to be
+    /// free.
     #[inline]
     fn free(&mut self, wanted: usize) -> Result<u16, Lie> {
         let known = self.peer.wrapping_add(self.ahead).wrapping_sub(self.cursor);
@@ -242,7 +246,7 @@ impl Tx {
         Ok(())
     }
 
-    /// As many staged slots, up to `n`, as the free buffers surely hold.
+    /// Reserves up to `n` staged slots, as many as the free buffers surely hold.
     #[cold]
     fn reserve_staged(&mut self, n: u16) -> Result<(), Lie> {
         let wanted = usize::from(n).min(STAGED_FRAMES_MAX);
@@ -264,7 +268,8 @@ impl Tx {
         Ok(())
     }
 
-    /// Writes the descriptors of frames that lie in their buffers; how many slots they take.
+    /// Writes the descriptors of frames that are in their buffers; returns the number of slots
+    /// used.
     #[inline]
     fn send_in_place(&mut self, n: usize, counters: &mut Counters) -> u16 {
         let mut used: u16 = 0;
@@ -288,7 +293,7 @@ impl Tx {
         used
     }
 
-    /// Copies staged frames into lent buffers; how many slots they take.
+    /// Copies staged frames into lent buffers; returns the number of slots used.
     #[cold]
     fn send_staged(&mut self, n: usize, counters: &mut Counters) -> Result<u16, Lie> {
         let free = self.free(usize::from(self.ring.slots()))?;
@@ -310,8 +315,8 @@ impl Tx {
         Ok(used)
     }
 
-    /// Copies one staged frame into the free slots from `used` on; the first slot after it, or
-    /// `None` if they do not hold it.
+    /// Copies one staged frame into the free slots from `used` on. Returns the first slot behind
+    /// it; `None`: they do not suffice.
     fn unstage_frame(
         &mut self,
         index: usize,

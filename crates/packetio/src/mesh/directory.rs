@@ -1,4 +1,4 @@
-//! The knowledge that the contexts of a mesh share: who has a flow, who listens, who is there.
+//! State that the contexts of a mesh share: flows, listeners, and which contexts are present.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -7,21 +7,22 @@ use ring::flow_owners::FlowOwners;
 use ring::port_masks::PortMasks;
 use ring::published::Published64;
 
-/// Time by which cookies are expected longer than they are good.
+/// Time for which cookies are expected beyond their validity, ns.
 const COOKIES_GRAIN_NS: u64 = 1_000_000_000;
 
-/// State that all ends share.
+/// The state that all ends of a mesh share.
 pub(super) struct Shared {
     pub flows: FlowOwners,
-    /// For each port the contexts that listen there. Written under the lock of `listeners`.
+    /// Contexts that listen, by port, as bit masks. Written under the lock of `listeners`.
     pub listening: PortMasks,
-    /// For each port with a listener, the number of sockets of each context that listen there.
+    /// For each port with listeners, their number in each context.
     pub listeners: Mutex<Vec<(u16, Vec<u16>)>>,
-    /// The contexts that are there, a bit each. Written under the lock of `listeners`.
+    /// Contexts that are present, one bit each. Written under the lock of `listeners`.
     pub present: Published64,
-    /// Until when a SYN cookie of any context may come back, a moment more at most; written by all.
+    /// Time until which a SYN cookie of any context may come back, rounded up, ns; 0: none was
+    /// sent. All contexts write it.
     pub cookies_out_until_ns: Published64,
-    /// The bells of the contexts' stacks.
+    /// The bells of the stacks, by context.
     pub bells: Vec<StackBell>,
 }
 
@@ -57,7 +58,7 @@ impl Shared {
     }
 }
 
-/// One context's view of the others.
+/// One context's view of the shared state.
 #[derive(Clone)]
 pub struct Directory {
     pub(super) shared: Arc<Shared>,
@@ -71,7 +72,7 @@ impl Directory {
         self.shared.present.store(present | 1 << self.index);
     }
 
-    /// The context goes: its flows belong to nobody, and it listens nowhere.
+    /// Removes the context: its flows have no owner, and it listens nowhere.
     pub(super) fn go(&self) {
         let mut listeners = self.shared.listeners();
         let present = self.shared.present.load();
@@ -84,33 +85,33 @@ impl Directory {
         self.shared.flows.forget(self.index);
     }
 
-    /// The other contexts that are there, a bit each.
+    /// The other contexts that are present, one bit each.
     #[must_use]
     pub fn others(&self) -> u64 {
         self.shared.present.load() & !(1 << self.index)
     }
 
-    /// The context has a flow of this hash from now on. False: there is no room to say so. A
-    /// segment of the flow that reaches another context is then answered as one of no flow.
+    /// Lists a flow of this context. False: there is no room, and other contexts will answer its
+    /// segments as those of no flow.
     #[must_use]
     pub fn add(&self, hash: u64) -> bool {
         self.shared.flows.insert(hash, self.index)
     }
 
-    /// The context has the flow no more.
+    /// Removes a flow of this context from the list.
     pub fn remove(&self, hash: u64) {
         self.shared.flows.remove(hash, self.index);
     }
 
-    /// Another context that has the flow.
+    /// The other context that has the flow.
     #[must_use]
     pub fn owner(&self, hash: u64) -> Option<usize> {
         let owner = self.shared.flows.find(hash)?;
         (self.others() >> owner & 1 == 1).then_some(owner)
     }
 
-    /// Another context that listens at the port: of several the one whose hash with the flow's is
-    /// the highest (rendezvous hashing), so that all contexts name the same.
+    /// Another context that listens at the port. Among several the one with the highest hash of
+    /// context and flow is chosen (rendezvous hashing), so that all contexts agree.
     #[must_use]
     pub fn listener(&self, port: u16, hash: u64) -> Option<usize> {
         let listening = self.shared.listening.at(port) & self.others();
@@ -118,18 +119,18 @@ impl Directory {
         each.max_by_key(|&index| mix(hash ^ (index as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)))
     }
 
-    /// Until when a SYN cookie of any context may come back, in ns of the monotonic clock; 0: none
-    /// was sent.
+    /// Time until which a SYN cookie of any context may come back, ns of the monotonic clock; 0:
+    /// none was sent.
     #[must_use]
     pub fn cookies_out_until_ns(&self) -> u64 {
         self.shared.cookies_out_until_ns.load()
     }
 
-    /// The context has sent a SYN cookie that may come back until then, to whichever context. In a
-    /// flood the line that all read is written once a second: the time is rounded up.
+    /// Notes that this context sent a SYN cookie whose ACK may reach any context until `until_ns`.
+    /// The time is rounded up, so that a flood writes the shared cache line only once per second.
     pub fn expect_cookies_until(&self, until_ns: u64) {
         if self.cookies_out_until_ns() < until_ns {
-            // Of two writers the later one may name the earlier time. The second covers that.
+            // Of two writers the later may store the earlier time; the added second covers that.
             let rounded_ns = until_ns.saturating_add(COOKIES_GRAIN_NS);
             self.shared.cookies_out_until_ns.store(rounded_ns);
         }
@@ -145,8 +146,8 @@ impl Directory {
     }
 }
 
-/// Spreads every bit over the word (the finish of SplitMix64). The hash is keyed, so no sender
-/// knows where its flows go.
+/// Spreads every bit over the word (the final step of SplitMix64). The hash is keyed, so no sender
+/// knows which context its flow gets.
 fn mix(word: u64) -> u64 {
     let word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);

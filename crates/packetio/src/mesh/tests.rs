@@ -1,10 +1,10 @@
-//! A mesh's ends on one thread: frames in, and who gets them.
+//! The ends of a mesh on one thread: which context gets which frame.
 
 use super::*;
 use crate::loopback::{LoopbackOptions, pair};
 use crate::port::Port;
 
-/// Lends `f` one frame of these bytes, as a port does.
+/// Lends `f` a frame with these bytes, as a port does.
 fn with_frame(bytes: &[u8], f: impl FnOnce(&RxFrame)) {
     let (mut near, mut far) = pair(&LoopbackOptions::default()).unwrap();
     let slots = far.reserve(1);
@@ -177,7 +177,7 @@ fn listeners_share_the_flows_and_all_contexts_agree() {
         let chosen = ends[3].0.directory().listener(80, hash).unwrap();
         shares[chosen] += 1;
         if chosen != 0 {
-            // Among the others of context 0 the same one is the highest.
+            // Among the contexts other than 0 the same one ranks highest.
             assert_eq!(ends[0].0.directory().listener(80, hash), Some(chosen));
         }
     }
@@ -202,7 +202,7 @@ fn cookies_are_expected_as_long_as_the_last_of_any_context_is_good() {
     first.expect_cookies_until(120 * SECOND);
     let until_ns = second.cookies_out_until_ns();
     assert!((120 * SECOND..=121 * SECOND).contains(&until_ns));
-    // Later ones of the same second write nothing.
+    // Further cookies of the same second do not write.
     first.expect_cookies_until(until_ns);
     assert_eq!(second.cookies_out_until_ns(), until_ns);
     second.expect_cookies_until(until_ns + 1);

@@ -1,8 +1,7 @@
-//! The frames that tell the link of the interface's addresses after its MAC address has changed.
+//! Frames that announce an interface's addresses after its MAC address has changed.
 //!
-//! Owns nothing. Neighbours that know the old MAC address would go on using it for as long as they
-//! believe it, and transfers would stall until then. Linux announces such a change only with
-//! `arp_notify`. Called by `mirror`.
+//! Neighbours would keep using the old MAC address, and transfers would stall meanwhile. Linux
+//! announces such a change only with `arp_notify`. `mirror` calls the module.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -11,13 +10,13 @@ use wire::ethernet::{EtherType, Header, MacAddr};
 use wire::icmpv6::{Message, NEIGHBOR_LEN_MAX, NeighborFlags};
 use wire::{ipv6, protocol};
 
-/// `ff02::1`.
+/// The group of all nodes, `ff02::1`.
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
-/// The longest announcement.
+/// Bytes of the longest announcement.
 const FRAME_BYTES: usize = wire::ethernet::HEADER_LEN + ipv6::HEADER_LEN + NEIGHBOR_LEN_MAX;
 
-/// A gratuitous ARP request (RFC 5227 2.3), or an unsolicited neighbour advertisement (RFC 4861
-/// 7.2.6).
+/// Makes a gratuitous ARP request (RFC 5227 section 2.3) or an unsolicited neighbour advertisement
+/// (RFC 4861 section 7.2.6).
 pub(super) fn frame(address: IpAddr, mac: MacAddr) -> Vec<u8> {
     let mut frame = vec![0; FRAME_BYTES];
     let length = match address {
@@ -47,7 +46,7 @@ pub(super) fn frame(address: IpAddr, mac: MacAddr) -> Vec<u8> {
             let ip = ipv6::Header {
                 payload_len: told.emit_len() as u16,
                 next_header: protocol::ICMPV6,
-                // RFC 4861 7.1: proves that no router forwarded it.
+                // RFC 4861 section 7.1: shows that no router forwarded the packet.
                 hop_limit: 255,
                 src: own,
                 dst: ALL_NODES,

@@ -1,8 +1,8 @@
 //! A thread that follows the kernel's addresses, routes and neighbours of one interface for the
-//! stacks of this process: the wire `xdp:IFACE,mirror`.
+//! stacks of this process, for the wire `xdp:IFACE,mirror`.
 //!
-//! Owns the thread `mirror`, the [`Mirror`] in it, and the process's ends of the queues to its
-//! ports. Made by the runtime, one for each wire.
+//! A [`Follower`] owns the thread `mirror` with its [`Mirror`], and the process's ends of the
+//! queues to its ports. The runtime makes one per wire.
 
 use std::net::IpAddr;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -18,7 +18,7 @@ use crate::notice;
 use crate::open_error::OpenError;
 use crate::port::{MacAddr, Port};
 
-/// State that callers and the thread share.
+/// The state that callers and the thread share.
 #[derive(Default)]
 struct Books {
     view: HostView,
@@ -28,7 +28,7 @@ struct Books {
 
 struct Shared {
     interface: String,
-    /// Addresses that the user gave narrow the set; empty: all.
+    /// The only addresses that the stacks take, as the user named them; empty: all.
     only: Vec<IpAddr>,
     books: Mutex<Books>,
     /// Wakes the thread.
@@ -39,11 +39,11 @@ struct Shared {
 pub struct Follower(Arc<Shared>);
 
 impl Follower {
-    /// Begins to follow `interface` of the caller's network namespace. `only`: the addresses that
+    /// Starts to follow `interface` in the caller's network namespace. `only`: the addresses that
     /// the stacks take; empty: all of the interface.
     ///
     /// # Errors
-    /// One line: no such interface, no permission, no thread.
+    /// One line: no such interface, no permission, or no thread.
     pub fn start(interface: &str, only: Vec<IpAddr>) -> Result<Self, OpenError> {
         let wire = format!("xdp:{interface}");
         let failed = |step: &'static str| {
@@ -69,12 +69,12 @@ impl Follower {
         Ok(Self(shared))
     }
 
-    /// Addresses and routes as they are now.
+    /// The present addresses and routes.
     pub fn view(&self) -> HostView {
         self.0.books().view.clone()
     }
 
-    /// The port with the kernel behind it: changes come through [`Port::host`] from now on.
+    /// Wraps a port so that the kernel is behind it; changes then come through [`Port::host`].
     ///
     /// # Errors
     /// The error of `eventfd`.
@@ -85,8 +85,8 @@ impl Follower {
         Ok(MirrorPort::new(port, doors))
     }
 
-    /// Packets for the addresses of the view are taken from the kernel from now on, as soon as the
-    /// interface is open.
+    /// Takes packets for the addresses of the view from the kernel, from when the interface is
+    /// open.
     ///
     /// # Errors
     /// The errors of [`crate::xdp::set_owned`].
@@ -119,14 +119,14 @@ impl Shared {
         books.view.addresses.iter().map(|(one, _)| *one).collect()
     }
 
-    /// The thread: until the follower is dropped.
+    /// The thread's loop, which ends when the follower is dropped.
     fn run(&self, mut mirror: Mirror) {
         loop {
             let mut fds = [
                 PollFd::from_borrowed_fd(mirror.fd(), PollFlags::IN),
                 PollFd::from_borrowed_fd(self.bell.as_fd(), PollFlags::IN),
             ];
-            // A signal is no event of ours, and a look in vain costs nothing.
+            // A signal may end the sleep; reading without news costs nothing.
             let _ = poll(&mut fds, None);
             silence(&self.bell);
             if self.books().is_over {
@@ -147,8 +147,8 @@ impl Shared {
         }
     }
 
-    /// The program takes packets for a new address before the stacks know it. Otherwise the kernel
-    /// would reset their first connections.
+    /// Hands changes on. The XDP program takes packets for a new address before the stacks learn of
+    /// it: otherwise the kernel would reset their first connections.
     fn changed(&self, mirror: &Mirror, changes: Vec<Change>) {
         for change in changes {
             let is_ours = self.change(change);
@@ -167,8 +167,8 @@ impl Shared {
         }
     }
 
-    /// Neighbours that know the old MAC address must not send to it until they doubt it. The stacks
-    /// know the new one by now.
+    /// Announces a new MAC address, so that neighbours do not use the old one until they doubt it.
+    /// The stacks know the new one by now.
     fn announce(&self, mirror: &Mirror, mac: MacAddr) {
         let interface = &self.interface;
         match mirror.announce() {
@@ -184,7 +184,7 @@ impl Shared {
         }
     }
 
-    /// Takes a change into the view. False: it is about an address that the user left out.
+    /// Applies a change to the view. False: it concerns an address that the user left out.
     fn change(&self, change: Change) -> bool {
         let is_ours = match change {
             Change::AddressAdded { address, .. } | Change::AddressRemoved { address, .. } => {
@@ -206,8 +206,8 @@ impl Shared {
         }
     }
 
-    /// Next hops are resolved by the kernel. There are no more local ports than those of the
-    /// configuration, and claims have no meaning here.
+    /// Handles the stacks' wishes: the kernel resolves next hops. There are no local ports to lend,
+    /// and claims have no meaning here.
     fn grant_wishes(&self, mirror: &mut Mirror) {
         let mut asked = Vec::new();
         for link in &mut self.books().links {
@@ -223,8 +223,8 @@ impl Shared {
             }
         }
         for address in asked {
-            // A next hop that cannot be asked for is one that does not answer: the stack gives up
-            // after its own time.
+            // A next hop that cannot be requested counts as one that does not answer: the stack
+            // gives up after its own time.
             if let Ok(Some(mac)) = mirror.resolve(address) {
                 let mac = Some(mac);
                 self.tell(Change::NextHop { address, mac });

@@ -1,7 +1,7 @@
-//! The kernel's state of one interface, and the difference between two such states.
+//! The kernel's state of one interface, and the differences between two states.
 //!
-//! Owns nothing. The mirror reads the whole state after every notification and compares: the
-//! difference is right whatever notifications were lost or came in what order. Called by `mirror`.
+//! After every notification the mirror reads the whole state and compares. The difference is right
+//! even if notifications were lost or reordered. `mirror` calls the module.
 
 use super::message::{Address, Link, Route};
 use crate::mux::message as mux;
@@ -10,27 +10,27 @@ use crate::mux::message::Change;
 /// One interface's state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Host {
-    /// The interface; `None` while it does not exist.
+    /// The interface; `None` if it does not exist.
     pub link: Option<Link>,
-    /// Its addresses that can be used.
+    /// Usable addresses of the interface.
     pub addresses: Vec<Address>,
-    /// Unicast routes of the main table through it.
+    /// Unicast routes of the main table through the interface.
     pub routes: Vec<Route>,
 }
 
 impl Host {
-    /// Whether `address` is one of the interface's.
+    /// True if the interface has `address`.
     pub fn has(&self, address: std::net::IpAddr) -> bool {
         self.addresses.iter().any(|own| own.address == address)
     }
 
-    /// All that there is to know, as changes from nothing, without [`Change::Complete`].
+    /// The whole state as changes from an empty one, without [`Change::Complete`].
     pub fn all(&self) -> Vec<Change> {
         Self::default().changes_to(self)
     }
 
-    /// The changes that lead from this state to `next`. Addresses come before the routes that use
-    /// them, and go after them.
+    /// The changes from this state to `next`. Addresses are added before routes that use them, and
+    /// removed after them.
     pub fn changes_to(&self, next: &Self) -> Vec<Change> {
         let mut changes = Vec::new();
         let removed = |changes: &mut Vec<Change>| {

@@ -1,7 +1,7 @@
 //! rtnetlink messages: bytes ⇄ values.
 //!
-//! Owns nothing. Covers just the messages that the mirror needs. The kernel writes them, but every
-//! length is checked all the same; the reader is fuzzed. Called by `netlink` and `host`.
+//! Only messages that the mirror needs are covered. The kernel writes them, but every length is
+//! checked; the reader is fuzzed. `netlink` and `host` use the module.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -58,45 +58,45 @@ const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;
 const IFF_UP: u32 = 1;
 const IFF_RUNNING: u32 = 0x40;
-/// Duplicate address detection has failed (0x08) or is under way (0x40).
+/// Flags of an address whose duplicate detection has failed (0x08) or is under way (0x40).
 const IFA_F_UNUSABLE: u32 = 0x08 | 0x40;
 const RTN_UNICAST: u8 = 1;
-/// `NUD_REACHABLE | NUD_STALE | NUD_DELAY | NUD_PROBE | NUD_NOARP | NUD_PERMANENT`: the link-layer
-/// address can be used.
+/// States of a neighbour whose MAC address is usable: `NUD_REACHABLE | NUD_STALE | NUD_DELAY |
+/// NUD_PROBE | NUD_NOARP | NUD_PERMANENT`.
 const NUD_VALID: u16 = 0x02 | 0x04 | 0x08 | 0x10 | 0x40 | 0x80;
 
 /// A network interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// Its index.
+    /// Index of the interface.
     pub index: u32,
-    /// Its name.
+    /// Name of the interface.
     pub name: String,
-    /// Its MAC address, if it has one of six bytes.
+    /// MAC address, if the interface has one of six bytes.
     pub mac: Option<MacAddr>,
-    /// Its MTU in bytes.
+    /// MTU in bytes.
     pub mtu: u32,
-    /// Whether it is up and has a carrier.
+    /// True if the interface is up and has a carrier.
     pub is_up: bool,
 }
 
 /// An address of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Address {
-    /// The interface.
+    /// Index of the interface.
     pub index: u32,
     /// The address.
     pub address: IpAddr,
-    /// Bits of its network.
+    /// Prefix length, bits.
     pub prefix: u8,
-    /// The broadcast address of its network, with IPv4.
+    /// Broadcast address of the network; IPv4 only.
     pub broadcast: Option<IpAddr>,
-    /// Whether it can be used; an IPv6 address cannot until its uniqueness is known.
+    /// True if the address is usable. An IPv6 address is not while its uniqueness is being checked.
     pub is_usable: bool,
 }
 
 impl Address {
-    /// With the broadcast address that the network has when nobody set one: all host bits are set.
+    /// Sets the default broadcast address, with all host bits set, if none was set.
     pub fn with_broadcast(mut self) -> Self {
         if let (IpAddr::V4(address), None, 0..=30) = (self.address, self.broadcast, self.prefix) {
             let host_bits = u32::MAX >> self.prefix;
@@ -110,36 +110,36 @@ impl Address {
 /// A unicast route through one interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Route {
-    /// The interface.
+    /// Index of the interface.
     pub index: u32,
-    /// The routing table; 254 is the main one.
+    /// Number of the routing table; 254 is the main one.
     pub table: u32,
-    /// Where it leads.
+    /// The route's destination.
     pub destination: IpAddr,
-    /// Bits of `destination` that count.
+    /// Prefix length of `destination`, bits.
     pub prefix: u8,
-    /// The next hop; `None` on the link.
+    /// The next hop; `None`: the destination is on the link.
     pub gateway: Option<IpAddr>,
     /// The preferred source address.
     pub source: Option<IpAddr>,
-    /// MTU in bytes, 0 for the interface's.
+    /// MTU in bytes; 0: the interface's.
     pub mtu: u32,
-    /// Metric: the lower one is used.
+    /// Metric of the route; the lower one wins.
     pub metric: u32,
 }
 
 /// An entry of the neighbour table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Neighbour {
-    /// The interface.
+    /// Index of the interface.
     pub index: u32,
     /// The IP address.
     pub address: IpAddr,
-    /// Its MAC address, if that can be used now.
+    /// MAC address, if it is usable at present.
     pub mac: Option<MacAddr>,
 }
 
-/// One message.
+/// One rtnetlink message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
     /// An interface appeared or changed.
@@ -158,15 +158,15 @@ pub enum Notice {
     Neighbour(Neighbour),
     /// A neighbour went away.
     NeighbourGone(Neighbour),
-    /// The end of a list.
+    /// The list is complete.
     Done,
     /// The answer to a request: success, or an error.
     Answer(Result<(), Errno>),
-    /// Anything else.
+    /// Any other message.
     Other,
 }
 
-/// The messages in `bytes`, until one whose length cannot be.
+/// The messages in `bytes`, up to one with an invalid length.
 pub fn notices(bytes: &[u8]) -> impl Iterator<Item = Notice> + '_ {
     let mut rest = bytes;
     std::iter::from_fn(move || {
@@ -178,7 +178,7 @@ pub fn notices(bytes: &[u8]) -> impl Iterator<Item = Notice> + '_ {
     })
 }
 
-/// `None` for a message that is too short or of no interest.
+/// Decodes a message; `None` if it is too short or of no interest.
 fn notice(kind: u16, body: &[u8]) -> Option<Notice> {
     Some(match kind {
         NLMSG_DONE => Notice::Done,
@@ -200,7 +200,7 @@ fn notice(kind: u16, body: &[u8]) -> Option<Notice> {
     })
 }
 
-/// `struct ifinfomsg` and its attributes.
+/// Decodes `struct ifinfomsg` with its attributes.
 fn link(body: &[u8]) -> Option<Link> {
     let flags = u32_at(body, 8)?;
     let mut link = Link {
@@ -224,7 +224,7 @@ fn link(body: &[u8]) -> Option<Link> {
     Some(link)
 }
 
-/// `struct ifaddrmsg` and its attributes.
+/// Decodes `struct ifaddrmsg` with its attributes.
 fn address(body: &[u8]) -> Option<Address> {
     let &[family, prefix, flags, _, ..] = body else {
         return None;
@@ -242,7 +242,7 @@ fn address(body: &[u8]) -> Option<Address> {
     }
     Some(Address {
         index: u32_at(body, 4)?,
-        // On a point-to-point link, IFA_ADDRESS is the other end.
+        // On a point-to-point link, IFA_ADDRESS is the other end's address.
         address: local.or(other)?,
         prefix,
         broadcast,
@@ -250,7 +250,7 @@ fn address(body: &[u8]) -> Option<Address> {
     })
 }
 
-/// `struct rtmsg` and its attributes. Of several next hops the first one counts.
+/// Decodes `struct rtmsg` with its attributes. With several next hops the first one counts.
 fn route(body: &[u8]) -> Option<Route> {
     let &[family, prefix, _, _, table, _, _, kind, ..] = body else {
         return None;
@@ -299,7 +299,7 @@ fn route(body: &[u8]) -> Option<Route> {
     Some(route)
 }
 
-/// `struct ndmsg` and its attributes.
+/// Decodes `struct ndmsg` with its attributes.
 fn neighbour(body: &[u8]) -> Option<Neighbour> {
     let family = *body.first()?;
     let state = u16_at(body, 8)?;
@@ -318,7 +318,7 @@ fn neighbour(body: &[u8]) -> Option<Neighbour> {
     })
 }
 
-/// The attributes in `bytes`, until one whose length cannot be.
+/// The attributes in `bytes`, up to one with an invalid length.
 fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     const FLAGS: u16 = 0xc000; // nested, network byte order
     let mut rest = bytes;
@@ -331,7 +331,7 @@ fn attributes(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-/// `struct rtvia`: a next hop of another family than the destination.
+/// Decodes `struct rtvia`: a next hop of another family than the destination.
 fn via(value: &[u8]) -> Option<IpAddr> {
     let family = u8::try_from(u16_at(value, 0)?).ok()?;
     ip(family, value.get(2..)?)
@@ -365,7 +365,7 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(bytes.try_into().ok()?))
 }
 
-/// A list that the kernel can be asked for.
+/// A list that can be requested from the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum List {
     /// All interfaces.
@@ -386,7 +386,7 @@ pub fn list_request(list: List) -> Vec<u8> {
     finish(kind, NLM_F_REQUEST | NLM_F_DUMP, vec![0; header_bytes])
 }
 
-/// The request to keep `address` in the neighbour table and its MAC address known: a managed entry
+/// The request to keep `address` in the neighbour table and resolved: a managed entry
 /// (`NTF_EXT_MANAGED`, kernel 5.16).
 pub fn manage_neighbour(index: u32, address: IpAddr) -> Vec<u8> {
     let mut body = neighbour_header(index, address);
@@ -400,7 +400,7 @@ pub fn remove_neighbour(index: u32, address: IpAddr) -> Vec<u8> {
     finish(RTM_DELNEIGH, NLM_F_REQUEST | NLM_F_ACK, body)
 }
 
-/// The question for one entry of the neighbour table.
+/// The request for one entry of the neighbour table.
 pub fn neighbour_request(index: u32, address: IpAddr) -> Vec<u8> {
     finish(
         RTM_GETNEIGH,
@@ -409,7 +409,7 @@ pub fn neighbour_request(index: u32, address: IpAddr) -> Vec<u8> {
     )
 }
 
-/// `struct ndmsg` and the address.
+/// `struct ndmsg`, followed by the address.
 fn neighbour_header(index: u32, address: IpAddr) -> Vec<u8> {
     let (family, octets) = match address {
         IpAddr::V4(address) => (AF_INET, address.octets().to_vec()),

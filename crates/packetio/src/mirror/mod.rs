@@ -1,5 +1,5 @@
-//! A mirror of the kernel's control plane for one interface: MAC, MTU, link state, addresses,
-//! routes of the main table, and the neighbours that somebody asked for.
+//! A mirror of the kernel's control plane for one interface: MAC address, MTU, link state,
+//! addresses, routes of the main table, and requested neighbours.
 //!
 //! | module | what it is |
 //! |---|---|
@@ -10,9 +10,9 @@
 //! | `follower` | a thread that tells the stacks of this process: `xdp:IFACE,mirror` |
 //! | `port` | a port with the kernel behind it |
 //!
-//! The kernel keeps doing ARP and ND. A next hop that is asked for becomes a managed neighbour: the
-//! kernel resolves it without traffic and keeps it reachable. Called by the service `mill mux`, and
-//! by the runtime.
+//! The kernel keeps doing ARP and ND. A requested next hop becomes a managed neighbour: the kernel
+//! resolves it without traffic and keeps it reachable. The service `mill mux` and the runtime use
+//! the mirror.
 
 mod announcement;
 mod follower;
@@ -37,7 +37,7 @@ use crate::limits::{MIRROR_NEIGHBOURS_MAX, MIRROR_ROUTES_MAX};
 use crate::mux::message::Change;
 use crate::packet_unsafe::{raw_socket, send_by};
 
-/// The main routing table's number.
+/// Number of the main routing table.
 const TABLE_MAIN: u32 = 254;
 
 /// The mirror of one interface.
@@ -46,15 +46,15 @@ pub struct Mirror {
     name: String,
     netlink: Netlink,
     host: Host,
-    /// Next hops that somebody asked for, with what the kernel knows of each.
+    /// Requested next hops, with the MAC address that the kernel knows of each.
     neighbours: BTreeMap<IpAddr, Option<MacAddr>>,
 }
 
 impl Mirror {
-    /// A mirror of the interface called `name`, in the caller's network namespace.
+    /// Makes a mirror of the interface `name` in the caller's network namespace.
     ///
     /// # Errors
-    /// `NODEV` if there is no such interface; else those of the sockets.
+    /// `NODEV` if there is no such interface; else the errors of the sockets.
     pub fn open(name: &str) -> io::Result<Self> {
         let mut mirror = Self {
             name: name.to_owned(),
@@ -69,27 +69,27 @@ impl Mirror {
         }
     }
 
-    /// Readable when [`Mirror::changes`] has something to look at.
+    /// Descriptor that is readable when [`Mirror::changes`] should be called.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.netlink.fd()
     }
 
-    /// The state as of the last look.
+    /// The state at the last call of [`Mirror::changes`].
     pub fn host(&self) -> &Host {
         &self.host
     }
 
-    /// The next hops that were asked for, and the MAC address of each that answers.
+    /// The requested next hops, and the MAC address of each that answers.
     pub fn neighbours(&self) -> impl Iterator<Item = (IpAddr, Option<MacAddr>)> + '_ {
         self.neighbours
             .iter()
             .map(|(address, mac)| (*address, *mac))
     }
 
-    /// Looks at the kernel's notifications; what has changed since the last look.
+    /// Reads notifications; returns what has changed since the last call.
     ///
     /// # Errors
-    /// Errors of the sockets. The next call looks at everything again.
+    /// The errors of the sockets. The next call reads everything again.
     pub fn changes(&mut self) -> io::Result<Vec<Change>> {
         let mut is_dirty = false;
         let mut news = Vec::new();
@@ -107,7 +107,7 @@ impl Mirror {
             let next = self.read()?;
             let next_index = next.link.as_ref().map(|link| link.index);
             if next_index != index {
-                // Removed, made, or both since the last look.
+                // The interface was removed, created, or both since the last call.
                 changes = self.host.changes_to(&Host::default());
                 self.host = Host::default();
             }
@@ -126,11 +126,11 @@ impl Mirror {
         Ok(changes)
     }
 
-    /// The MAC address of a next hop, if the kernel knows it already. Otherwise the kernel asks for
-    /// it now, and [`Mirror::changes`] tells.
+    /// The MAC address of a next hop, if the kernel knows it. Otherwise the kernel requests it, and
+    /// [`Mirror::changes`] reports the answer.
     ///
     /// # Errors
-    /// `NOBUFS` with [`MIRROR_NEIGHBOURS_MAX`] next hops; else what the kernel says.
+    /// `NOBUFS` at [`MIRROR_NEIGHBOURS_MAX`] next hops; else the kernel's error.
     pub fn resolve(&mut self, address: IpAddr) -> io::Result<Option<MacAddr>> {
         let index = self.index()?;
         let is_new = !self.neighbours.contains_key(&address);
@@ -149,11 +149,11 @@ impl Mirror {
         Ok(mac)
     }
 
-    /// Tells the link that the interface's addresses have its present MAC address.
+    /// Announces on the link that the interface's addresses have its present MAC address.
     ///
     /// # Errors
-    /// `PERM` without `CAP_NET_RAW`; `NODEV` without an interface that has a MAC address; else
-    /// those of sending.
+    /// `PERM` without `CAP_NET_RAW`; `NODEV` without an interface with a MAC address; else the
+    /// errors of sending.
     pub fn announce(&self) -> io::Result<()> {
         let link = self.host.link.as_ref().ok_or(Errno::NODEV)?;
         let (index, mac) = (link.index as i32, link.mac.ok_or(Errno::NODEV)?);
@@ -164,12 +164,12 @@ impl Mirror {
         Ok(())
     }
 
-    /// Lets a next hop go: the kernel need not keep it any more.
+    /// Releases a next hop, so that the kernel need not keep it resolved.
     pub fn forget(&mut self, address: IpAddr) {
         if self.neighbours.remove(&address).is_some()
             && let Ok(index) = self.index()
         {
-            // An entry that is gone already is no loss.
+            // The entry may be gone already, which does not matter.
             let _ = self.netlink.remove_neighbour(index, address);
         }
     }
@@ -188,8 +188,8 @@ impl Mirror {
         }
     }
 
-    /// An interface that went down or away took its neighbours along; the kernel is asked to
-    /// resolve them again.
+    /// Has the kernel resolve the neighbours again that were lost when the interface went down or
+    /// away.
     fn ask_again(&mut self, changes: &mut Vec<Change>) {
         let Ok(index) = self.index() else {
             return;
@@ -199,14 +199,15 @@ impl Mirror {
             let entry = self.netlink.neighbour(index, address);
             let mac = entry.map_or(None, |neighbour| neighbour.mac);
             if entry.is_err() {
-                // Refused while the link is down; the notification of its return asks again.
+                // The kernel refuses while the link is down; the notification of its return asks
+                // again.
                 let _ = self.netlink.manage_neighbour(index, address);
             }
             self.learn(address, mac, changes);
         }
     }
 
-    /// The whole state, as the kernel has it now.
+    /// Reads the whole present state from the kernel.
     fn read(&mut self) -> io::Result<Host> {
         let mut host = Host::default();
         self.netlink.list(List::Links, |notice| {

@@ -1,8 +1,8 @@
-//! rtnetlink sockets: lists, requests with an answer, and notifications.
+//! rtnetlink sockets for lists, requests with an answer, and notifications.
 //!
-//! Owns two sockets, one for requests and one for notifications, which belong to the network
-//! namespace in which they were opened. Requests are answered by the kernel within the system call
-//! that sends them, so reading their answer does not wait. Called by `mirror`.
+//! A [`Netlink`] owns one socket for requests and one for notifications, in the network namespace
+//! in which they were opened. The kernel answers a request within the system call that sends it, so
+//! reading the answer does not wait. `mirror` uses the module.
 
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,11 +19,11 @@ use super::message::{
 };
 use crate::limits::{NETLINK_BYTES_MAX, NETLINK_QUEUE_BYTES};
 
-/// `RTMGRP_LINK | RTMGRP_NEIGH | RTMGRP_IPV4_IFADDR | RTMGRP_IPV4_ROUTE | RTMGRP_IPV6_IFADDR |
-/// RTMGRP_IPV6_ROUTE`.
+/// The groups `RTMGRP_LINK | RTMGRP_NEIGH | RTMGRP_IPV4_IFADDR | RTMGRP_IPV4_ROUTE |
+/// RTMGRP_IPV6_IFADDR | RTMGRP_IPV6_ROUTE`.
 const GROUPS: u32 = 0x1 | 0x4 | 0x10 | 0x40 | 0x100 | 0x400;
 
-/// The two sockets.
+/// Both sockets of a mirror.
 #[derive(Debug)]
 pub(super) struct Netlink {
     requests: OwnedFd,
@@ -33,7 +33,7 @@ pub(super) struct Netlink {
 
 impl Netlink {
     /// # Errors
-    /// Errors of `socket` and `bind`.
+    /// The errors of `socket` and `bind`.
     pub(super) fn open() -> io::Result<Self> {
         let open = |flags| {
             socket_with(
@@ -54,12 +54,12 @@ impl Netlink {
         })
     }
 
-    /// Readable when a notification waits.
+    /// Descriptor that is readable when a notification waits.
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.notifications.as_fd()
     }
 
-    /// Hands the notifications that wait to `each`; `false` if the kernel dropped some.
+    /// Passes the waiting notifications to `each`. False: the kernel dropped some.
     pub(super) fn notifications(&mut self, mut each: impl FnMut(Notice)) -> bool {
         let mut is_complete = true;
         loop {
@@ -76,10 +76,10 @@ impl Netlink {
         }
     }
 
-    /// Hands all entries of a list to `each`.
+    /// Passes all entries of a list to `each`.
     ///
     /// # Errors
-    /// Errors of the system calls, and what the kernel answers.
+    /// The errors of the system calls, and the kernel's answer.
     pub(super) fn list(&mut self, list: List, mut each: impl FnMut(Notice)) -> io::Result<()> {
         self.send(&list_request(list))?;
         loop {
@@ -98,15 +98,15 @@ impl Netlink {
     /// Has the kernel resolve `address` and keep it resolved.
     ///
     /// # Errors
-    /// The kernel's error: `NETDOWN` while the interface is down, `NODEV` when it is gone.
+    /// The kernel's error: `NETDOWN` while the interface is down, `NODEV` if it is gone.
     pub(super) fn manage_neighbour(&mut self, index: u32, address: IpAddr) -> io::Result<()> {
         self.request(&manage_neighbour(index, address))
     }
 
-    /// Removes the neighbour.
+    /// Removes `address` from the neighbour table.
     ///
     /// # Errors
-    /// The error that the kernel returns.
+    /// The kernel's error.
     pub(super) fn remove_neighbour(&mut self, index: u32, address: IpAddr) -> io::Result<()> {
         self.request(&remove_neighbour(index, address))
     }
@@ -114,7 +114,7 @@ impl Netlink {
     /// The neighbour table's entry for `address`.
     ///
     /// # Errors
-    /// `NOENT` if there is none.
+    /// `NOENT` if there is no entry.
     pub(super) fn neighbour(&mut self, index: u32, address: IpAddr) -> io::Result<Neighbour> {
         self.send(&neighbour_request(index, address))?;
         let mut found = Err(Errno::BADMSG);

@@ -1,7 +1,7 @@
 //! A port whose addresses, routes and next hops are the kernel's.
 //!
-//! Owns a port of any kind and this context's end of the queues to the thread that follows the
-//! kernel. Made by [`Follower::port`](super::Follower::port).
+//! A [`MirrorPort`] owns a port of any kind and its end of the queues to the thread that follows
+//! the kernel. [`Follower::port`](super::Follower::port) makes it.
 
 use std::os::fd::BorrowedFd;
 
@@ -33,7 +33,7 @@ impl Host for MirrorPort {
         self.doors.next_lease()
     }
 
-    /// Frames stay as short as the port's memory was made for, also when the interface's MTU grows.
+    /// Limits a new MTU to what the port's memory was made for.
     fn next_change(&mut self) -> Option<Change> {
         let opened = self.port.capabilities().mtu;
         self.doors.next_change().map(|change| match change {

@@ -1,8 +1,8 @@
-//! One connection between application and service: messages, each with at most one descriptor.
+//! One connection between application and service, for messages with at most one descriptor each.
 //!
-//! Owns a connected SOCK_SEQPACKET socket. Nothing blocks, not even to close: a descriptor of the
-//! peer's is closed on a thread of its own (`crate::foreign`). Called by the `mux` port and by the
-//! service.
+//! A [`Channel`] owns a connected SOCK_SEQPACKET socket. Nothing blocks, not even closing: a
+//! separate thread closes the peer's descriptors (`crate::foreign`). The `mux` port and the service
+//! use it.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -12,41 +12,41 @@ use super::message::{MESSAGE_LEN, Message, MessageError};
 use crate::foreign::{Closer, Foreign};
 use crate::seqpacket::{self, Peeked, address, new_socket};
 
-/// The outcome of a look at a connection.
+/// The result of reading from a connection.
 #[derive(Debug)]
 pub enum Received {
-    /// Nothing yet.
+    /// No message has arrived.
     Nothing,
-    /// The other end is gone.
+    /// The other end has gone.
     Closed,
-    /// A message, and its descriptor if one came along.
+    /// A message, with its descriptor if it has one.
     Message(Message, Foreign),
-    /// Bytes that are no message, or a message with the wrong descriptors. The connection is of no
-    /// more use.
+    /// Bytes that are not a message, or a message with the wrong descriptors. The connection is
+    /// unusable.
     Malformed(MessageError),
 }
 
-/// A connection.
+/// A connection between application and service.
 #[derive(Debug)]
 pub struct Channel {
-    /// `None` only while it is dropped.
+    /// The socket; `None` only while the channel is dropped.
     socket: Option<OwnedFd>,
     closer: Closer,
 }
 
 impl Channel {
-    /// Connects to the service at `path`, or at the abstract address behind an `@`.
+    /// Connects to the service at `path`, or at the abstract address behind `@`.
     ///
     /// # Errors
-    /// Those of `socket` and `connect`: `CONNREFUSED` or `NOENT` if nothing listens, `AGAIN` if the
-    /// queue of connections is full.
+    /// The errors of `socket` and `connect`: `CONNREFUSED` or `NOENT` if no process listens,
+    /// `AGAIN` if the queue of connections is full.
     pub fn connect(path: &str, closer: &Closer) -> io::Result<Self> {
         let socket = new_socket()?;
         rustix::net::connect(&socket, &address(path)?)?;
         Ok(Self::new(socket, closer))
     }
 
-    /// A connection over `socket`, which is a connected SOCK_SEQPACKET socket.
+    /// Makes a channel over a connected SOCK_SEQPACKET socket.
     pub fn new(socket: OwnedFd, closer: &Closer) -> Self {
         Self {
             socket: Some(socket),
@@ -54,11 +54,11 @@ impl Channel {
         }
     }
 
-    /// Sends `message` and its descriptor.
+    /// Sends `message` with its descriptor.
     ///
     /// # Errors
-    /// `AGAIN` if the peer has not read for long, so that the socket's buffer is full; else those
-    /// of `sendmsg`.
+    /// `AGAIN` if the socket's buffer is full because the peer does not read; else the errors of
+    /// `sendmsg`.
     pub fn send(&self, message: &Message, descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
         debug_assert_eq!(message.takes_descriptor(), descriptor.is_some());
         let socket = self.socket.as_ref().ok_or(Errno::BADF)?;
@@ -68,12 +68,12 @@ impl Channel {
         }
     }
 
-    /// The next message.
+    /// Reads the next message.
     pub fn receive(&self) -> Received {
         let Some(socket) = &self.socket else {
             return Received::Closed;
         };
-        // One byte more than a message, so that a longer packet is seen to be longer.
+        // One byte more than a message, to detect longer packets.
         let mut bytes = [0; MESSAGE_LEN + 1];
         let (length, brings) = match seqpacket::peek(socket, &mut bytes) {
             Peeked::Nothing => return Received::Nothing,

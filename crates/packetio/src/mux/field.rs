@@ -1,8 +1,8 @@
-//! The parts of a message: its length and version, and how each field is written and read.
+//! The parts of a message: its length and version, and how fields are written and read.
 //!
-//! Owns nothing. All numbers are in the host's byte order, since both ends are on one host. A
-//! reader never reads past the message: every layout is shorter than a message by construction, and
-//! a field that would cross the end reads as zero. Called by `message`.
+//! Numbers are in the host's byte order, because both ends are on one host. A reader never reads
+//! past the message: every layout is shorter than a message, and a field that would cross the end
+//! reads as zero. `message` uses the module.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -10,37 +10,38 @@ use crate::MacAddr;
 
 /// Bytes of every message.
 pub const MESSAGE_LEN: usize = 128;
-/// The version in every message. An end that reads another version hangs up.
+/// Version of the protocol, in every message. An end that reads another version closes the
+/// connection.
 pub const VERSION: u16 = 3;
 
 const FAMILY_NONE: u8 = 0;
 const FAMILY_V4: u8 = 4;
 const FAMILY_V6: u8 = 6;
 
-/// Why bytes are no message.
+/// The reason why bytes are not a valid message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MessageError {
-    /// Not exactly [`MESSAGE_LEN`] bytes.
+    /// The length is not [`MESSAGE_LEN`] bytes.
     #[error("a message has {MESSAGE_LEN} bytes")]
     Length,
-    /// Another version than [`VERSION`].
+    /// The version is not [`VERSION`].
     #[error("version {0}, expected {VERSION}")]
     Version(u16),
-    /// A type that this version does not have.
+    /// This version has no such message type.
     #[error("unknown message type {0}")]
     Type(u16),
-    /// A field has a value that it cannot have.
+    /// A field has an impossible value.
     #[error("a field has an impossible value")]
     Value,
-    /// Bytes that the type does not use are not zero.
+    /// Unused bytes are not zero.
     #[error("bytes behind the message are not zero")]
     Padding,
-    /// Another number of descriptors than belongs to the message.
+    /// The number of descriptors is wrong for the message.
     #[error("wrong descriptors")]
     Descriptors,
 }
 
-/// Appends fields to a message.
+/// Appends fields to a message, in order.
 #[derive(Debug)]
 pub(super) struct Writer {
     bytes: [u8; MESSAGE_LEN],
@@ -101,7 +102,7 @@ impl Writer {
         self.optional_address(Some(value));
     }
 
-    /// An end of a connection: address, then port.
+    /// Appends one end of a connection: address, then port.
     pub(super) fn end(&mut self, value: SocketAddr) {
         self.address(value.ip());
         self.u16(value.port());
@@ -125,7 +126,7 @@ impl Writer {
     }
 }
 
-/// Takes fields from a message, in order.
+/// Reads fields from a message, in order.
 #[derive(Debug)]
 pub(super) struct Reader<'a> {
     bytes: &'a [u8; MESSAGE_LEN],

@@ -1,8 +1,8 @@
-//! This process's connection to `mill mux`: one for each service, shared by all contexts.
+//! This process's connection to `mill mux`: one per service, shared by all contexts.
 //!
-//! Owns the thread `mux-control`, which reads all messages, and the books about requests in flight.
-//! Requests block their caller for one round trip. Ports talk to the thread by queues of their own,
-//! so nothing here is on the data path.
+//! A [`MuxHost`] owns the thread `mux-control`, which reads all messages, and the state of requests
+//! in flight. A request blocks its caller for one round trip. Ports talk to the thread by separate
+//! queues, so nothing here is on the data path.
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
@@ -36,10 +36,10 @@ mod claims;
 mod control;
 mod transfers;
 
-/// The services that this process is connected to.
+/// The services to which this process is connected, by path.
 static HOSTS: Mutex<Vec<(String, Weak<MuxHost>)>> = Mutex::new(Vec::new());
 
-/// The socket that the processes of this application share.
+/// The socket that all processes of this application share.
 static FAMILY: OnceLock<OwnedFd> = OnceLock::new();
 
 /// The answer to a request.
@@ -52,7 +52,7 @@ enum Reply {
     Refused(Errno),
 }
 
-/// The identity of a request that waits for its answer.
+/// Identifies a request that waits for its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Key {
     Request(u32),
@@ -65,23 +65,23 @@ struct Link {
     link: doors::Link,
 }
 
-/// A context that has its socket, for a service that comes back.
+/// A context with its socket, to be reported to a service that comes back.
 #[derive(Debug)]
 struct Known {
     context: u16,
-    /// The socket of the last [`Message::Port`], by which a service knows the context again.
+    /// The socket of the last [`Message::Port`], by which a service recognises the context.
     socket: OwnedFd,
-    /// Where the next service's memif channel goes.
+    /// Receives the memif channel of the next service.
     handover: Option<Handover>,
 }
 
 /// The parts of an opened context.
 pub(super) struct Opened {
     pub port: Box<dyn Port + Send>,
-    /// The TAP of the bulk lane. `None` if it is off, or the service has none for us.
+    /// The TAP of the bulk lane; `None`: it is off, or the service has none for us.
     pub bulk: Option<OwnedFd>,
     pub doors: Doors,
-    /// `None` if the service had no room for one.
+    /// The context's ledger; `None`: the service had no room for one.
     pub ledger: Option<LedgerFile>,
 }
 
@@ -90,29 +90,29 @@ struct Books {
     next_request: u32,
     waiting: HashMap<Key, Option<Reply>>,
     view: HostView,
-    /// The list of addresses and routes has come whole once.
+    /// True once the list of addresses and routes has arrived completely.
     is_complete: bool,
     links: Vec<Link>,
     hops: HashMap<IpAddr, MacAddr>,
     asked: HashSet<IpAddr>,
     contexts: Vec<Known>,
-    /// Ledgers that have come and that no port has taken yet, by context: memory and bytes.
+    /// Ledgers that have arrived and that no port has taken, by context: memory and its bytes.
     ledgers: HashMap<u16, (OwnedFd, u64)>,
     claims: Claims,
-    /// Copies of the sockets that keep places of this process in the kernel, for a service that
-    /// comes back.
+    /// Copies of the sockets that reserve addresses of this process in the kernel, for a service
+    /// that comes back.
     bound: HashMap<SocketAddr, OwnedFd>,
-    /// Requests for places whose address has come back, each with its context.
+    /// Requests for addresses that have come back, with their contexts, by request number.
     reclaiming: HashMap<u32, (u16, SocketAddr)>,
     leases: Vec<Lease>,
-    /// Requests for more ports, each with the context that will get them.
+    /// Requests for more local ports, with their contexts, by request number.
     growing: HashMap<u32, u16>,
     transfers: Transfers,
-    /// Why no request can be made any more.
+    /// The errno with which all requests fail from now on; `None`: requests are possible.
     failed: Option<Errno>,
 }
 
-/// State that callers and the control thread share.
+/// The state that callers and the control thread share.
 struct Shared {
     path: String,
     hello: Hello,
@@ -124,25 +124,25 @@ struct Shared {
     closer: Closer,
 }
 
-/// A service, as this process sees it.
+/// A service as this process sees it.
 pub struct MuxHost {
     shared: Arc<Shared>,
     welcome: Welcome,
     ends: Arc<OwnedFd>,
-    /// The process that has the control thread.
+    /// The process that runs the control thread.
     process: Pid,
 }
 
-/// The connection to the service that the options name; a new one if this process has none.
+/// The connection to the service that the options name; a new one if there is none.
 ///
 /// # Errors
-/// One line: nobody listens there, the service refused us, or it does not answer.
+/// One line: nothing listens there, the service refused us, or it does not answer.
 pub fn host(options: &MuxOptions) -> Result<Arc<MuxHost>, OpenError> {
     let mut hosts = HOSTS.lock().unwrap_or_else(PoisonError::into_inner);
     hosts.retain(|(_, host)| host.strong_count() > 0);
     let path = options.socket();
     let known = hosts.iter().filter(|(of, _)| of == path);
-    // A child of `fork` has no thread for its parent's connections, which stay the parent's.
+    // A child of `fork` lacks the control threads; its parent's connections stay the parent's.
     let is_own = |host: &Arc<MuxHost>| host.process == getpid();
     if let Some(host) = known.filter_map(|(_, host)| host.upgrade()).find(is_own) {
         return Ok(host);
@@ -152,12 +152,12 @@ pub fn host(options: &MuxOptions) -> Result<Arc<MuxHost>, OpenError> {
     Ok(host)
 }
 
-/// From now on this process may be one of several of its application: what it and its children
-/// claim is shared. Returns the socket by which they are known to belong together; a child of
-/// `fork` or `exec` that has it belongs to them, too.
+/// Makes this process and its children a family, which shares what its members claim. Returns the
+/// socket that identifies the family. A child of `fork` or `exec` that has the socket belongs to it
+/// too.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's error.
 pub fn found_family() -> Result<BorrowedFd<'static>, Errno> {
     if FAMILY.get().is_none() {
         let flags = SocketFlags::CLOEXEC;
@@ -167,23 +167,23 @@ pub fn found_family() -> Result<BorrowedFd<'static>, Errno> {
     family().ok_or(Errno::NOENT)
 }
 
-/// The socket of this process's family.
+/// The socket of this process's family; `None`: it has none.
 pub fn family() -> Option<BorrowedFd<'static>> {
     FAMILY.get().map(OwnedFd::as_fd)
 }
 
-/// This process belongs to the family of this socket, unless it has one already.
+/// Makes this process a member of the family with this socket, unless it has one already.
 pub fn join_family(socket: OwnedFd) {
-    // The first family stays.
+    // A family that was set earlier stays.
     let _ = FAMILY.set(socket);
 }
 
-/// A child of `fork` has no connections to services: those of its parent stay the parent's.
+/// Forgets all connections to services, in a child of `fork`: they stay the parent's.
 pub fn after_fork() {
     HOSTS.lock().unwrap_or_else(PoisonError::into_inner).clear();
 }
 
-/// The first message of a connection, and the socket that goes with it.
+/// The first message of a connection, with the family's socket if there is one.
 fn greeting(hello: Hello) -> (Message, Option<BorrowedFd<'static>>) {
     match FAMILY.get() {
         Some(family) => (Message::Join(hello), Some(family.as_fd())),
@@ -235,21 +235,21 @@ impl MuxHost {
         })
     }
 
-    /// The NIC as the service's greeting described it.
+    /// The NIC as described by the service's greeting.
     pub fn welcome(&self) -> &Welcome {
         &self.welcome
     }
 
-    /// Addresses and routes as they are now.
+    /// The present addresses and routes.
     pub fn view(&self) -> HostView {
         self.shared.books().view.clone()
     }
 
-    /// Claims `local` for this context, unless this process has the place already: then the context
-    /// gets no SYNs until it [listens](Self::listens).
+    /// Claims `local` for this context. If this process has the address already, the context gets
+    /// no SYNs until it [listens](Self::listens).
     ///
     /// # Errors
-    /// As [`claim`](Self::claim).
+    /// The errors of [`claim`](Self::claim).
     pub fn reserve(&self, context: usize, local: SocketAddr) -> Result<(), Errno> {
         let is_reserved = self.shared.books().claims.reserve(context as u16, local);
         match is_reserved {
@@ -258,11 +258,11 @@ impl MuxHost {
         }
     }
 
-    /// The stack of this context listens at `local`, where it has reserved the place: from now on
-    /// the context gets its share of the SYNs.
+    /// Notes that this context's stack listens at `local`, which it has reserved. The context gets
+    /// its share of the SYNs from now on.
     ///
     /// # Errors
-    /// As [`claim`](Self::claim).
+    /// The errors of [`claim`](Self::claim).
     pub fn listens(&self, context: usize, local: SocketAddr) -> Result<(), Errno> {
         let context = context as u16;
         if self.shared.books().claims.is_member(context, local) {
@@ -279,11 +279,11 @@ impl MuxHost {
         }
     }
 
-    /// From now on what arrives for `local` comes to this context, until each claim is released.
-    /// One round trip to the service, unless the context has the place already.
+    /// Has frames for `local` delivered to this context until each claim is released. It takes one
+    /// round trip to the service, unless the context has the address already.
     ///
     /// # Errors
-    /// `ADDRINUSE`, `ACCES`: as the service says; `TIMEDOUT` if it does not answer.
+    /// `ADDRINUSE` or `ACCES` from the service; `TIMEDOUT` if it does not answer.
     pub fn claim(&self, context: usize, local: SocketAddr) -> Result<(), Errno> {
         let context = context as u16;
         if self.shared.books().claims.hold(context, local) {
@@ -301,11 +301,11 @@ impl MuxHost {
         }
     }
 
-    /// Holds `local` for this process and its children: SYNs wait until a context of theirs claims
-    /// it. One round trip to the service.
+    /// Holds `local` for this process and its children: SYNs wait until one of their contexts
+    /// claims it. It takes one round trip to the service.
     ///
     /// # Errors
-    /// As [`claim`](Self::claim).
+    /// The errors of [`claim`](Self::claim).
     pub fn hold(&self, local: SocketAddr) -> Result<(), Errno> {
         if self.shared.books().claims.keep(local) {
             return Ok(());
@@ -321,11 +321,11 @@ impl MuxHost {
         }
     }
 
-    /// Holds `local`, where `socket` of the kernel's is bound: that socket keeps the place in the
-    /// kernel, so this process and its children may listen there on both sides.
+    /// Holds `local` while `socket`, which is bound there in the kernel, reserves it. This process
+    /// and its children may then listen there both in the kernel and in a stack.
     ///
     /// # Errors
-    /// As [`claim`](Self::claim); `INVAL` if the service does not believe that the socket is bound
+    /// The errors of [`claim`](Self::claim); `INVAL` if the service does not find the socket bound
     /// there.
     pub fn hold_bound(&self, local: SocketAddr, socket: BorrowedFd<'_>) -> Result<(), Errno> {
         if self.shared.books().claims.keep(local) {
@@ -345,12 +345,13 @@ impl MuxHost {
         }
     }
 
-    /// A socket that held `local` is gone. The place stays held while connections are left.
+    /// Notes that a socket that held `local` is gone. The address stays held while connections are
+    /// left.
     pub fn let_go(&self, local: SocketAddr) {
         self.shared.release(|claims| claims.let_go(local));
     }
 
-    /// A socket that claimed `local` could not be made.
+    /// Takes a claim of `local` back, because its socket could not be made.
     pub fn release(&self, context: usize, local: SocketAddr) {
         let context = context as u16;
         self.shared.release(|claims| {
@@ -360,16 +361,16 @@ impl MuxHost {
         });
     }
 
-    /// The context has no more use for anything that it claimed.
+    /// Releases everything that the context has claimed.
     pub fn release_all(&self, context: usize) {
         let end = |claims: &mut Claims| claims.end_context(context as u16);
         self.shared.release(end);
     }
 
-    /// A block of at most `ports` local ports for the context: first and last.
+    /// Leases at most `ports` local ports for the context; returns the first and the last.
     ///
     /// # Errors
-    /// As the service says; `TIMEDOUT` if it does not answer.
+    /// The service's error; `TIMEDOUT` if it does not answer.
     pub fn lease(&self, context: usize, ports: u16) -> Result<(u16, u16), Errno> {
         let message = |request| {
             Message::Lease(Lease {
@@ -392,7 +393,7 @@ impl MuxHost {
     /// Asks the service for the virtual port of a context.
     ///
     /// # Errors
-    /// One line: the service refused it, or it does not answer.
+    /// One line: the service refused, or it does not answer.
     pub(super) fn open_context(
         &self,
         options: &MuxOptions,
@@ -411,7 +412,7 @@ impl MuxHost {
             .ask_port(options, number, mtu, entries)
             .map_err(|(step, errno)| failed(step)(errno))?;
         let known = rustix::io::fcntl_dupfd_cloexec(&socket, 0).map_err(failed("dup"))?;
-        // The ledger has come before the socket, if at all.
+        // The ledger arrives before the socket, if at all.
         let ledger = self.shared.books().ledgers.remove(&number);
         let ledger = ledger
             .map(|(memory, bytes)| LedgerFile::map(memory.as_fd(), bytes))
@@ -441,7 +442,7 @@ impl MuxHost {
         };
         let (doors, mut link) = doors::pair(&self.shared.bell).map_err(failed("eventfd"))?;
         let mut books = self.shared.books();
-        // The stack's settings say nothing of it.
+        // The stack's settings do not contain the own hop, so it comes as a change.
         link.tell(crate::host::Change::OwnHop(books.view.own_hop));
         books.links.push(Link {
             context: number,
@@ -461,8 +462,8 @@ impl MuxHost {
         })
     }
 
-    /// Asks for the socket of a virtual port: over memory of this process's, or without any where
-    /// ports are memif channels.
+    /// Asks for the socket of a virtual port: with this process's memory, or without any if ports
+    /// are memif channels.
     fn ask_port(
         &self,
         options: &MuxOptions,
@@ -498,14 +499,15 @@ impl MuxHost {
         }
     }
 
-    /// The NIC's MAC address and MTU as they are now.
+    /// The present MAC address and MTU of the NIC.
     fn link(&self) -> (MacAddr, usize) {
         let books = self.shared.books();
         let mtu = books.view.mtu.unwrap_or(self.welcome.mtu);
         (books.view.mac.unwrap_or(self.welcome.mac), mtu as usize)
     }
 
-    /// The context's port is closed: a service that comes back is not told of it.
+    /// Forgets a context whose port was closed, so that a service that comes back is not told of
+    /// it.
     pub(super) fn forget(&self, context: usize) {
         let mut books = self.shared.books();
         books
@@ -522,8 +524,8 @@ impl std::fmt::Debug for MuxHost {
 
 impl Drop for MuxHost {
     fn drop(&mut self) {
-        // The process may end before the control thread wakes. An answer that is lost would have
-        // a connection that was taken here offered to another process, too.
+        // The process may end before the control thread wakes. Without its answer, a connection
+        // taken here would be offered to another process too.
         if self.process == getpid() {
             self.shared.send_answers();
         }
@@ -560,8 +562,8 @@ impl Shared {
         channel.send(message, descriptor)
     }
 
-    /// Changes the claims, and tells the service which of them end. The books stay locked, so that
-    /// no new claim of a place overtakes the message.
+    /// Changes the claims and tells the service which of them end. The lock is held meanwhile, so
+    /// that no new claim of an address overtakes the message.
     fn release(&self, change: impl FnOnce(&mut Claims) -> Releases) {
         let mut books = self.books();
         for (context, local) in change(&mut books.claims) {
@@ -569,17 +571,17 @@ impl Shared {
                 books.bound.remove(&local);
             }
             let request = books.number();
-            // A service that is gone knows nothing of it any more.
+            // A service that is gone has forgotten the claim anyway.
             let _ = self.send(&Message::Release(claim(request, context, local)), None);
         }
     }
 
-    /// Sends a request and waits for its answer. A service that is away is waited for as long.
+    /// Sends a request and waits for its answer, also while the service is away.
     fn ask(&self, message: impl FnOnce(u32) -> Message) -> Result<Reply, Errno> {
         self.ask_with(message, None)
     }
 
-    /// As [`ask`](Self::ask), with a descriptor.
+    /// [`ask`](Self::ask) with a descriptor.
     fn ask_with(
         &self,
         message: impl FnOnce(u32) -> Message,
@@ -589,12 +591,12 @@ impl Shared {
         let request = books.number();
         books.waiting.insert(Key::Request(request), None);
         drop(books);
-        // A request that finds the service away is lost; the caller then times out.
+        // A request that finds the service away is lost, and the caller times out.
         let _ = self.send(&message(request), descriptor);
         self.answer(Key::Request(request))
     }
 
-    /// The socket of a virtual port; without memory that of a memif channel.
+    /// Asks for the socket of a virtual port; without memory for that of a memif channel.
     fn ask_port(
         &self,
         context: u16,
@@ -643,7 +645,7 @@ impl Shared {
     }
 }
 
-/// A descriptor that says that it is the socket of such a virtual port.
+/// Checks that a descriptor is the socket of such a virtual port.
 fn is_socket(socket: BorrowedFd<'_>, kind: PortKind) -> Result<(), &'static str> {
     const AF_XDP: u16 = 44;
     let family = sockopt::socket_domain(socket).map_err(|_| "not a socket")?;
@@ -654,7 +656,7 @@ fn is_socket(socket: BorrowedFd<'_>, kind: PortKind) -> Result<(), &'static str>
     }
 }
 
-/// The port over a memif channel, and where the channel of the next service goes.
+/// Makes the port over a memif channel, and the place for the channel of the next service.
 fn channel_port(
     socket: OwnedFd,
     mtu: usize,
@@ -668,9 +670,9 @@ fn channel_port(
     Ok((Box::new(port), Some(handover)))
 }
 
-/// The options of a memif channel to the service, for frames of `mtu`. Both ends use them: what
-/// fits the one's buffers fits the other's. An application offers [`CHANNEL_QUEUES_MAX`] queues,
-/// and the service has one for each of its frames' threads.
+/// The options of a memif channel to the service for frames of `mtu` bytes. Both ends use them, so
+/// frames fit the buffers of either. An application offers [`CHANNEL_QUEUES_MAX`] queues; the
+/// service has one per thread that moves frames.
 pub fn channel_options(mtu: usize, ring_slots: Option<u32>, queues: usize) -> MemifOptions {
     let bytes = (mtu + memif::FRAME_OVERHEAD_BYTES).next_power_of_two();
     let standard = MemifOptions::default();
@@ -683,7 +685,7 @@ pub fn channel_options(mtu: usize, ring_slots: Option<u32>, queues: usize) -> Me
     }
 }
 
-/// A descriptor that says that it is a TAP's: writing to anything else could block.
+/// Checks that a descriptor is a TAP's, because writing to anything else could block.
 fn is_tap(file: BorrowedFd<'_>) -> Result<(), &'static str> {
     match crate::netdev_unsafe::is_tap(file) {
         true => Ok(()),
@@ -691,7 +693,7 @@ fn is_tap(file: BorrowedFd<'_>) -> Result<(), &'static str> {
     }
 }
 
-/// The context of a message that brings a socket.
+/// The key of a message that brings a context's socket.
 fn context_of(port: &VirtualPort) -> Key {
     Key::Port(port.context)
 }

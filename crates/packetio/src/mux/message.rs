@@ -1,9 +1,9 @@
-//! The messages between an application and `mill mux`: bytes ⇄ values.
+//! Messages between an application and `mill mux`: bytes ⇄ values.
 //!
-//! Owns nothing. Each message is one packet of exactly [`MESSAGE_LEN`] bytes on a UNIX
-//! SOCK_SEQPACKET socket: version, type, then the fields of the type without padding, then zeros. A
-//! value has one encoding: bytes that decode encode to the same bytes again. At most one descriptor
-//! rides along, and only with the types that say so. Called by the service and by the `mux` port.
+//! Each message is one packet of exactly [`MESSAGE_LEN`] bytes on a UNIX SOCK_SEQPACKET socket:
+//! version, type, the fields of the type without padding, then zeros. A value has one encoding:
+//! valid bytes encode to themselves. At most one descriptor accompanies a message, and only certain
+//! types have one. The service and the `mux` port use the module.
 //!
 //! ```text
 //! application                         service
@@ -45,7 +45,7 @@ use crate::port::{ChecksumPolicy, MacAddr};
 use crate::text::Text;
 pub use crate::xdp::Memory;
 
-/// The context of a claim by a process that holds a place, and does not listen there yet.
+/// Context in the claim of a process that holds an address without listening there yet.
 pub const HOLD: u16 = u16::MAX;
 /// Bytes of a program's name.
 pub const NAME_LEN: usize = 32;
@@ -59,35 +59,35 @@ pub const PROTOCOL_TCP: u8 = 6;
 pub struct Hello {
     /// The program's name, for `mill mux status`.
     pub name: Text<NAME_LEN>,
-    /// Contexts of the application, each with a queue of its own.
+    /// Number of contexts of the application, each with its own queue.
     pub contexts: u16,
 }
 
-/// The answer to [`Hello`]: the application's number and what the NIC is.
+/// The answer to [`Hello`]: the application's number and the properties of the NIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Welcome {
-    /// The application's number. A restarted service is told it by [`Message::Recover`].
+    /// The application's number, which it tells a restarted service in [`Message::Recover`].
     pub application: u16,
-    /// The NIC's MAC address: the source of every frame.
+    /// MAC address of the NIC, which is the source of every frame.
     pub mac: MacAddr,
     /// The NIC's MTU in bytes.
     pub mtu: u32,
-    /// The duty of the application about checksums of received frames.
+    /// How the application must treat checksums of received frames.
     pub rx_checksum: ChecksumPolicy,
-    /// Whether the link is up.
+    /// True if the link is up.
     pub link_is_up: bool,
-    /// The NIC's index.
+    /// Interface index of the NIC.
     pub ifindex: u32,
     /// The NIC's name.
     pub interface: Text<INTERFACE_LEN>,
     /// Most connections that a ledger may hold.
     pub ledger_entries_max: u32,
-    /// The kind of the service's virtual ports: whether contexts send [`Message::Memory`] or
-    /// [`Message::PortAsk`].
+    /// The kind of the service's virtual ports: it decides whether contexts send
+    /// [`Message::Memory`] or [`Message::PortAsk`].
     pub kind: PortKind,
 }
 
-/// The kind of a virtual port, and so of the socket that rides along.
+/// The kind of a virtual port, and of the socket that accompanies it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortKind {
     /// A bound AF_XDP socket over the memory that the application has sent.
@@ -96,10 +96,10 @@ pub enum PortKind {
     Memif,
 }
 
-/// The socket of one context; it rides along.
+/// The socket of one context, which accompanies the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VirtualPort {
-    /// The context, from 0.
+    /// Number of the context, from 0.
     pub context: u16,
     /// The socket's `SO_COOKIE`.
     pub cookie: u64,
@@ -107,7 +107,7 @@ pub struct VirtualPort {
     pub kind: PortKind,
 }
 
-/// A 3-tuple. An unspecified address stands for all addresses of the NIC, of its family.
+/// A 3-tuple. An unspecified address covers all addresses of the NIC of its family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Tuple {
     /// IP protocol: [`PROTOCOL_TCP`].
@@ -123,7 +123,7 @@ pub struct Tuple {
 pub struct Claim {
     /// The application's number for the request.
     pub request: u32,
-    /// The context that listens; [`HOLD`]: none, SYNs wait.
+    /// The context that listens; [`HOLD`]: none yet, so SYNs wait.
     pub context: u16,
     /// The tuple that is claimed or released.
     pub tuple: Tuple,
@@ -134,73 +134,74 @@ pub struct Claim {
 pub struct Lease {
     /// The application's number for the request.
     pub request: u32,
-    /// The context.
+    /// Number of the context.
     pub context: u16,
     /// First port; 0 in a request, since the service chooses.
     pub first: u16,
-    /// How many ports.
+    /// Number of ports.
     pub ports: u16,
 }
 
-/// A connection that moves to another process of the application: it was not accepted before its
-/// listener was closed. A sealed memory file with it rides along.
+/// A connection that moves to another process of the application, because its listener closed
+/// before it was accepted. A sealed memory file accompanies it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
-    /// The number for the request, of the end that sends this message.
+    /// Number of the request, chosen by the sender of this message.
     pub request: u32,
-    /// The context that has the connection; to the other process: the one that gets it.
+    /// The context that has the connection; in the message to the other process, the one that gets
+    /// it.
     pub context: u16,
-    /// The place at which it was to be accepted.
+    /// The address at which the connection was to be accepted.
     pub tuple: Tuple,
-    /// This host's address of the connection; the place has its port.
+    /// This host's address of the connection; its port is that of `tuple`.
     pub local: IpAddr,
     /// The peer's end, of the same family.
     pub remote: SocketAddr,
-    /// Bytes of the file.
+    /// Bytes of the memory file.
     pub bytes: u32,
 }
 
-/// A question of `mill mux` to a service that runs.
+/// A question of the command `mill mux` to a running service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Query {
     /// Applications with pid, uid, ports, contexts, packets and drops.
     Status,
-    /// Every claim and lease.
+    /// All claims and leases.
     Ports,
     /// Counters of drops by reason.
     Drops,
-    /// A test of every hop of the data path.
+    /// A test of every hop of the data path. Only root and the service's own user may ask.
     Check,
-    /// End the service and remove what it built. Only root and the service's own user may.
+    /// Ends the service and removes what it built. Only root and the service's own user may ask.
     Stop,
 }
 
-/// One message.
+/// A message between application and service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message {
     /// The application's first message.
     Hello(Hello),
     /// The first message of a process that may be one of several of its application. A socket
-    /// rides along: those that send the same one belong together.
+    /// accompanies it: processes that send the same one belong together.
     Join(Hello),
-    /// The service's answer.
+    /// The service's answer to the first message.
     Welcome(Welcome),
-    /// Memory of a context; the file rides along.
+    /// Memory of a context; its file accompanies the message.
     Memory(Memory),
-    /// A request for the virtual port of a context that brings no memory for AF_XDP, where ports
-    /// are memif channels.
+    /// Request for the virtual port of a context without AF_XDP memory, where ports are memif
+    /// channels.
     PortAsk {
-        /// The context, from 0.
+        /// Number of the context, from 0.
         context: u16,
-        /// Connections that the context's ledger is to hold; 0: no ledger.
+        /// Number of connections for the context's ledger; 0: no ledger.
         ledger_entries: u32,
     },
-    /// The socket of a context; it rides along.
+    /// The socket of a context, which accompanies the message.
     Port(VirtualPort),
     /// A claim of a 3-tuple.
     Claim(Claim),
-    /// A claim that holds a place. A socket of the kernel's rides along: the process's own one,
-    /// which is bound there and keeps the place in the kernel.
+    /// A claim that holds an address. The process's kernel socket accompanies it, which is bound
+    /// there and reserves the address in the kernel.
     Bound(Claim),
     /// The request with this number is granted.
     Granted {
@@ -209,99 +210,101 @@ pub enum Message {
     },
     /// The request with this number is refused.
     Refused {
-        /// The application's number for the request; 0 for what has none.
+        /// The application's number for the request; 0 if it has none.
         request: u32,
-        /// Why, as an errno of Linux.
+        /// The reason, as an errno of Linux.
         errno: u16,
     },
-    /// A claim ends.
+    /// The end of a claim.
     Release(Claim),
-    /// A request for local ports.
+    /// Request for local ports.
     Lease(Lease),
     /// Local ports for a context.
     Leased(Lease),
-    /// Local ports that the application has no use for.
+    /// Local ports that the application gives back.
     Return(Lease),
-    /// A request for the MAC address of a next hop.
+    /// Request for the MAC address of a next hop.
     Resolve {
         /// The application's number for the request.
         request: u32,
         /// The next hop.
         address: IpAddr,
     },
-    /// The answer to [`Message::Resolve`]. Frames to the next hop pass from now on.
+    /// Answer to [`Message::Resolve`]. Frames to the next hop may be sent from now on.
     NextHop {
         /// The application's number for the request.
         request: u32,
         /// The next hop.
         address: IpAddr,
-        /// Its MAC address.
+        /// MAC address of the next hop.
         mac: MacAddr,
     },
-    /// Something about the NIC changed.
+    /// A change of the NIC.
     Change(Change),
-    /// A connection for another process; the file with it rides along.
+    /// A connection for another process; its memory file accompanies the message.
     Move(Move),
-    /// Memory for the list of a context's connections; it rides along. The service makes and keeps
-    /// it, so that the list survives if both ends die.
+    /// Memory for the list of a context's connections, which accompanies the message. The service
+    /// makes and keeps it, so that the list survives the application's death.
     Ledger {
-        /// The context, from 0.
+        /// Number of the context, from 0.
         context: u16,
         /// Bytes of the list.
         bytes: u64,
     },
-    /// A request for the bulk lane of a context that has its virtual port.
+    /// Request for the bulk lane of a context that has its virtual port.
     BulkAsk {
         /// The application's number for the request.
         request: u32,
-        /// The context, from 0.
+        /// Number of the context, from 0.
         context: u16,
     },
-    /// The bulk lane of a context: a TAP with a virtio header, to be written to; its descriptor
-    /// rides along.
+    /// The bulk lane of a context: a TAP with a virtio header, for writing. Its descriptor
+    /// accompanies the message.
     Bulk {
         /// The application's number for the request.
         request: u32,
     },
-    /// A context that outlived the service; the socket that [`Message::Port`] brought rides along.
+    /// A context that outlived the service. The socket from [`Message::Port`] accompanies the
+    /// message.
     Recover {
         /// The application's number for the request.
         request: u32,
-        /// The number that [`Welcome`] named.
+        /// The application's number from [`Welcome`].
         application: u16,
-        /// The context.
+        /// Number of the context.
         context: u16,
     },
-    /// A context knows no flow between these ends, and listens at the first of them no more: the
-    /// flow's next SYN is for another context. Nothing answers.
+    /// Notice that a context has no flow between these ends and no longer listens at the first: the
+    /// flow's next SYN goes to another context. There is no answer.
     Forget {
-        /// The context.
+        /// Number of the context.
         context: u16,
         /// This host's end.
         local: SocketAddr,
         /// The peer's end.
         remote: SocketAddr,
     },
-    /// A 3-tuple was taken away.
+    /// A 3-tuple was revoked.
     Revoke {
-        /// Which.
+        /// The revoked 3-tuple.
         tuple: Tuple,
-        /// Why, as an errno of Linux.
+        /// The reason, as an errno of Linux.
         errno: u16,
     },
     /// The service ends.
     Stopping {
-        /// Whether the data path stays, so that connections go on and a new service can take over.
+        /// True if the data path stays, so that connections continue and a new service can take
+        /// over.
         stays: bool,
     },
-    /// A question of a person's.
+    /// A question of the command `mill mux`.
     Query {
-        /// The asker's number for it.
+        /// The asker's number for the question.
         request: u32,
         /// The question.
         query: Query,
     },
-    /// The answer, as JSON in a file that rides along.
+    /// The answer to a question, as JSON in a file that accompanies the message.
     Answer {
         /// The asker's number for the question.
         request: u32,
@@ -313,7 +316,7 @@ pub enum Message {
 mod layout;
 
 impl Message {
-    /// Whether exactly one descriptor belongs to the message; no other message has any.
+    /// True if exactly one descriptor accompanies the message; all others have none.
     pub fn takes_descriptor(&self) -> bool {
         matches!(
             self,
@@ -329,7 +332,7 @@ impl Message {
         )
     }
 
-    /// The bytes of the message.
+    /// Encodes the message.
     pub fn encode(&self) -> [u8; MESSAGE_LEN] {
         let mut writer = Writer::new();
         writer.u16(VERSION);
@@ -338,10 +341,10 @@ impl Message {
         writer.finish()
     }
 
-    /// The message in `bytes`.
+    /// Decodes a message.
     ///
     /// # Errors
-    /// A wrong length or version, an unknown type, a value that a field cannot have.
+    /// The length or version is wrong, the type is unknown, or a field has an impossible value.
     pub fn decode(bytes: &[u8]) -> Result<Self, MessageError> {
         let bytes: &[u8; MESSAGE_LEN] = bytes.try_into().map_err(|_| MessageError::Length)?;
         let mut reader = Reader::new(bytes);
@@ -351,7 +354,7 @@ impl Message {
         }
         let number = reader.u16();
         let message = layout::read(number, &mut reader)?;
-        // Comparing with the one encoding covers padding, unused octets of an address and flags.
+        // Comparing with the only valid encoding checks padding, unused address bytes and flags.
         match message.encode() == *bytes {
             true => Ok(message),
             false => Err(MessageError::Padding),

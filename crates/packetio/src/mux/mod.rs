@@ -1,4 +1,4 @@
-//! MultiStack as an application sees it: a virtual port of `mill mux`, the service that shares a
+//! MultiStack from an application's side: a virtual port of `mill mux`, the service that shares a
 //! NIC among many stacks and the kernel.
 //!
 //! | module | what it is |
@@ -9,8 +9,7 @@
 //! | `host` | this process's connection, its control thread and its requests |
 //! | `port` | the virtual port of one context |
 //!
-//! The service itself is the crate `mux`. Both ends use these modules, so a message has one
-//! definition.
+//! The service is the crate `mux`. Both ends use these modules, so each message has one definition.
 
 pub mod channel;
 mod field;
@@ -23,5 +22,5 @@ pub use host::{MuxHost, after_fork, channel_options, family, found_family, host,
 pub use options::MuxOptions;
 pub use port::{MuxPort, open};
 
-/// Where the service listens, unless `--socket` or `mux:PATH` names another path.
+/// The service's default socket path; `--socket` or `mux:PATH` names another.
 pub const SOCKET_PATH_DEFAULT: &str = "/run/millstream/mux.sock";

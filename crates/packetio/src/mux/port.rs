@@ -1,10 +1,10 @@
-//! A virtual port: an AF_XDP socket that the service made or a memif queue to it, a bulk lane
-//! beside it, and the host that stands behind both.
+//! A virtual port: an AF_XDP socket from the service or a memif queue to it, a bulk lane beside it,
+//! and the host behind both.
 //!
-//! Frames arrive by the socket or queue. A frame leaves there unless its writer chose the bulk lane
-//! ([`TxFrame::take_bulk_lane`](crate::TxFrame::take_bulk_lane)). Nothing orders the two lanes;
-//! their caller keeps the segments of one connection in one lane. Owns this context's ends of the
-//! queues to the control thread. Frames never meet that thread.
+//! Frames arrive by the socket or queue. They also leave there unless their writer chose the bulk
+//! lane ([`TxFrame::take_bulk_lane`](crate::TxFrame::take_bulk_lane)). The two lanes are not
+//! ordered; the caller keeps the segments of one connection in one lane. The port owns its end of
+//! the queues to the control thread, which never handles frames.
 
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
@@ -25,7 +25,7 @@ use crate::xdp::{BulkWire, TwoLanes};
 /// Opens the port of context `context`.
 ///
 /// # Errors
-/// One line: the service refused it, or it does not answer.
+/// One line: the service refused, or it does not answer.
 pub fn open(options: &MuxOptions, context: usize) -> Result<MuxPort, OpenError> {
     let host = host(options)?;
     let Opened {

@@ -1,4 +1,4 @@
-//! Frames as a kernel peer leaves them, and what a real wire must get.
+//! Frames as a kernel peer sends them, and what a real wire must get.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -11,7 +11,7 @@ use super::*;
 
 const TCP_HEADERS: usize = 32;
 
-/// A frame with a TCP segment; the checksum field holds the pseudo-header sum only.
+/// A frame with a TCP segment whose checksum field holds only the pseudo-header sum.
 fn partial(v6: bool, payload: &[u8]) -> Vec<u8> {
     let mut frame = vec![0; 18 + 40 + TCP_HEADERS];
     let (v4_src, v4_dst) = (Ipv4Addr::new(10, 0, 0, 1), Ipv4Addr::new(10, 0, 0, 2));

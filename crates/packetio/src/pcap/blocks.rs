@@ -1,7 +1,8 @@
 //! The blocks of a pcapng file (draft-ietf-opsawg-pcapng): section header, interface description,
 //! enhanced packet.
 //!
-//! Owns the sink. Knows no port: `mill capture` and tests may write with it directly.
+//! A [`PcapWriter`] owns the sink. It knows no port: `mill capture` and tests write with it
+//! directly.
 
 use std::io::{self, Write};
 
@@ -21,15 +22,15 @@ const OPTION_EPB_FLAGS: u16 = 2;
 const OPTION_EPB_DROPCOUNT: u16 = 4;
 const OPTION_ISB_IFRECV: u16 = 4;
 const OPTION_ISB_IFDROP: u16 = 5;
-/// Timestamps count 10^-9 s.
+/// Timestamp resolution: 10^-9 s.
 const RESOLUTION_NS: u8 = 9;
 
-/// Type and both lengths of a block.
+/// Bytes of a block's type and its two lengths.
 const FRAME_OF_BLOCK: usize = 12;
-/// The fixed fields of an enhanced packet block.
+/// Bytes of the fixed fields of an enhanced packet block.
 const PACKET_FIXED: usize = 20;
 
-/// Which way a frame went, as seen from the port's owner.
+/// The direction of a frame, as the port's owner sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// Received.
@@ -38,22 +39,22 @@ pub enum Direction {
     Outbound,
 }
 
-/// A frame and what a file says of it.
+/// A frame with what the file says of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
-    /// Number of the frame's interface.
+    /// Number of the interface.
     pub interface: u32,
-    /// When the frame passed, ns since 1970.
+    /// Time at which the frame passed, ns since 1970.
     pub at_ns: u64,
-    /// The frame's way.
+    /// Direction of the frame.
     pub direction: Direction,
     /// The frame's first bytes.
     pub bytes: &'a [u8],
-    /// The length that the frame had on the wire.
+    /// Length of the frame on the wire, bytes.
     pub len: usize,
-    /// Frames of this interface that were missed since the last one.
+    /// Number of frames of this interface that were missed since the last one.
     pub missed: u64,
-    /// A line about the frame; empty for none.
+    /// A comment on the frame; empty: none.
     pub comment: &'a str,
 }
 
@@ -69,7 +70,7 @@ impl<W: Write> PcapWriter<W> {
     /// Starts a file with one interface, which has number 0.
     ///
     /// # Errors
-    /// An error of the sink.
+    /// The error of the sink.
     pub fn new(sink: W, interface: &str) -> io::Result<Self> {
         let mut writer = Self::section(sink)?;
         writer.interface(interface, "", 0)?;
@@ -79,7 +80,7 @@ impl<W: Write> PcapWriter<W> {
     /// Starts a file without an interface.
     ///
     /// # Errors
-    /// An error of the sink.
+    /// The error of the sink.
     pub fn section(mut sink: W) -> io::Result<Self> {
         let mut body = Vec::new();
         body.extend(BYTE_ORDER_MAGIC.to_le_bytes());
@@ -96,11 +97,10 @@ impl<W: Write> PcapWriter<W> {
         })
     }
 
-    /// Adds an interface and returns its number. `snap`: bytes that are kept of a frame at most; 0
-    /// for all.
+    /// Adds an interface and returns its number. `snap`: most bytes kept of a frame; 0: all.
     ///
     /// # Errors
-    /// An error of the sink.
+    /// The error of the sink.
     pub fn interface(&mut self, name: &str, description: &str, snap: u32) -> io::Result<u32> {
         let mut body = Vec::new();
         body.extend(LINKTYPE_ETHERNET.to_le_bytes());
@@ -117,11 +117,11 @@ impl<W: Write> PcapWriter<W> {
         Ok(self.interfaces - 1)
     }
 
-    /// Writes one frame of the first interface. `bytes` may be cut short; `len` is the length that
-    /// the frame had on the wire.
+    /// Writes one frame of the first interface. `bytes` may be truncated; `len` is the length on
+    /// the wire.
     ///
     /// # Errors
-    /// An error of the sink.
+    /// The error of the sink.
     pub fn frame(
         &mut self,
         at_ns: u64,
@@ -143,7 +143,7 @@ impl<W: Write> PcapWriter<W> {
     /// Writes one frame.
     ///
     /// # Errors
-    /// An error of the sink.
+    /// The error of the sink.
     pub fn packet(&mut self, packet: &Packet<'_>) -> io::Result<()> {
         let options = &mut self.options;
         options.clear();
@@ -182,11 +182,11 @@ impl<W: Write> PcapWriter<W> {
         self.sink.write_all(&self.options)
     }
 
-    /// Writes what came of an interface until `at_ns`: frames that passed, and those among them
-    /// that were missed.
+    /// Writes the statistics of an interface up to `at_ns`: frames that passed, and those that were
+    /// missed.
     ///
     /// # Errors
-    /// An error of the sink.
+    /// The error of the sink.
     pub fn statistics(
         &mut self,
         interface: u32,
@@ -204,10 +204,10 @@ impl<W: Write> PcapWriter<W> {
         block(&mut self.sink, INTERFACE_STATISTICS, &body)
     }
 
-    /// Passes on what is buffered.
+    /// Flushes the sink.
     ///
     /// # Errors
-    /// An error of the sink.
+    /// The error of the sink.
     pub fn flush(&mut self) -> io::Result<()> {
         self.sink.flush()
     }
@@ -222,7 +222,7 @@ fn option(body: &mut Vec<u8>, code: u16, value: &[u8]) {
     body.resize(body.len().next_multiple_of(4), 0);
 }
 
-/// Writes a block around `body`, which is a multiple of 4 bytes long.
+/// Writes a block around `body`, whose length is a multiple of 4.
 fn block(sink: &mut impl Write, kind: u32, body: &[u8]) -> io::Result<()> {
     let total = ((FRAME_OF_BLOCK + body.len()) as u32).to_le_bytes();
     sink.write_all(&kind.to_le_bytes())?;

@@ -1,5 +1,5 @@
-//! The file's bytes, and what happens when it cannot be written. `tests/pcap_tools.rs` has tcpdump
-//! and tshark read one.
+//! The file's bytes, and failures to write it. `tests/pcap_tools.rs` reads a file with tcpdump and
+//! tshark.
 
 use super::*;
 use crate::loopback::{self, LoopbackOptions};

@@ -1,4 +1,4 @@
-//! Queues that change hands: loopbacks whose far ends the test holds.
+//! Queues that change contexts: loopbacks whose far ends the test holds.
 
 use super::*;
 use crate::loopback::{Loopback, LoopbackOptions, pair};
@@ -17,7 +17,7 @@ fn arrives(far: &mut Loopback, text: &[u8]) {
     far.send(1).unwrap();
 }
 
-/// All that the port lends, batch after batch.
+/// All frames that the port lends, batch after batch.
 fn heard(port: &mut QueuesPort) -> Vec<Vec<u8>> {
     let mut all = Vec::new();
     loop {

@@ -1,5 +1,4 @@
-//! A wire printed back in the form that parses to the same wire: only what differs from the
-//! default.
+//! Prints a wire in a form that parses to the same wire, without default values.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -39,14 +38,14 @@ impl Display for WireSpec {
             write!(f, ",pcap={}", path.display())?;
         }
         match &self.backend {
-            // Behind everything: it takes the rest of the line.
+            // The last key, because its value is the rest of the line.
             Backend::Dpdk(o) if !o.eal.is_empty() => write!(f, ",eal={}", o.eal),
             _ => Ok(()),
         }
     }
 }
 
-/// `,key=value` unless the value is the default.
+/// Writes `,key=value` unless the value is the default.
 fn key<T: Display + PartialEq>(
     f: &mut Formatter<'_>,
     name: &str,

@@ -1,6 +1,7 @@
-//! Meaning of each key: fills the backends' option structs and the wrappers' from `key=value`.
+//! The meaning of each key: fills the option structs of backends and wrappers from `key=value`.
 //!
-//! Called by the parser only. An `Err` is the reason, in words for the user; the parser adds where.
+//! Only the parser calls it. An `Err` is the reason, in words for the user; the parser adds the
+//! place.
 
 use std::fmt::Display;
 use std::path::PathBuf;
@@ -22,7 +23,7 @@ use crate::xdp::{Bulk, Take, XdpMode, XdpOptions, Zerocopy};
 
 use super::{Backend, Bits, Bytes, Nanos, WireSpec};
 
-/// The keys of each backend, for messages.
+/// The keys of each backend, for error messages.
 const XDP_KEYS: &str = "mode, queues, queue, ring, zerocopy, mirror";
 const MEMIF_KEYS: &str = "role, id, ring, buffer, queues, secret, mac";
 const MUX_KEYS: &str = "ring, ports";
@@ -33,7 +34,7 @@ const LOOPBACK_KEYS: &str = "mac, mtu, batch";
 const COMMON_KEYS: &str =
     "checksum, pcap, loss, dup, reorder, corrupt, delay, jitter, rate, limit, seed, slots";
 
-/// `xdp:eth0` and the like.
+/// Parses the backend's part, such as `xdp:eth0`.
 pub(super) fn backend(head: &str) -> Result<Backend, String> {
     let (kind, name) = match head.split_once(':') {
         Some((kind, name)) => (kind, Some(name)),
@@ -79,7 +80,7 @@ pub(super) fn backend(head: &str) -> Result<Backend, String> {
     }
 }
 
-/// A name that the kernel takes for an interface.
+/// Checks a name that the kernel accepts for an interface.
 fn interface(name: &str) -> Result<String, String> {
     let bad = |c: char| c == '/' || c == ':' || c.is_whitespace() || c == '\0';
     match name {
@@ -93,7 +94,7 @@ fn interface(name: &str) -> Result<String, String> {
     }
 }
 
-/// DPDK's number of a port, also as mTCP writes it (`dpdk0`), or a device's name.
+/// A DPDK port: its number, also in mTCP's form (`dpdk0`), or a device's name.
 fn dpdk_port(name: &str) -> Result<String, String> {
     let number = name.strip_prefix("dpdk").unwrap_or(name);
     match (name, number.parse::<u16>()) {
@@ -128,7 +129,7 @@ pub(super) fn apply(spec: &mut WireSpec, key: &str, value: &str) -> Result<(), S
     }
 }
 
-/// Checks that span several keys.
+/// Checks rules that concern several keys.
 pub(super) fn check(spec: &WireSpec) -> Result<(), String> {
     let slots = match &spec.backend {
         Backend::Memif(o) => o.ring_slots,
@@ -163,7 +164,7 @@ fn common(spec: &mut WireSpec, key: &str, value: &str) -> Result<bool, String> {
     Ok(true)
 }
 
-/// A key of the bad wire: `loss`, `rx.loss` or `tx.loss`.
+/// Applies a key of the fault wrapper, such as `loss`, `rx.loss` or `tx.loss`.
 fn fault(spec: &mut WireSpec, key: &str, value: &str) -> Result<bool, String> {
     let mut options = spec.fault.clone().unwrap_or_default();
     let known = match (key, key.split_once('.')) {
@@ -186,8 +187,8 @@ fn fault(spec: &mut WireSpec, key: &str, value: &str) -> Result<bool, String> {
     Ok(known)
 }
 
-/// Sets one key of a bad wire's direction (`loss`, `delay`, …), as in a wire's name or behind `mill
-/// wire --`. `Ok(false)`: no such key.
+/// Sets one fault of one direction (`loss`, `delay`, …), as in a wire's specification or after
+/// `mill wire --`. `Ok(false)`: there is no such key.
 ///
 /// # Errors
 /// The expected form, in words for the user.
@@ -334,7 +335,7 @@ fn one_of<T: Copy>(value: &str, choices: &[(&str, T)]) -> Result<T, String> {
     Err(format!("expected {}", names.join(" or ")))
 }
 
-/// `02:00:00:00:00:01`; a unicast address.
+/// Parses a unicast MAC address, such as `02:00:00:00:00:01`.
 fn mac(value: &str) -> Result<MacAddr, String> {
     const BAD: &str = "expected a MAC address such as 02:00:00:00:00:01";
     let mut octets = [0; 6];

@@ -1,4 +1,4 @@
-//! Specifications that users may write, and the errors for wrong ones.
+//! Valid specifications, and the errors for invalid ones.
 
 use super::*;
 use crate::fault::Ratio;
@@ -149,7 +149,7 @@ fn spec_ring_that_cannot_be_says_why() {
     }
 }
 
-/// Each bad key: what is said names the part, its column and what was expected, in one line.
+/// The error for each bad key names the part, its column and what was expected, in one line.
 #[test]
 fn spec_wrong_says_what_and_where() {
     let rows = [

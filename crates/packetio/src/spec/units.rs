@@ -1,26 +1,26 @@
 //! Times, rates and sizes as users write them: `5ms`, `100mbit`, `64kb`.
 //!
-//! Used by the parser, and by the printer, which writes the shortest exact form.
+//! The parser uses it, and so does the printer, which writes the shortest exact form.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Nanoseconds: `100ns`, `10us`, `5ms`, `1s`, `1.5ms`.
+/// A time in nanoseconds, written as `100ns`, `10us`, `5ms`, `1s` or `1.5ms`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Nanos(pub u64);
 
-/// Bits per second: `9600bit`, `10kbit`, `100mbit`, `1gbit`.
+/// A rate in bits per second, written as `9600bit`, `10kbit`, `100mbit` or `1gbit`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bits(pub u64);
 
-/// Bytes: `1500b`, `64kb`, `1mb` (powers of 1024).
+/// A size in bytes, written as `1500b`, `64kb` or `1mb` (powers of 1024).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bytes(pub u64);
 
-/// A unit and how many of the smallest ones it is.
+/// A unit's name, and its size in the smallest unit.
 type Unit = (&'static str, u64);
 
-/// Larger units first.
+/// The units of time, larger ones first.
 const NANOS: [Unit; 4] = [
     ("s", 1_000_000_000),
     ("ms", 1_000_000),
@@ -35,7 +35,7 @@ const BITS: [Unit; 4] = [
 ];
 const BYTES: [Unit; 4] = [("gb", 1 << 30), ("mb", 1 << 20), ("kb", 1 << 10), ("b", 1)];
 
-/// A decimal number with one of `units`; `None` if it is something else or too large.
+/// Parses a decimal number with one of `units`; `None` if it is invalid or too large.
 fn parse(text: &str, units: &[Unit]) -> Option<u64> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
     let (number, unit) = text.split_at(digits);

@@ -1,4 +1,4 @@
-//! Table of flow owners, of bounded size, by keyed hash.
+//! Bounded table of flow owners, by keyed hash.
 //!
 //! ```text
 //!  set     8 entries of 8 bytes, the newest first; the hash's lower bits say which set
@@ -19,7 +19,7 @@ use wire::{FlowHasher, FlowKey};
 
 use crate::limits::SWITCH_MEMBERS_MAX;
 
-/// Entries of a set: a cache line.
+/// Entries of one set, which fill a cache line.
 const WAYS: usize = 8;
 const MEMBER: u64 = 0x3f;
 const RANK_AT: u32 = 6;
@@ -27,7 +27,7 @@ const NAME: u64 = !0x1ff;
 
 const _: () = assert!(SWITCH_MEMBERS_MAX <= MEMBER as usize + 1);
 
-/// How much is lost when an entry is displaced, lowest first.
+/// The value of an entry, lowest first: entries of low rank are displaced first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Rank {
     /// The place is free.
@@ -36,14 +36,14 @@ pub enum Rank {
     Ended,
     /// Only a SYN from the wire was seen.
     Doubtful,
-    /// The owner probably knows the flow: the owner sent its SYN, or the wire sent a RST that is
-    /// perhaps not the peer's.
+    /// The owner probably knows the flow: it sent the flow's SYN, or the wire sent a RST that may
+    /// not be the peer's.
     Likely,
     /// The owner has sent more than a SYN or a SYN-ACK.
     Open,
 }
 
-/// State of a flow.
+/// The owner and rank of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Kept {
     pub member: usize,
@@ -53,10 +53,10 @@ pub struct Kept {
 /// The table of flow owners.
 pub struct Flows {
     hasher: FlowHasher,
-    /// The sets, one after another, from `first` on, where a cache line begins.
+    /// All entries; sets begin at index `first`, which is aligned to a cache line.
     entries: Vec<u64>,
     first: usize,
-    /// Number of sets, less one: a mask for the hash.
+    /// Number of sets minus one, a mask for the hash.
     mask: usize,
 }
 
@@ -80,7 +80,7 @@ fn place(set: &[u64], hash: u64) -> Option<usize> {
 }
 
 impl Flows {
-    /// A table of so many flows; a power of two.
+    /// Makes a table of `flows` entries, a power of two.
     pub fn new(flows: usize) -> Self {
         let sets = (flows / WAYS).max(1);
         debug_assert!(sets.is_power_of_two());
@@ -104,7 +104,7 @@ impl Flows {
         prefetch::line(self.entries[self.set(hash)].as_ptr().cast());
     }
 
-    /// Range of the set's entries.
+    /// The range of a set's entries.
     fn set(&self, hash: u64) -> Range<usize> {
         let at = self.first + (hash as usize & self.mask) * WAYS;
         at..at + WAYS
@@ -118,8 +118,8 @@ impl Flows {
         })
     }
 
-    /// Keeps a flow, unless its rank is [`Doubtful`](Rank::Doubtful) and every entry of its set
-    /// ranks higher. Returns the owner of the displaced flow, if that flow may still be open.
+    /// Stores a flow, unless its rank is [`Doubtful`](Rank::Doubtful) and all entries of its set
+    /// rank higher. Returns the owner of a displaced flow that may still be open.
     pub fn keep(&mut self, hash: u64, kept: Kept) -> Option<usize> {
         let entry = hash & NAME | (kept.rank as u64) << RANK_AT | kept.member as u64;
         let set = self.set(hash);

@@ -1,6 +1,6 @@
-//! Kinds of frames, as far as they decide about the owner.
+//! Kinds of frames, as far as they determine the owner.
 //!
-//! The parsers are those of `stack::arrivals::demux`, and look as far. A frame that a stack takes
+//! The parsers are those of `stack::arrivals::demux` and check as much. A frame that a stack takes
 //! for a segment must be one here too, or all members would answer it.
 
 use wire::ethernet::{self, EtherType};
@@ -9,8 +9,7 @@ use wire::{Addr, FlowKey, WireError, ipv4, ipv6, protocol};
 
 use crate::frame_unsafe::RxFrame;
 
-/// Header bytes that are looked at: Ethernet with one tag, the longest IPv4 header, the longest TCP
-/// header.
+/// Header bytes that are examined: Ethernet with one tag, longest IPv4 header, longest TCP header.
 const HEAD_BYTES: usize = 18 + 60 + 60;
 /// Offset of the flags in a TCP header.
 const FLAGS_AT: usize = 13;
@@ -19,16 +18,16 @@ const ICMPV6_ECHO: u8 = 128;
 
 /// The kind of a frame.
 pub enum Kind {
-    /// A segment; its destination is `local`.
+    /// A TCP segment; `local` is its destination.
     Tcp(FlowKey, Flags),
     /// Frames that every stack learns from: ARP, neighbour discovery, ICMP errors.
     ForAll,
-    /// Frames that one stack answers or drops for all: echo requests, UDP, fragments, unknown and
-    /// broken packets.
+    /// A frame that one stack answers or drops for all: echo requests, UDP, fragments, unknown and
+    /// invalid packets.
     ForOne,
 }
 
-/// Reads the kind of a frame.
+/// Determines the kind of a frame.
 pub fn kind(frame: &RxFrame) -> Kind {
     let head: [u8; HEAD_BYTES] = frame.head();
     let there = frame.len().min(HEAD_BYTES);

@@ -1,5 +1,5 @@
-//! A member's end of the switch: the near end of a loopback, and counts of frames that the switch
-//! dropped.
+//! A member's end of the switch: the near end of a loopback, and counts of frames dropped by the
+//! switch.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -12,24 +12,23 @@ use crate::frame_unsafe::{RxFrame, TxFrame};
 use crate::loopback::Loopback;
 use crate::port::{Capabilities, Port, PortCounters, PortError};
 
-/// Counts of frames that one member lost. The switch's thread writes them.
+/// Frames that one member lost. The switch's thread counts them.
 #[derive(Debug, Default)]
 pub struct Drops {
-    /// Frames to the member that found no room: its stack is behind.
+    /// Frames to the member without room, because its stack is slow.
     pub to_full: Published64,
-    /// Frames to the member that are longer than it takes.
+    /// Frames to the member that exceed its longest frame.
     pub to_too_long: Published64,
-    /// Frames that arrived before any member was there.
+    /// Frames that arrived before any member was present.
     pub to_nobody: Published64,
-    /// Frames from the member, to another one without room or to a wire that failed.
+    /// Frames from the member to another one without room, or to a wire that failed.
     pub from_full: Published64,
-    /// Frames from the member that are longer than the other side takes.
+    /// Frames from the member that exceed the other side's longest frame.
     pub from_too_long: Published64,
-    /// Frames from the member to an address that no present member has.
+    /// Frames from the member to a MAC address that no present member has.
     pub from_nobody: Published64,
-    /// Entries of the member's flows that other flows displaced before they were known to have
-    /// ended. If the listeners of such a flow's port have changed, its next segment goes to the
-    /// wrong member.
+    /// Flows of the member that were displaced from the table and may not have ended. If the port's
+    /// listeners have changed, the flow's next segment goes to the wrong member.
     pub flows_forgotten: Published64,
 }
 
@@ -47,7 +46,7 @@ impl Port for Member {
     }
 
     fn receive(&mut self) -> Result<&[RxFrame], PortError> {
-        // The switch drops a member's other end only when no further frame will come.
+        // The switch drops a member's other end only when no more frames will come.
         self.near.receive().map_err(|error| match error {
             PortError::Disconnected => PortError::Gone,
             error => error,

@@ -1,4 +1,4 @@
-//! The owner of a frame, decided by the frame's headers alone.
+//! The owner of a frame, determined from its headers alone.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -19,14 +19,14 @@ const PORTS: usize = 1 << 16;
 /// Receivers of a member's frame.
 pub enum Addressee {
     Wire,
-    /// Members, a bit for each.
+    /// The members that receive the frame, one bit each.
     Members(u64),
 }
 
-/// Header fields that were read of a frame of the wire.
+/// Header fields of a frame from the wire.
 pub struct Head {
     kind: Kind,
-    /// Hash of a segment's flow, if the flow is to be looked up.
+    /// Hash of a segment's flow; used only if the flow is looked up.
     hash: u64,
 }
 
@@ -36,34 +36,33 @@ pub struct Owners {
     hasher: RandomState,
     pub(super) flows: Flows,
     members: Vec<Option<(MacAddr, Arc<Drops>)>>,
-    /// A bit for each member that is there.
+    /// Members that are present, one bit each.
     present: u64,
     is_ethernet: bool,
-    /// For each port the members that listen there, a bit for each member. This table and the next
-    /// are empty where no owner is looked up: with one member, or without a wire.
+    /// Listening members by port, one bit each. This table and `known` are empty if no owner is
+    /// ever looked up: with one member, or without a wire.
     listening: Vec<u64>,
     /// Ports at which a member listens.
     listened: Vec<u16>,
-    /// For each port the members that have ever listened there or sent a SYN from there, a bit for
-    /// each member.
+    /// Members that have ever listened at a port or sent a SYN from it, by port, one bit each.
     known: Vec<u64>,
-    /// Ports at which a member has ever listened, a bit for each port.
+    /// Ports at which a member has ever listened, one bit each.
     served: Vec<u64>,
 }
 
-/// True if a segment with these flags begins a flow.
+/// True for flags that begin a flow: SYN without ACK.
 fn is_call(flags: Flags) -> bool {
     flags.contains(Flags::SYN) && !flags.contains(Flags::ACK)
 }
 
-/// Rank of a known flow after a segment from the wire. The segment makes the flow at most
-/// half-open: anybody may have sent it, and the owner may drop it in silence.
+/// The rank of a known flow after a segment from the wire. Such a segment makes a flow half-open at
+/// most, because anybody may have sent it and the owner may drop it silently.
 fn after(rank: Rank, flags: Flags) -> Rank {
     if is_call(flags) {
         return rank.max(Rank::Doubtful);
     }
     match rank {
-        // The RST is perhaps not the peer's, and then the owner goes on.
+        // The RST may not be the peer's; then the owner continues.
         Rank::Open if flags.contains(Flags::RST) => Rank::Likely,
         _ => rank,
     }
@@ -91,11 +90,11 @@ impl Owners {
         self.present |= 1 << index;
     }
 
-    /// Notes that a member has left. The entries of its flows stay, until another member receives
-    /// their next segments.
+    /// Notes that a member has left. Entries of its flows stay until another member receives their
+    /// next segments.
     pub fn left(&mut self, index: usize) {
         self.present &= !(1 << index);
-        // Most entries are zero, in memory that was never touched.
+        // Most entries are zero pages that were never touched, and must not be written.
         for known in self.known.iter_mut().filter(|known| **known != 0) {
             *known &= !(1 << index);
         }
@@ -120,8 +119,8 @@ impl Owners {
         }
     }
 
-    /// Reads a frame of the wire. The caller reads all frames of a batch first, so that the table's
-    /// lines arrive while the next frames are read.
+    /// Reads the headers of a frame from the wire. The caller reads a whole batch first, so that
+    /// the table's cache lines arrive meanwhile.
     pub fn read(&self, frame: &RxFrame) -> Head {
         let (mut kind, mut hash) = (Kind::ForAll, 0);
         if self.members.len() > 1 {
@@ -136,7 +135,7 @@ impl Owners {
         Head { kind, hash }
     }
 
-    /// Members that receive the frame, a bit for each.
+    /// The members that receive the frame, one bit each.
     pub fn of(&mut self, head: &Head) -> u64 {
         match &head.kind {
             Kind::Tcp(flow, flags) => self.owner(flow, *flags, head.hash),
@@ -145,28 +144,28 @@ impl Owners {
         }
     }
 
-    /// Present members that have used the flow's port, a bit for each.
+    /// Present members that have used the flow's port, one bit each.
     fn known_at(&self, flow: &FlowKey) -> u64 {
         self.known[usize::from(flow.local_port)] & self.present
     }
 
-    /// The one member that has ever used a port where no member listens. All flows there are its
-    /// own, and none is looked up. At a port with a listener other members may listen later, so the
-    /// flows that are open by then must be known.
+    /// The only member that has ever used a port at which no member listens. It owns all flows
+    /// there, so none is looked up. At a port with a listener another member may listen later, so
+    /// its open flows must be known.
     fn only_user(&self, flow: &FlowKey) -> Option<u64> {
         let known = self.known_at(flow);
         let listening = self.listening[usize::from(flow.local_port)];
         (listening == 0 && known.is_power_of_two()).then_some(known)
     }
 
-    /// Owner of a segment, as a bit. A SYN goes to a listening member, which then owns the flow. It
-    /// goes to the flow's present owner if that member still listens, or if the flow is more than
-    /// half-open: only the owner can judge such a SYN. Any other segment goes to the flow's owner,
-    /// whoever listens by now.
+    /// The owner of a segment, as a bit. A SYN goes to a listening member, which then owns the
+    /// flow. It goes to the flow's present owner if that one still listens, or if the flow is more
+    /// than half-open: only the owner can judge such a SYN. Any other segment goes to the flow's
+    /// owner, whatever listens now.
     fn owner(&mut self, flow: &FlowKey, flags: Flags, hash: u64) -> u64 {
         let known = self.known_at(flow);
         if known == 0 {
-            // No member has used the port: one member answers.
+            // No member has used the port, so any one member may answer.
             return 1 << self.choose(self.present, flow) & self.present;
         }
         if let Some(user) = self.only_user(flow) {
@@ -188,7 +187,7 @@ impl Owners {
                 rank: Rank::Doubtful,
             },
         };
-        // Only a SYN begins a flow that is not in the table.
+        // Only a SYN adds a flow to the table.
         if found != Some(kept) && (found.is_some() || is_call(flags)) {
             self.keep(hash, kept);
         }
@@ -203,7 +202,7 @@ impl Owners {
         }
     }
 
-    /// Rendezvous hashing: the member whose hash with this flow is the highest.
+    /// Rendezvous hashing: the member with the highest hash of member and flow.
     fn choose(&self, members: u64, flow: &FlowKey) -> usize {
         if members.is_power_of_two() {
             return members.trailing_zeros() as usize;
@@ -213,7 +212,7 @@ impl Owners {
         best.unwrap_or(0)
     }
 
-    /// Notes the flows that a member's frame begins or ends. Returns the frame's receivers.
+    /// Notes flows that a member's frame begins or ends; returns the receivers of the frame.
     pub fn sent(&mut self, index: usize, frame: &RxFrame) -> Addressee {
         if self.is_ethernet {
             return Addressee::Members(self.named(frame) & self.present & !(1 << index));
@@ -226,7 +225,7 @@ impl Owners {
         Addressee::Wire
     }
 
-    /// Members that the frame's destination names, a bit for each; all members if it names none.
+    /// Members that the frame's destination names, one bit each; all if it names none.
     fn named(&self, frame: &RxFrame) -> u64 {
         let to = MacAddr(frame.head());
         let has_it = |member: &Option<(MacAddr, _)>| {
@@ -237,9 +236,9 @@ impl Owners {
         named.map_or(u64::MAX, |named| 1 << named)
     }
 
-    /// Notes what a member's own segment says of its flow. A SYN-ACK says no more than the SYN
-    /// before it. Any other segment that neither begins nor ends the flow claims it, unless another
-    /// member has the flow and has not ended it.
+    /// Updates a flow from its own member's segment. A SYN-ACK tells no more than the SYN before
+    /// it. Any other segment, except RST and FIN, claims the flow, unless another member has it and
+    /// has not ended it.
     fn follow(&mut self, index: usize, flow: &FlowKey, flags: Flags) {
         let calls = is_call(flags);
         let ends = flags.intersects(Flags::FIN.union(Flags::RST));
@@ -253,7 +252,7 @@ impl Owners {
         let rank = match (own, found) {
             _ if calls => own.map_or(Rank::Likely, |own| own.rank.max(Rank::Likely)),
             (Some(_), _) if ends => Rank::Ended,
-            // A flow that its owner has ended stays ended, whatever else the owner sends.
+            // A flow that its owner has ended stays ended, whatever the owner sends later.
             (Some(own), _) if matches!(own.rank, Rank::Doubtful | Rank::Likely) => Rank::Open,
             (None, found) if !ends && !found.is_some_and(|other| self.is_kept(flow, other)) => {
                 Rank::Open
@@ -265,14 +264,14 @@ impl Owners {
         self.keep(hash, Kept { member, rank });
     }
 
-    /// True if a member has ever listened at the flow's port. A flow that opens while no member
-    /// listens must stay with its owner when another member listens later.
+    /// True if a member has ever listened at the flow's port. Flows that open while no member
+    /// listens must keep their owner when another one listens later.
     fn is_served(&self, flow: &FlowKey) -> bool {
         let port = flow.local_port;
         self.served[usize::from(port / 64)] >> (port % 64) & 1 == 1
     }
 
-    /// True if the flow's owner is present and has not ended it.
+    /// True if the flow's owner is present and has not ended the flow.
     fn is_kept(&self, flow: &FlowKey, kept: Kept) -> bool {
         self.known_at(flow) >> kept.member & 1 == 1 && kept.rank > Rank::Ended
     }

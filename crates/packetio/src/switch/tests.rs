@@ -1,4 +1,4 @@
-//! Tests of the switch: frames in, and the members that receive them.
+//! Tests of the switch: which members receive a frame.
 
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ mod kinds;
 const PEER: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
 const OURS: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
 
-/// An Ethernet frame to all, of a packet and no less than 60 bytes.
+/// A broadcast Ethernet frame with a packet, at least 60 bytes long.
 fn frame(ethertype: u16, packet: &[u8]) -> Vec<u8> {
     let mut frame = vec![0xff; 12];
     frame.extend(ethertype.to_be_bytes());
@@ -25,7 +25,7 @@ fn frame(ethertype: u16, packet: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// An IPv4 packet in its frame.
+/// An Ethernet frame with an IPv4 packet.
 fn v4(src: Ipv4Addr, dst: Ipv4Addr, protocol: u8, body: &[u8]) -> Vec<u8> {
     let header = ipv4::Header {
         total_len: (ipv4::HEADER_LEN + body.len()) as u16,
@@ -40,14 +40,14 @@ fn v4(src: Ipv4Addr, dst: Ipv4Addr, protocol: u8, body: &[u8]) -> Vec<u8> {
     frame(EtherType::IPV4, &packet)
 }
 
-/// A TCP header between these ports, with these flags.
+/// A TCP header with these ports and flags.
 fn tcp(from: u16, to: u16, flags: u8) -> Vec<u8> {
     let mut header = [from.to_be_bytes(), to.to_be_bytes()].concat();
     header.extend([0, 0, 0, 1, 0, 0, 0, 0, 0x50, flags, 0, 0, 0, 0, 0, 0]);
     header
 }
 
-/// A segment from the wire.
+/// A segment that arrives on the wire.
 fn segment(from: u16, to: u16, flags: u8) -> Vec<u8> {
     v4(PEER, OURS, protocol::TCP, &tcp(from, to, flags))
 }
@@ -83,7 +83,7 @@ const SYN: u8 = 2;
 const RST: u8 = 4;
 const ACK: u8 = 16;
 
-/// A switch on a wire of one queue, turned by hand.
+/// A switch on a wire of one queue, whose turns the test runs.
 struct World {
     fabric: Fabric,
     peer: Loopback,
@@ -108,7 +108,7 @@ impl World {
         }
     }
 
-    /// The next member comes.
+    /// Lets the next member join.
     fn joins(&mut self) {
         let (near, far) = pair(&LoopbackOptions::default()).unwrap();
         let drops = Arc::<Drops>::default();
@@ -129,7 +129,7 @@ impl World {
         self.fabric.look_around();
     }
 
-    /// Members that receive a frame of the wire, a bit for each.
+    /// Members that receive a frame from the wire, one bit each.
     fn hears(&mut self, frame: &[u8]) -> u64 {
         send(&mut self.peer, frame);
         self.fabric.turn();
@@ -141,7 +141,7 @@ impl World {
         who
     }
 
-    /// A member sends a frame, and the wire receives it.
+    /// Lets a member send a frame, which the wire must receive.
     fn says(&mut self, index: usize, frame: &[u8]) {
         send(&mut self.members[index], frame);
         self.fabric.turn();
@@ -166,8 +166,7 @@ fn wire_shared_answers_go_to_the_caller_and_calls_to_who_listens() {
     assert!(receive(&mut *members[2]).is_some());
     assert!(members[0].receive().unwrap().is_empty());
     switch.listens(1, 80, true);
-    // The switch's thread learns of the listener a little later; until then SYNs go to other
-    // members.
+    // The switch's thread notices the listener a little later; until then SYNs go to other members.
     let mut calls = 1000..20_000;
     let is_heard = calls.any(|from| {
         send(&mut peer, &segment(from, 80, SYN));
@@ -194,7 +193,7 @@ fn wire_full_pushes_the_members_back() {
     for number in 0..FRAMES {
         send(&mut *member, &segment(number, 80, ACK));
     }
-    // No member has taken anything yet.
+    // The members have received nothing yet.
     std::thread::sleep(Duration::from_millis(20));
     let (until, mut next) = (Instant::now() + Duration::from_secs(30), 0);
     while next < FRAMES && Instant::now() < until {
@@ -233,8 +232,8 @@ fn member_gone_is_not_held_for_ever_by_a_full_wire() {
     drop(peer);
 }
 
-/// Each member's batch that leaves may cause a batch of answers. With a single batch a turn the
-/// wire's ring overflows.
+/// Each batch that members send may cause a batch of answers. If the switch took a single batch per
+/// turn, the wire's ring would overflow.
 #[test]
 fn wire_is_taken_from_until_it_has_no_more() {
     let (ours, mut peer) = pair(&LoopbackOptions::default()).unwrap();

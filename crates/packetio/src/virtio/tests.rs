@@ -1,4 +1,4 @@
-//! Both directions of the header, against the super-frames of `offload`.
+//! The header in both directions, with super-frames cut by `offload`.
 
 use super::*;
 use crate::buffer_unsafe::carve;
@@ -6,7 +6,7 @@ use wire::checksum::pseudo_header_v4;
 
 const PAYLOAD_AT: usize = 54;
 
-/// A TCP frame over IPv4 whose checksum field holds the pseudo-header's sum.
+/// A TCP frame over IPv4 whose checksum field holds only the pseudo-header sum.
 fn large_frame(payload: usize) -> Vec<u8> {
     let mut frame = vec![0; PAYLOAD_AT + payload];
     frame[12..14].copy_from_slice(&[8, 0]);

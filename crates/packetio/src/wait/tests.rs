@@ -1,4 +1,4 @@
-//! Sleeps that end for each of the reasons they may.
+//! Sleeps that end, for each possible reason.
 
 use std::os::fd::AsFd;
 

@@ -1,7 +1,7 @@
-//! The program of one interface, loaded with its maps and attached.
+//! The XDP program of one interface, loaded with its maps and attached.
 //!
-//! Owns the order in which modes and means are tried, and what is written into the maps. Called by
-//! `interface.rs`.
+//! This module decides the order in which modes and ways of attaching are tried, and what is
+//! written into the maps. `interface.rs` calls it.
 
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
@@ -16,15 +16,15 @@ use super::program::{
 };
 use crate::open_error::{Check, OpenError};
 
-/// As `bpftool prog` shows it.
+/// Name of the program, as `bpftool prog` shows it.
 const TITLE: &str = "millstream_xdp";
 
-/// `XDP_FLAGS_SKB_MODE`
+/// The flag `XDP_FLAGS_SKB_MODE`.
 const GENERIC: u32 = 1 << 1;
-/// `XDP_FLAGS_DRV_MODE`
+/// The flag `XDP_FLAGS_DRV_MODE`.
 const NATIVE: u32 = 1 << 2;
 
-/// The program and its maps, not attached to anything yet.
+/// The program with its maps, not attached yet.
 #[derive(Debug)]
 pub(super) struct Loaded {
     program: OwnedFd,
@@ -36,10 +36,10 @@ pub(super) struct Loaded {
 }
 
 impl Loaded {
-    /// Makes the maps and loads the program that is built in. `wire` is for messages.
+    /// Creates the maps and loads the built-in program. `wire` names the wire in errors.
     ///
     /// # Errors
-    /// `PERM` without `CAP_BPF` and `CAP_NET_ADMIN`; what the verifier says.
+    /// `PERM` without `CAP_BPF` and `CAP_NET_ADMIN`; else the verifier's complaint.
     pub(super) fn load(wire: &str) -> Result<Self, OpenError> {
         let program = Program::built_in()
             .map_err(|why| OpenError::refused(wire, format!("bpf/xdp_port.o: {why}")))?;
@@ -59,7 +59,7 @@ impl Loaded {
             };
             OpenError::io(wire, step, refused.errno)
         })?;
-        // In the order of their declaration, which a test of `program.rs` fixes.
+        // The maps are in the order of their declaration, which a test of `program.rs` checks.
         let maps: [Map; 5] = maps
             .try_into()
             .map_err(|_| OpenError::refused(wire, "bpf/xdp_port.o: not the maps expected"))?;
@@ -74,7 +74,7 @@ impl Loaded {
         })
     }
 
-    /// Which frames the program takes.
+    /// Sets which frames the program takes from the kernel.
     pub(super) fn set_take(&self, take: Take) -> Result<(), Errno> {
         let flags: u32 = match take {
             Take::Owned => 0,
@@ -85,7 +85,7 @@ impl Loaded {
             .update(&SETTINGS_FLAGS.to_ne_bytes(), &flags.to_ne_bytes())
     }
 
-    /// From now on packets for `address` are ours.
+    /// Makes the program take packets for `address`.
     pub(super) fn own(&self, address: IpAddr) -> Result<(), Errno> {
         let one = 1u32.to_ne_bytes();
         match address {
@@ -94,7 +94,7 @@ impl Loaded {
         }
     }
 
-    /// From now on packets for `address` are the kernel's.
+    /// Leaves packets for `address` to the kernel.
     pub(super) fn disown(&self, address: IpAddr) -> Result<(), Errno> {
         let result = match address {
             IpAddr::V4(v4) => self.owned_v4.delete(&v4.octets()),
@@ -106,19 +106,19 @@ impl Loaded {
         }
     }
 
-    /// Frames of `queue` go to `socket` until it is closed.
+    /// Sends frames of `queue` to `socket` until the socket is closed.
     pub(super) fn set_socket(&self, queue: u32, socket: BorrowedFd<'_>) -> Result<(), Errno> {
         self.sockets
             .update(&queue.to_ne_bytes(), &socket.as_raw_fd().to_ne_bytes())
     }
 
-    /// Frames of `queue` go to the kernel.
+    /// Leaves frames of `queue` to the kernel.
     pub(super) fn clear_socket(&self, queue: u32) {
-        // The kernel does the same when the socket is closed; not found is fine.
+        // The kernel also does this when the socket is closed, so "not found" is no error.
         let _ = self.sockets.delete(&queue.to_ne_bytes());
     }
 
-    /// Frames that were ours on a queue without a socket, since the program was loaded.
+    /// Number of frames for us on queues without a socket, since the program was loaded.
     pub(super) fn no_socket(&self) -> u64 {
         let mut value = [0; 8];
         match self
@@ -131,26 +131,26 @@ impl Loaded {
     }
 }
 
-/// Keeps the program attached; dropping it detaches.
+/// Keeps the program attached; dropping it detaches the program.
 #[derive(Debug)]
 pub(super) enum Hold {
-    /// Goes with its descriptor, and so with the process.
+    /// A BPF link, which goes with its descriptor and thus with the process.
     Link(#[allow(dead_code)] OwnedFd),
-    /// Goes when dropped, but stays when the process is killed.
+    /// An attachment by netlink, which is removed on drop but stays if the process is killed.
     Netlink(#[allow(dead_code)] netlink::Attached),
 }
 
-/// By which call to attach.
+/// The ways of attaching that may be tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Means {
-    /// A link, or netlink where the kernel knows no links.
+    /// A BPF link, or netlink if the kernel has no links.
     Any,
-    /// Netlink: for tests of the fall-back.
+    /// Netlink only, for tests of the fall-back.
     #[cfg_attr(not(test), allow(dead_code))]
     NetlinkOnly,
 }
 
-/// Attaches in the mode wanted, for `Auto` in the best that works. Returns the mode: never `Auto`.
+/// Attaches in the wanted mode; `Auto` tries the best first. Returns the mode used, never `Auto`.
 ///
 /// # Errors
 /// One line that says why no mode works, or that the interface has a program already.
@@ -183,7 +183,7 @@ pub(super) fn attach(
     Err(OpenError::refused(wire, refusals.join("; ")))
 }
 
-/// Meaning of drivers' errors that do not explain themselves.
+/// Explains drivers' errors that are not self-explanatory.
 fn advice(mode: XdpMode, errno: Errno) -> &'static str {
     match (mode, errno) {
         (_, Errno::PERM) => " (needs root or CAP_NET_ADMIN)",
@@ -202,7 +202,8 @@ fn attach_once(loaded: &Loaded, ifindex: u32, flags: u32, means: Means) -> Resul
     if means == Means::Any {
         match bpf::link(loaded.program.as_fd(), ifindex, flags) {
             Ok(link) => return Ok(Hold::Link(link)),
-            // A kernel before 5.9 says INVAL; so do some drivers, which then say it twice.
+            // Kernels before 5.9 return INVAL. So do some drivers, which then repeat it for
+            // netlink.
             Err(Errno::INVAL | Errno::NOSYS) => {}
             Err(errno) => return Err(errno),
         }

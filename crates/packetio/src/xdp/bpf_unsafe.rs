@@ -1,7 +1,7 @@
-//! bpf(2): maps, programs and links as owned descriptors.
+//! The system call bpf(2): maps, programs and links as owned descriptors.
 //!
-//! Owns the layouts of `union bpf_attr` that we use. Called by `attach.rs` and, as
-//! `packetio::xdp::bpf`, by the service `mill mux`; nothing here is on the data path.
+//! The module defines the layouts of `union bpf_attr` that we use. `attach.rs` calls it, and so
+//! does the service `mill mux`, as `packetio::xdp::bpf`. Nothing here is on the data path.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd};
@@ -29,15 +29,15 @@ const BPF_PROG_TYPE_XDP: u32 = 6;
 const BPF_XDP: u32 = 37;
 const BPF_TCX_INGRESS: u32 = 46;
 const BPF_TCX_EGRESS: u32 = 47;
-/// With no program named: before all others.
+/// Flag: attach before all others, if no program is named.
 const BPF_F_BEFORE: u32 = 1 << 3;
 const BPF_F_TEST_XDP_LIVE_FRAMES: u32 = 1 << 1;
-/// Bytes of the verifier's log that we ask for when it refuses the program.
+/// Size of the verifier's log, read when a program is refused, bytes.
 const VERIFIER_LOG_BYTES: usize = 64 * 1024;
-/// How often a program is loaded whose verification was interrupted, as libbpf does it.
+/// Most attempts to load a program if its verification is interrupted, as in libbpf.
 const LOAD_TRIES: usize = 5;
 
-/// Length of names of programs and maps, with the final NUL.
+/// Length of the names of programs and maps, with the terminating zero.
 const NAME_BYTES: usize = 16;
 
 #[repr(C)]
@@ -89,8 +89,8 @@ struct LinkCreateAttr {
     flags: u32,
 }
 
-/// With the part of the union that belongs to tcx: before whom, and at which revision; 0 is "all"
-/// and "any".
+/// The attribute with tcx's part of the union: the program to attach before, and the expected
+/// revision. 0 stands for all programs and any revision.
 #[repr(C)]
 #[derive(Default)]
 struct TcxLinkCreateAttr {
@@ -135,11 +135,11 @@ struct TestRunAttr {
     flags: u32,
     cpu: u32,
     batch_size: u32,
-    /// The kernel refuses bytes behind the last field that are not zero.
+    /// Zero, because the kernel refuses non-zero bytes behind the last field.
     padding: u32,
 }
 
-/// `struct xdp_md`, as a test run takes it.
+/// `struct xdp_md`, in the form for a test run.
 #[repr(C)]
 #[derive(Default)]
 struct TestContext {
@@ -151,7 +151,7 @@ struct TestContext {
     egress_ifindex: u32,
 }
 
-/// A BPF map and the sizes that make its calls safe.
+/// A BPF map with its sizes, which make its calls safe.
 #[derive(Debug)]
 pub struct Map {
     fd: OwnedFd,
@@ -160,7 +160,7 @@ pub struct Map {
 }
 
 impl Map {
-    /// Makes the map that `def` describes.
+    /// Creates the map that `def` describes.
     ///
     /// # Errors
     /// The errno of `BPF_MAP_CREATE`.
@@ -183,10 +183,10 @@ impl Map {
         })
     }
 
-    /// Opens the map that was pinned at `path`; its sizes must be those of `def`.
+    /// Opens the map pinned at `path`; its sizes must be those of `def`.
     ///
     /// # Errors
-    /// `NOENT` if nothing is pinned there; `INVAL` if `/proc` says that the map is another.
+    /// `NOENT` if nothing is pinned there; `INVAL` if `/proc` shows other sizes.
     pub fn open(path: &Path, def: &MapDef) -> Result<Self, Errno> {
         let (map, entries_max) = Self::open_sized(path, def)?;
         match entries_max == def.entries_max {
@@ -195,18 +195,14 @@ impl Map {
         }
     }
 
-    /// As [`open`](Self::open), for a map of any number of entries, which comes along.
+    /// Opens a map like [`open`](Self::open), with any number of entries; returns that number too.
     ///
     /// # Errors
-    /// `NOENT` if nothing is pinned there; `INVAL` if `/proc` says that the map is another.
+    /// `NOENT` if nothing is pinned there; `INVAL` if `/proc` shows other sizes.
     pub fn open_sized(path: &Path, def: &MapDef) -> Result<(Self, u32), Errno> {
         let fd = open_pinned(path)?;
-        let shown = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd()))
-            .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-        let says = |name: &str| {
-            let value = shown.lines().find_map(|line| line.strip_prefix(name))?;
-            value.trim().parse::<u32>().ok()
-        };
+        let shown = shown(&fd)?;
+        let says = |name: &str| number(&shown, name);
         let found = ["map_type:", "key_size:", "value_size:"].map(says);
         let wanted = [def.kind, def.key_bytes, def.value_bytes].map(Some);
         let (Some(entries_max), true) = (says("max_entries:"), found == wanted) else {
@@ -220,10 +216,10 @@ impl Map {
         Ok((map, entries_max))
     }
 
-    /// The keys of the map, as many as there were when asked.
+    /// The keys of the map at the time of the call.
     ///
     /// # Errors
-    /// The kernel's errno.
+    /// The kernel's error.
     pub fn keys(&self) -> Result<Vec<Vec<u8>>, Errno> {
         let mut keys: Vec<Vec<u8>> = Vec::new();
         let mut next = vec![0u8; self.key_bytes];
@@ -244,10 +240,10 @@ impl Map {
         }
     }
 
-    /// Another handle on the same map.
+    /// Makes another handle to the same map.
     ///
     /// # Errors
-    /// `MFILE` if the process is out of descriptors.
+    /// `MFILE` if the process has no descriptor left.
     pub fn try_clone(&self) -> Result<Self, Errno> {
         Ok(Self {
             fd: rustix::io::fcntl_dupfd_cloexec(&self.fd, 0)?,
@@ -256,7 +252,7 @@ impl Map {
         })
     }
 
-    /// The descriptor, for the program's references.
+    /// The raw descriptor, for references in a program.
     pub fn raw_fd(&self) -> i32 {
         self.fd.as_raw_fd()
     }
@@ -264,7 +260,7 @@ impl Map {
     /// Sets the entry of `key`.
     ///
     /// # Errors
-    /// `INVAL` if a size is not the map's; else what the kernel says.
+    /// `INVAL` if a size is not the map's; else the kernel's error.
     pub fn update(&self, key: &[u8], value: &[u8]) -> Result<(), Errno> {
         if key.len() != self.key_bytes || value.len() != self.value_bytes {
             return Err(Errno::INVAL);
@@ -277,7 +273,7 @@ impl Map {
     /// Removes the entry of `key`.
     ///
     /// # Errors
-    /// `NOENT` if there is none; `INVAL` if the size is not the map's.
+    /// `NOENT` if there is no entry; `INVAL` if the size is not the map's.
     pub fn delete(&self, key: &[u8]) -> Result<(), Errno> {
         if key.len() != self.key_bytes {
             return Err(Errno::INVAL);
@@ -287,10 +283,10 @@ impl Map {
         unsafe { bpf(BPF_MAP_DELETE_ELEM, &mut attr) }.map(|_| ())
     }
 
-    /// Reads the entry of `key` into `value`. Not for per-CPU maps.
+    /// Reads the entry of `key` into `value`. Per-CPU maps are not supported.
     ///
     /// # Errors
-    /// `NOENT` if there is none; `INVAL` if a size is not the map's.
+    /// `NOENT` if there is no entry; `INVAL` if a size is not the map's.
     pub fn lookup(&self, key: &[u8], value: &mut [u8]) -> Result<(), Errno> {
         if key.len() != self.key_bytes || value.len() != self.value_bytes {
             return Err(Errno::INVAL);
@@ -317,27 +313,27 @@ impl AsFd for Map {
     }
 }
 
-/// Why the kernel refused a program.
+/// The reason why the kernel refused a program.
 #[derive(Debug)]
 pub struct Refused {
     /// The kernel's answer.
     pub errno: Errno,
-    /// The last line of the verifier's log that says something; empty if it never ran.
+    /// The last meaningful line of the verifier's log; empty if the verifier did not run.
     pub verifier: String,
 }
 
-/// Loads an XDP program whose references to maps are already descriptors. `license` ends with NUL.
+/// Loads an XDP program whose map references are already descriptors. `license` ends with a zero.
 ///
 /// # Errors
-/// The kernel's error, with the verifier's last words.
+/// The kernel's error, with the verifier's last line.
 pub fn load(insns: &[u8], license: &[u8], title: &str) -> Result<OwnedFd, Refused> {
     load_kind(Kind::Xdp, insns, license, title)
 }
 
-/// As [`load`], for the hook `kind`.
+/// Loads a program like [`load`], for the hook `kind`.
 ///
 /// # Errors
-/// The kernel's error, with the verifier's last words.
+/// The kernel's error, with the verifier's last line.
 pub fn load_kind(
     kind: Kind,
     insns: &[u8],
@@ -367,10 +363,10 @@ pub fn load_kind(
     // log.
     let mut try_load = || unsafe { bpf_fd(BPF_PROG_LOAD, &mut attr) };
     let mut first = try_load();
-    // A pending signal interrupts the verifier (EAGAIN), even SIGCHLD, which nobody asked for. If a
-    // thread has just started a program, and still blocks all signals when that program ends, the
-    // kernel delivers SIGCHLD to another thread. The call with a log below could not repair that:
-    // its log would not hold all of a long verification, and the kernel refuses then.
+    // A pending signal interrupts the verifier (EAGAIN), even an ignored SIGCHLD. Another thread
+    // may get SIGCHLD if the one that started a program still blocks all signals when that program
+    // ends. The attempt with a log below could not help: a long verification overflows its log, and
+    // the kernel then refuses.
     for _ in 1..LOAD_TRIES {
         if !matches!(first, Err(Errno::AGAIN)) {
             break;
@@ -393,7 +389,7 @@ pub fn load_kind(
     Err(refused(errno, last_words(&log)))
 }
 
-/// The verifier's complaint stands before its statistics.
+/// The verifier's complaint precedes its statistics.
 fn last_words(log: &[u8]) -> String {
     let text = String::from_utf8_lossy(log);
     let text = text.trim_end_matches('\0');
@@ -404,11 +400,11 @@ fn last_words(log: &[u8]) -> String {
     said.unwrap_or_default().trim().to_owned()
 }
 
-/// Attaches by a BPF link: the program goes when the descriptor is closed, and so when the process
-/// dies.
+/// Attaches by a BPF link: closing the descriptor, and thus the death of the process, detaches the
+/// program.
 ///
 /// # Errors
-/// `BUSY` or `EXIST` if another program is there; `INVAL` if the kernel knows no XDP links (before
+/// `BUSY` or `EXIST` if another program is attached; `INVAL` if the kernel has no XDP links (before
 /// 5.9) or the driver refuses; `OPNOTSUPP` or `RANGE` if the driver cannot.
 pub fn link(program: BorrowedFd<'_>, ifindex: u32, flags: u32) -> Result<OwnedFd, Errno> {
     let mut attr = LinkCreateAttr {
@@ -421,8 +417,8 @@ pub fn link(program: BorrowedFd<'_>, ifindex: u32, flags: u32) -> Result<OwnedFd
     unsafe { bpf_fd(BPF_LINK_CREATE, &mut attr) }
 }
 
-/// Attaches a program of [`Kind::Tc`] to what an interface of the calling thread's network
-/// namespace receives, by a BPF link.
+/// Attaches a program of [`Kind::Tc`] to the receive side of an interface in the calling thread's
+/// network namespace, by a BPF link.
 ///
 /// # Errors
 /// `INVAL` before Linux 6.6, which has no such links; `NODEV` if there is no such interface.
@@ -430,10 +426,10 @@ pub fn link_ingress(program: BorrowedFd<'_>, ifindex: u32) -> Result<OwnedFd, Er
     link_tcx(program, ifindex, BPF_TCX_INGRESS, 0)
 }
 
-/// As [`link_ingress`], to what the interface sends. Programs of others stay, and come after it.
+/// Attaches like [`link_ingress`], but to the send side. Programs of others stay and run after it.
 ///
 /// # Errors
-/// Those of [`link_ingress`].
+/// The errors of [`link_ingress`].
 pub fn link_egress(program: BorrowedFd<'_>, ifindex: u32) -> Result<OwnedFd, Errno> {
     link_tcx(program, ifindex, BPF_TCX_EGRESS, BPF_F_BEFORE)
 }
@@ -457,7 +453,7 @@ fn link_tcx(
     unsafe { bpf_fd(BPF_LINK_CREATE, &mut attr) }
 }
 
-/// The link's program is `program` from now on, without a frame in between that meets none.
+/// Replaces the link's program, without a frame in between that meets none.
 ///
 /// # Errors
 /// The errno of `BPF_LINK_UPDATE`.
@@ -471,11 +467,11 @@ pub fn update_link(link: BorrowedFd<'_>, program: BorrowedFd<'_>) -> Result<(), 
     unsafe { bpf(BPF_LINK_UPDATE, &mut attr) }.map(|_| ())
 }
 
-/// Pins a map, program or link at `path`, on a file system of type `bpf`: it then outlives this
+/// Pins a map, program or link at `path` on a file system of type `bpf`, so that it outlives this
 /// process.
 ///
 /// # Errors
-/// `EXIST` if something is there; `PERM` on another file system.
+/// `EXIST` if something is pinned there; `PERM` on another file system.
 pub fn pin(object: impl AsFd, path: &Path) -> Result<(), Errno> {
     let path = CString::new(path.as_os_str().as_bytes()).map_err(|_| Errno::INVAL)?;
     let mut attr = ObjectAttr {
@@ -487,10 +483,10 @@ pub fn pin(object: impl AsFd, path: &Path) -> Result<(), Errno> {
     unsafe { bpf(BPF_OBJ_PIN, &mut attr) }.map(|_| ())
 }
 
-/// The object that is pinned at `path`.
+/// Opens the object pinned at `path`.
 ///
 /// # Errors
-/// `NOENT` if nothing is.
+/// `NOENT` if nothing is pinned there.
 pub fn open_pinned(path: &Path) -> Result<OwnedFd, Errno> {
     let path = CString::new(path.as_os_str().as_bytes()).map_err(|_| Errno::INVAL)?;
     let mut attr = ObjectAttr {
@@ -501,14 +497,34 @@ pub fn open_pinned(path: &Path) -> Result<OwnedFd, Errno> {
     unsafe { bpf_fd(BPF_OBJ_GET, &mut attr) }
 }
 
-/// Result of a program for `frame`, of at least 14 bytes (`BPF_PROG_TEST_RUN`). The frame
-/// seems to have arrived at interface `ifindex` of the calling thread's network namespace; 0: the
-/// loopback interface. Nothing leaves, whatever the program says.
+/// Interface index of the interface on which a link's program runs; 0: the interface is gone.
+///
+/// # Errors
+/// `INVAL` if the object is no link of an interface.
+pub fn attached_to(link: &OwnedFd) -> Result<u32, Errno> {
+    number(&shown(link)?, "ifindex:").ok_or(Errno::INVAL)
+}
+
+/// The kernel's words about an object.
+fn shown(fd: &OwnedFd) -> Result<String, Errno> {
+    std::fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.as_raw_fd()))
+        .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+}
+
+/// The number behind a name in the kernel's words.
+fn number(shown: &str, name: &str) -> Option<u32> {
+    let value = shown.lines().find_map(|line| line.strip_prefix(name))?;
+    value.trim().parse().ok()
+}
+
+/// The result of a program for `frame`, of at least 14 bytes (`BPF_PROG_TEST_RUN`). The frame
+/// appears to arrive at interface `ifindex` of the calling thread's network namespace; 0: the
+/// loopback interface. Nothing is sent, whatever the result.
 ///
 /// # Errors
 /// `NODEV` if there is no such interface; `INVAL` for a frame that is too short or too long.
 pub fn dry_run(program: BorrowedFd<'_>, frame: &[u8], ifindex: u32) -> Result<u32, Errno> {
-    /// The kernel writes the frame back; programs may grow it, ours do not.
+    /// Room for the frame that the kernel writes back. Programs may extend it; ours do not.
     const FRAME_BYTES_MAX: usize = 4096;
     let len = u32::try_from(frame.len()).map_err(|_| Errno::INVAL)?;
     let mut out = vec![0u8; FRAME_BYTES_MAX];
@@ -535,19 +551,20 @@ pub fn dry_run(program: BorrowedFd<'_>, frame: &[u8], ifindex: u32) -> Result<u3
     Ok(attr.retval)
 }
 
-/// Result of a tc program for `frame`, as if it had arrived at interface `ifindex` of the calling
-/// thread's network namespace; `segment_bytes` is its segmentation size, 0 for none
-/// (`BPF_PROG_TEST_RUN`). Nothing leaves, whatever the program says.
+/// The result of a tc program for `frame`, as if it had arrived at interface `ifindex` of the
+/// calling thread's network namespace (`BPF_PROG_TEST_RUN`). `segment_bytes`: its segmentation
+/// size; 0: none. Nothing is sent, whatever the result.
 ///
 /// # Errors
-/// `NODEV` if there is no such interface; `INVAL` for a frame that the kernel makes no packet of.
+/// `NODEV` if there is no such interface; `INVAL` for a frame that the kernel cannot make a packet
+/// from.
 pub fn dry_run_tc(
     program: BorrowedFd<'_>,
     frame: &[u8],
     ifindex: u32,
     segment_bytes: u16,
 ) -> Result<u32, Errno> {
-    /// Words of `struct __sk_buff`, and the places of two.
+    /// Number of words in `struct __sk_buff`, and the indices of two of them.
     const WORDS: usize = 48;
     const IFINDEX: usize = 10;
     const GSO_SIZE: usize = 44;
@@ -568,8 +585,8 @@ pub fn dry_run_tc(
     Ok(attr.retval)
 }
 
-/// Runs an XDP program `times` times on copies of `frame`, and does what the program says: frames
-/// that it redirects leave.
+/// Runs an XDP program `times` times on copies of `frame` and executes its results: redirected
+/// frames are sent.
 ///
 /// # Errors
 /// `PERM` without the privilege; `INVAL` before Linux 5.18, or for a frame that is too short.
@@ -595,10 +612,10 @@ fn name(text: &str) -> [u8; NAME_BYTES] {
     name
 }
 
-/// A call that returns a descriptor (BPF sets close-on-exec on all of them).
+/// Performs a call that returns a descriptor. BPF sets close-on-exec on all of them.
 ///
 /// # Safety
-/// As `bpf`, and `command` returns a new descriptor.
+/// The conditions of `bpf`; and `command` must return a new descriptor.
 unsafe fn bpf_fd<Attr>(command: libc::c_long, attr: &mut Attr) -> Result<OwnedFd, Errno> {
     // SAFETY: the caller's promise.
     let fd = unsafe { bpf(command, attr) }?;
@@ -608,8 +625,8 @@ unsafe fn bpf_fd<Attr>(command: libc::c_long, attr: &mut Attr) -> Result<OwnedFd
 }
 
 /// # Safety
-/// `attr` is the layout of `command`, and each address in it is valid for what the command does
-/// with it.
+/// `attr` must have the layout of `command`, and each address in it must be valid for what the
+/// command does.
 unsafe fn bpf<Attr>(command: libc::c_long, attr: &mut Attr) -> Result<libc::c_long, Errno> {
     // SAFETY: the caller's promise; the size is the attribute's own.
     let result = unsafe {

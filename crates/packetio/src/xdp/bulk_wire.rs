@@ -1,8 +1,9 @@
-//! A bulk lane's descriptor: each `writev` hands the kernel a virtio header and one large packet.
+//! The descriptor of a bulk lane: each `writev` passes a virtio header and one large packet to the
+//! kernel.
 //!
-//! Owns the descriptor, and counts what became of the frames. It is a packet socket on the
-//! interface of an `xdp` wire, or the TAP that a service gave for a `mux` wire. Called by
-//! `two_lanes_unsafe`.
+//! A [`BulkWire`] owns the descriptor and counts the fate of frames. It is a packet socket on the
+//! interface of an `xdp` wire, or the TAP that a service gave for a `mux` wire. `two_lanes_unsafe`
+//! calls it.
 
 use std::io::IoSlice;
 use std::os::fd::OwnedFd;
@@ -16,7 +17,7 @@ use crate::packet_unsafe::{bind_to_send, raw_socket, send_room, want_virtio_head
 use crate::port::PortCounters;
 use crate::virtio::header_of;
 
-/// The kind of a lane: the names of its counters.
+/// The counter names of one kind of lane.
 #[derive(Debug)]
 struct Names {
     frames: &'static str,
@@ -26,7 +27,7 @@ struct Names {
     gone: &'static str,
 }
 
-/// The lane beside an `xdp` wire.
+/// Counter names of the lane beside an `xdp` wire.
 const PACKET_SOCKET: Names = Names {
     frames: "xdp_bulk_frames",
     bytes: "xdp_bulk_bytes",
@@ -35,7 +36,7 @@ const PACKET_SOCKET: Names = Names {
     gone: "xdp_bulk_dropped_gone",
 };
 
-/// The lane beside a virtual port.
+/// Counter names of the lane beside a virtual port.
 const SERVICE_TAP: Names = Names {
     frames: "mux_bulk_frames",
     bytes: "mux_bulk_bytes",
@@ -47,9 +48,9 @@ const SERVICE_TAP: Names = Names {
 /// The fate of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// The kernel has it, or has refused it, which is counted.
+    /// The kernel took the frame, or refused it and it was counted.
     Done,
-    /// The kernel has no room now.
+    /// The kernel has no room at present.
     Full,
 }
 
@@ -78,21 +79,21 @@ impl BulkWire {
         }
     }
 
-    /// A packet socket that sends by the interface and receives nothing.
+    /// Makes a packet socket that sends on the interface and receives nothing.
     ///
     /// # Errors
-    /// The step that the kernel refused, such as a socket without the privilege for it.
+    /// The step that the kernel refused, for example a socket without the privilege.
     pub(super) fn packet_socket(device: &Device) -> Result<Self, (&'static str, Errno)> {
         let failed = |step: &'static str| move |errno| (step, errno);
         let fd = raw_socket().map_err(failed("socket(AF_PACKET)"))?;
         want_virtio_header(&fd).map_err(failed("PACKET_VNET_HDR"))?;
-        // Only room for bursts: without the privilege the default will do.
+        // A larger buffer only helps with bursts: without the privilege, the default size serves.
         let _ = send_room(&fd, PACKET_SEND_BYTES);
         bind_to_send(&fd, device.index as i32).map_err(failed("bind"))?;
         Ok(Self::new(fd, &PACKET_SOCKET))
     }
 
-    /// The TAP that a service made for a virtual port.
+    /// Wraps the TAP that a service made for a virtual port.
     pub(crate) fn service_tap(fd: OwnedFd) -> Self {
         Self::new(fd, &SERVICE_TAP)
     }
@@ -110,7 +111,7 @@ impl BulkWire {
                 self.held += 1;
                 return Fate::Full;
             }
-            // The interface is down, or somebody took it away.
+            // The interface is down, or was removed.
             Err(Errno::BADFD | Errno::NETDOWN | Errno::NODEV | Errno::NXIO) => self.gone += 1,
             Err(_) => self.refused += 1,
         }

@@ -1,8 +1,9 @@
-//! Properties of an interface: index, address, MTU, driver, queues. By ioctl, in the network
-//! namespace of the calling thread.
+//! Properties of an interface: index, MAC address, MTU, driver, queues. They are read by ioctl in
+//! the calling thread's network namespace.
 //!
-//! Also holds an interface's multicast memberships, for a NIC drops neighbour solicitations that
-//! nobody asked for. Called by `interface.rs` at open; nothing here is on the data path.
+//! The module also holds multicast memberships of an interface, because a NIC drops neighbour
+//! solicitations for groups that were not joined. `interface.rs` calls it at open; nothing here is
+//! on the data path.
 
 use std::net::Ipv6Addr;
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
@@ -12,48 +13,50 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use crate::port::MacAddr;
 
-/// Checksums of packets that are sent are left to the device (`ETHTOOL_STXCSUM`).
+/// Offload: the device computes checksums of sent packets (`ETHTOOL_STXCSUM`).
 pub const TX_CHECKSUM: u32 = 0x17;
-/// Long TCP segments are left to the device (`ETHTOOL_STSO`).
+/// Offload: the device cuts long TCP segments (`ETHTOOL_STSO`).
 pub const TSO: u32 = 0x1f;
-/// Long packets are cut as late as can be (`ETHTOOL_SGSO`).
+/// Offload: long packets are cut as late as possible (`ETHTOOL_SGSO`).
 pub const GSO: u32 = 0x24;
-/// Packets that arrive are merged (`ETHTOOL_SGRO`).
+/// Offload: received packets are merged (`ETHTOOL_SGRO`).
 pub const GRO: u32 = 0x2c;
 const ETHTOOL_GDRVINFO: u32 = 0x03;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
 const ETHTOOL_GSSET_INFO: u32 = 0x37;
 const ETHTOOL_GSTRINGS: u32 = 0x1b;
 const ETHTOOL_GSTATS: u32 = 0x1d;
-/// The set of the names of counters.
+/// The string set with the names of counters.
 const ETH_SS_STATS: u32 = 1;
 /// Bytes of a counter's name.
 const NAME_BYTES: usize = 32;
-/// Counters of a veth: at most sixteen for each of 4,096 queues in both directions.
+/// Most counters of a veth: sixteen for each of 4,096 queues in both directions.
 const VETH_COUNTERS_MAX: usize = 1 << 17;
 
-/// An interface as it was when asked.
+/// The properties of an interface at the time of the query.
 #[derive(Clone, Debug)]
 pub struct Device {
-    /// Its name.
+    /// Name of the interface.
     pub name: String,
-    /// Its number in its namespace.
+    /// Index of the interface in its namespace.
     pub index: u32,
-    /// Its link address.
+    /// MAC address of the interface.
     pub mac: MacAddr,
-    /// Bytes of the largest IP packet.
+    /// Largest IP packet, bytes.
     pub mtu: usize,
-    /// `veth`, `ixgbe`; empty if it does not say.
+    /// It is set up.
+    pub is_up: bool,
+    /// Name of the driver, such as `veth` or `ixgbe`; empty if unknown.
     pub driver: String,
-    /// Receive queues in use; `None` if the driver does not say.
+    /// Number of receive queues in use; `None` if the driver does not tell.
     pub queues: Option<usize>,
 }
 
-/// The step that failed, and why.
+/// The step that failed, and its error.
 pub type Failed = (&'static str, Errno);
 
 impl Device {
-    /// Asks the kernel about the interface called `name`.
+    /// Queries the interface `name`.
     ///
     /// # Errors
     /// The ioctl that failed; `NODEV` if there is no such interface.
@@ -78,16 +81,17 @@ impl Device {
             index: ask(libc::SIOCGIFINDEX, "SIOCGIFINDEX")?.word(),
             mac: ask(libc::SIOCGIFHWADDR, "SIOCGIFHWADDR")?.mac(),
             mtu: ask(libc::SIOCGIFMTU, "SIOCGIFMTU")?.word() as usize,
+            is_up: ask(libc::SIOCGIFFLAGS, "SIOCGIFFLAGS")?.is_up(),
             driver: driver(&socket, name),
             queues: queues(&socket, name),
         })
     }
 }
 
-/// Turns one of the offloads above on or off, for the interface called `name`.
+/// Turns one of the offloads above on or off for the interface `name`.
 ///
 /// # Errors
-/// `OPNOTSUPP` if the driver cannot; `INVAL` for another number; else the ioctl's.
+/// `OPNOTSUPP` if the driver cannot; `INVAL` for another number; else the error of the ioctl.
 pub fn set_offload(name: &str, offload: u32, on: bool) -> Result<(), Errno> {
     if !matches!(offload, TX_CHECKSUM | TSO | GSO | GRO) {
         return Err(Errno::INVAL);
@@ -103,11 +107,11 @@ pub fn set_offload(name: &str, offload: u32, on: bool) -> Result<(), Errno> {
     unsafe { ethtool(&socket, name, &mut value) }
 }
 
-/// Frames that XDP programs have redirected to the veth called `name`, and that its peer took. A
-/// peer without an XDP program and without GRO takes none, and nothing else counts those.
+/// Number of frames that XDP programs have redirected to the veth `name` and that its peer took. A
+/// peer without an XDP program and without GRO takes none, and no other counter shows that.
 ///
 /// # Errors
-/// `OPNOTSUPP` if the interface is no veth; else the ioctl's.
+/// `OPNOTSUPP` if the interface is not a veth; else the error of the ioctl.
 pub fn veth_redirects(name: &str) -> Result<u64, Errno> {
     let socket = socket_with(
         AddressFamily::INET,
@@ -152,12 +156,12 @@ pub fn veth_redirects(name: &str) -> Result<u64, Errno> {
 #[repr(C)]
 struct Request {
     name: [u8; libc::IFNAMSIZ],
-    /// The union's 24 bytes, aligned for the pointer that it may be.
+    /// The 24 bytes of the union, aligned for a pointer.
     value: [u64; 3],
 }
 
 impl Request {
-    /// `name` is shorter than `IFNAMSIZ`.
+    /// Makes a request for `name`, which must be shorter than `IFNAMSIZ`.
     fn new(name: &str) -> Self {
         let mut request = Self {
             name: [0; libc::IFNAMSIZ],
@@ -169,7 +173,7 @@ impl Request {
         request
     }
 
-    /// One of the requests whose answer is a value in the union.
+    /// Performs a request whose answer is a value in the union.
     fn call(mut self, socket: &OwnedFd, request: libc::c_ulong) -> Result<Self, Errno> {
         // SAFETY: the argument is a whole `struct ifreq`, which SIOCGIF* requests fill in place and
         // which outlives the call.
@@ -189,27 +193,33 @@ impl Request {
         u32::from_ne_bytes([b[0], b[1], b[2], b[3]])
     }
 
-    /// The hardware address of a `struct sockaddr`, behind its family.
+    /// `IFF_UP` of the flags, which are a half word.
+    fn is_up(&self) -> bool {
+        let b = self.bytes();
+        u16::from_ne_bytes([b[0], b[1]]) & libc::IFF_UP as u16 != 0
+    }
+
+    /// The hardware address in a `struct sockaddr`, which follows the address family.
     fn mac(&self) -> MacAddr {
         let b = self.bytes();
         MacAddr([b[2], b[3], b[4], b[5], b[6], b[7]])
     }
 }
 
-/// Runs an ethtool command whose data `T` starts with the command word.
+/// Performs an ethtool command; `data` starts with the command word.
 ///
 /// # Safety
-/// `T` is plain integers, at least as large as the structure of the command that `data` starts
-/// with, and that command writes no more than that.
+/// `T` must be plain integers and at least as large as the structure of the command. The command
+/// must write no more than that.
 unsafe fn ethtool<T>(socket: &OwnedFd, name: &str, data: &mut T) -> Result<(), Errno> {
     // SAFETY: the caller's promise.
     unsafe { ethtool_slice(socket, name, std::slice::from_mut(data)) }
 }
 
-/// As [`ethtool`], for a structure that ends with an array.
+/// Performs an ethtool command like [`ethtool`], with a structure that ends in an array.
 ///
 /// # Safety
-/// `data` is at least as long as the command that it starts with writes.
+/// `data` must be at least as long as what its command writes.
 pub(super) unsafe fn ethtool_slice<T>(
     socket: &OwnedFd,
     name: &str,
@@ -253,10 +263,10 @@ fn queues(socket: &OwnedFd, name: &str) -> Option<usize> {
     (queues > 0).then_some(queues)
 }
 
-/// The solicited-node groups of the owned IPv6 addresses, joined for as long as this lives (and the
-/// process does).
+/// Memberships in the solicited-node groups of the owned IPv6 addresses. They last while the value
+/// and the process live.
 ///
-/// The socket receives nothing (protocol 0); it only holds the interface's filter open.
+/// The socket receives nothing (protocol 0); it only keeps the interface's filter open.
 #[derive(Debug)]
 pub(super) struct Groups {
     socket: OwnedFd,
@@ -281,10 +291,10 @@ impl Groups {
         })
     }
 
-    /// Listens to the groups of just these addresses.
+    /// Joins the groups of exactly these addresses, and leaves others.
     ///
     /// # Errors
-    /// The errno of `PACKET_ADD_MEMBERSHIP`. Groups joined before it failed stay joined.
+    /// The errno of `PACKET_ADD_MEMBERSHIP`. Groups joined before the failure stay joined.
     pub(super) fn set<'a>(
         &mut self,
         addresses: impl Iterator<Item = &'a Ipv6Addr>,
@@ -319,14 +329,15 @@ impl Groups {
     }
 }
 
-/// RFC 4291 section 2.7.1 and RFC 2464 section 7: `33:33:ff` and the last three bytes.
+/// The multicast MAC address of a solicited-node group (RFC 4291 section 2.7.1, RFC 2464 section
+/// 7): `33:33:ff` and the last three bytes.
 fn solicited_node_mac(address: &Ipv6Addr) -> [u8; 6] {
     let o = address.octets();
     [0x33, 0x33, 0xff, o[13], o[14], o[15]]
 }
 
-/// How many frames one system call sends in copy mode (`XDP_MAX_TX_SKB_BUDGET`, kernel 6.17); older
-/// kernels refuse it.
+/// Sets the number of frames that one system call sends in copy mode (`XDP_MAX_TX_SKB_BUDGET`,
+/// kernel 6.17).
 ///
 /// # Errors
 /// `NOPROTOOPT` on an older kernel.
@@ -335,7 +346,7 @@ pub(super) fn set_tx_budget(socket: impl AsFd, frames: u32) -> Result<(), Errno>
     set_option(socket, libc::SOL_XDP, XDP_MAX_TX_SKB_BUDGET, &frames)
 }
 
-/// `T` is what the option takes: plain data without padding.
+/// Sets a socket option. `T` must be the option's type: plain data without padding.
 fn set_option<T: Copy>(
     socket: impl AsFd,
     level: libc::c_int,

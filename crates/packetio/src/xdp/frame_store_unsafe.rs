@@ -1,9 +1,9 @@
-//! Frames that were taken out of the RX ring before the stack asked for them, in the order of
+//! Store for frames that were taken out of the RX ring before the stack asked for them, in order of
 //! arrival.
 //!
-//! Owns a ring of bytes, reserved at open and touched only where frames lie. Each frame takes a
-//! word for its length and as many bytes as it has. So the small frames of a crowd take a tenth of
-//! the memory of their chunks in the UMEM. Called by `port.rs`.
+//! A [`FrameStore`] owns a ring of bytes, reserved at open and touched only where frames are
+//! stored. Each frame takes a word for its length and its own bytes. The small frames of a crowd
+//! thus take a tenth of the memory of their UMEM chunks. `port.rs` uses it.
 //!
 //! ```text
 //! 0 ....... head ............. lent_to ............. tail ....... bytes
@@ -18,8 +18,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use crate::frame_unsafe::RxFrame;
 use crate::limits::XDP_STORE_BYTES_KEPT;
 
-/// A record starts with the frame's length; this one says that the next record is at the ring's
-/// start.
+/// Length word that marks the end: the next record is at the ring's start.
 const GO_ON_AT_START: u64 = u64::MAX;
 const WORD: usize = size_of::<u64>();
 
@@ -27,15 +26,16 @@ const WORD: usize = size_of::<u64>();
 #[derive(Debug)]
 pub(super) struct FrameStore {
     base: NonNull<u8>,
-    /// A multiple of the page, and so of the word.
+    /// Size of the ring, bytes: a multiple of the page and thus of the word.
     bytes: usize,
-    /// Positions, which do not wrap: the first record, the first one that is not lent, the end.
+    /// Positions that do not wrap: `head` is the first record, `lent_to` the first one not lent,
+    /// `tail` the end.
     head: u64,
     lent_to: u64,
     tail: u64,
-    /// Frames that are held and not lent.
+    /// Number of stored frames that are not lent.
     held: usize,
-    /// The end of what was touched since memory was last given back, at most `bytes`.
+    /// End of the memory touched since memory was last returned, at most `bytes`.
     touched: usize,
     lent: Vec<RxFrame>,
 }
@@ -44,10 +44,11 @@ pub(super) struct FrameStore {
 unsafe impl Send for FrameStore {}
 
 impl FrameStore {
-    /// Reserves `bytes`, a multiple of the page; lends at most `batch_max` frames at once.
+    /// Makes a store of `bytes`, a multiple of the page, that lends at most `batch_max` frames at
+    /// once.
     ///
     /// # Errors
-    /// `NOMEM`; `INVAL` for a size of which no ring can be made.
+    /// `NOMEM`; `INVAL` for an impossible size.
     pub(super) fn new(bytes: usize, batch_max: usize) -> Result<Self, Errno> {
         if bytes == 0 || !bytes.is_multiple_of(4096) {
             return Err(Errno::INVAL);
@@ -73,19 +74,19 @@ impl FrameStore {
         })
     }
 
-    /// No frame is held that was not lent.
+    /// True if all stored frames are lent.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.held == 0
     }
 
-    /// Frames that are held and not lent.
+    /// Number of stored frames that are not lent.
     #[inline]
     pub(super) fn len(&self) -> usize {
         self.held
     }
 
-    /// Takes a copy of `frame` as the last one; false if there is no room for it.
+    /// Appends a copy of `frame`; false: there is no room.
     pub(super) fn push(&mut self, frame: &RxFrame) -> bool {
         let need = WORD + frame.len().next_multiple_of(WORD);
         let to_end = self.bytes - self.place(self.tail);
@@ -111,7 +112,7 @@ impl FrameStore {
         true
     }
 
-    /// The first frames, as many as a batch has, lent until `release`.
+    /// Lends the first frames, up to a batch, until `release`.
     pub(super) fn lend(&mut self) -> &[RxFrame] {
         self.release();
         while self.lent_to < self.tail && self.lent.len() < self.lent.capacity() {
@@ -133,7 +134,7 @@ impl FrameStore {
         &self.lent
     }
 
-    /// The frames that were lent are gone.
+    /// Ends the loan and removes the lent frames.
     #[inline]
     pub(super) fn release(&mut self) {
         if self.lent.is_empty() {
@@ -142,12 +143,13 @@ impl FrameStore {
         self.lent.clear();
         self.head = self.lent_to;
         if self.head == self.tail {
-            // From the start again: memory that is in the caches, and no more of it than is needed.
+            // Starting again at the ring's start reuses memory that is in the cache and touches no
+            // further pages.
             (self.head, self.lent_to, self.tail) = (0, 0, 0);
         }
     }
 
-    /// Gives memory back to the system that a crowd of frames took, if no frame is in it.
+    /// Returns memory to the system that a crowd of frames took, if the store is empty.
     pub(super) fn give_back(&mut self) {
         if self.touched <= XDP_STORE_BYTES_KEPT || self.head != self.tail {
             return;
@@ -165,7 +167,7 @@ impl FrameStore {
         self.touched = kept;
     }
 
-    /// Where in the ring a position is.
+    /// The offset in the ring of a position.
     #[inline]
     fn place(&self, position: u64) -> usize {
         (position % self.bytes as u64) as usize

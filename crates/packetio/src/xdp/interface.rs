@@ -1,8 +1,8 @@
-//! One interface driven by AF_XDP: its program and maps, shared by the ports of its queues.
+//! One interface driven by AF_XDP: its program and maps, which the ports of its queues share.
 //!
-//! Owns the process's table of such interfaces, so that two contexts that open the same wire share
-//! one program. The program goes when the last port and the last [`XdpInterface`] are gone. Called
-//! by `packetio::open` and by the runtime.
+//! The process's table of such interfaces lets two contexts that open the same wire share one
+//! program. The program is detached when the last port and the last [`XdpInterface`] are gone.
+//! `packetio::open` and the runtime use the module.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -15,20 +15,20 @@ use super::options::{Take, XdpMode, XdpOptions};
 use crate::limits::{XDP_OWNED_MAX, XDP_QUEUES_MAX};
 use crate::open_error::OpenError;
 
-/// Which interface: device and inode of the network namespace, and the interface's index in it.
+/// Identifies an interface: device and inode of its network namespace, and its index there.
 type Key = (u64, u64, u32);
 
 /// The interfaces that this process drives.
 static INTERFACES: Mutex<Vec<(Key, Weak<Shared>)>> = Mutex::new(Vec::new());
 
-/// State that all ports of an interface share.
+/// The state that all ports of an interface share.
 #[derive(Debug)]
 pub(super) struct Shared {
-    /// `None` only while this is being dropped.
+    /// Keeps the program attached; `None` only while the value is dropped.
     hold: Option<Hold>,
     pub loaded: Loaded,
     pub device: Device,
-    /// `Native` or `Generic`.
+    /// Mode of the attached program: `Native` or `Generic`.
     pub mode: XdpMode,
     take: Take,
     owned: Mutex<Owned>,
@@ -37,11 +37,11 @@ pub(super) struct Shared {
 #[derive(Debug, Default)]
 struct Owned {
     addresses: Vec<IpAddr>,
-    /// Present once an IPv6 address is owned.
+    /// Multicast memberships; `None` until an IPv6 address is owned.
     groups: Option<Groups>,
 }
 
-/// An interface whose packets (all, or those for the owned addresses) come to Millstream's ports.
+/// An interface whose packets, all or those for the owned addresses, go to Millstream's ports.
 #[derive(Clone, Debug)]
 pub struct XdpInterface {
     shared: Arc<Shared>,
@@ -51,16 +51,15 @@ pub struct XdpInterface {
 }
 
 impl XdpInterface {
-    /// Loads and attaches the program, or joins the one that this process has on the interface
-    /// already.
+    /// Loads and attaches the program, or joins the one that this process has on the interface.
     ///
-    /// Packets for `owned` and for `options.addresses` are taken from the kernel as soon as their
-    /// queue has a port.
+    /// Packets for `owned` and `options.addresses` are taken from the kernel once their queue has a
+    /// port.
     ///
     /// # Errors
-    /// One line that says what and where: no such interface, no permission, another program
-    /// attached, or a mode that the driver does not have. It may also be more queues than there
-    /// are, or another open in this process that asked for another mode.
+    /// One line that names cause and place: no such interface, no permission, another program
+    /// attached, a mode that the driver lacks, more queues than exist, or an interface open in this
+    /// process in another mode.
     pub fn open(options: &XdpOptions, owned: &[IpAddr]) -> Result<Self, OpenError> {
         let wire = wire_name(&options.interface);
         let device = Device::find(&options.interface)
@@ -78,8 +77,8 @@ impl XdpInterface {
         Ok(interface)
     }
 
-    /// Parts from which queue `queue` of this wire is opened: the interface, the queue's number on
-    /// it, and the options.
+    /// The parts for opening queue `queue` of this wire: the interface, the queue's number on it,
+    /// and the options.
     pub(super) fn queue(
         &self,
         queue: usize,
@@ -95,7 +94,7 @@ impl XdpInterface {
         ))
     }
 
-    /// How many queues this wire has.
+    /// Number of queues of this wire.
     pub fn queues(&self) -> usize {
         self.queues
     }
@@ -110,34 +109,35 @@ impl XdpInterface {
         &self.shared.device
     }
 
-    /// How the program is attached: `Native` or `Generic`.
+    /// Mode of the attached program: `Native` or `Generic`.
     pub fn mode(&self) -> XdpMode {
         self.shared.mode
     }
 
-    /// The addresses whose packets are ours.
+    /// The owned addresses.
     pub fn owned(&self) -> Vec<IpAddr> {
         self.shared.owned_lock().addresses.clone()
     }
 
-    /// From now on packets for just these addresses are ours, on all queues.
+    /// Sets the owned addresses, whose packets are taken on all queues from now on.
     ///
     /// # Errors
-    /// One line that says what and where; an address that cannot be owned changes nothing.
+    /// One line that names cause and place. An address that cannot be owned leaves everything
+    /// unchanged.
     pub fn set_owned(&self, addresses: &[IpAddr]) -> Result<(), OpenError> {
         self.shared.own(addresses, Others::Disown)
     }
 
-    /// Frames that were ours but arrived on a queue without a port, and so went to the kernel.
+    /// Number of frames for us that arrived on a queue without a port and so went to the kernel.
     pub fn frames_without_port(&self) -> u64 {
         self.shared.loaded.no_socket()
     }
 }
 
-/// How many queues a wire has, whether or not it is open.
+/// Number of queues of a wire, whether open or not.
 ///
 /// # Errors
-/// No such interface, more queues than there are.
+/// There is no such interface, or it has fewer queues.
 pub fn queues(options: &XdpOptions) -> Result<usize, OpenError> {
     let wire = wire_name(&options.interface);
     let device = Device::find(&options.interface)
@@ -146,8 +146,8 @@ pub fn queues(options: &XdpOptions) -> Result<usize, OpenError> {
     Ok(queues)
 }
 
-/// Changes the owned addresses of an interface that this process drives in the network namespace of
-/// the calling thread.
+/// Sets the owned addresses of an interface that this process drives in the calling thread's
+/// network namespace.
 ///
 /// # Errors
 /// The errors of [`XdpInterface::set_owned`]; also if the interface is not open.
@@ -163,7 +163,7 @@ pub fn set_owned(interface: &str, addresses: &[IpAddr]) -> Result<(), OpenError>
     }
 }
 
-/// The fate of the addresses owned so far.
+/// Whether addresses owned before stay owned.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Others {
     Keep,
@@ -171,7 +171,7 @@ enum Others {
 }
 
 impl Drop for Shared {
-    /// Detaches under the table's lock, so that an open that finds no entry finds no program
+    /// Detaches under the table's lock, so that an open which finds no entry finds no program
     /// either.
     fn drop(&mut self) {
         let mut table = table();
@@ -215,7 +215,7 @@ impl Shared {
 }
 
 impl Owned {
-    /// Frees entries before it takes new ones, for the map may be full.
+    /// Removes old entries before it adds new ones, because the map may be full.
     fn set(&mut self, shared: &Shared, want: Vec<IpAddr>) -> Result<(), (&'static str, Errno)> {
         for address in self.addresses.iter().filter(|a| !want.contains(a)) {
             let result = shared.loaded.disown(*address);
@@ -255,7 +255,7 @@ impl Owned {
     }
 }
 
-/// The interface as this process drives it already, or newly attached.
+/// Joins the interface if this process drives it already, else attaches to it.
 fn join(options: &XdpOptions, device: Device, wire: &str) -> Result<Arc<Shared>, OpenError> {
     let key = key(&device, wire)?;
     let mut table = table();
@@ -286,7 +286,7 @@ fn join(options: &XdpOptions, device: Device, wire: &str) -> Result<Arc<Shared>,
 }
 
 fn table() -> MutexGuard<'static, Vec<(Key, Weak<Shared>)>> {
-    // A panic while it was held left at worst an entry too few: the table is still a table.
+    // A panic under the lock leaves at worst an entry too few, so the table stays usable.
     INTERFACES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -303,7 +303,7 @@ fn key(device: &Device, wire: &str) -> Result<Key, OpenError> {
     Ok((namespace.st_dev, namespace.st_ino, device.index))
 }
 
-/// First queue and count of queues.
+/// First queue and number of queues that the options ask for.
 fn queue_range(
     options: &XdpOptions,
     device: &Device,
@@ -324,7 +324,7 @@ fn queue_range(
     Ok((first, queues))
 }
 
-/// As messages and metrics name the wire.
+/// Name of the wire for messages and metrics.
 pub(super) fn wire_name(interface: &str) -> String {
     format!("xdp:{interface}")
 }

@@ -8,42 +8,43 @@
 //!        ── completion ─>                              <── TX ring ── send()
 //! ```
 //!
-//! Owns everything from the interface's name to the rings: the program and its maps
-//! ([`XdpInterface`], one per interface and process), and per queue a socket with its own UMEM
-//! ([`XdpPort`]). [`open`] is what `packetio::open` calls; the runtime calls [`set_owned`] when its
+//! The module covers everything from an interface's name to the rings: the program with its maps
+//! ([`XdpInterface`], one per interface and process), and per queue a socket with its UMEM
+//! ([`XdpPort`]). [`open`] is what `packetio::open` calls. The runtime calls [`set_owned`] when its
 //! addresses change.
 //!
 //! # What to know about interfaces
 //!
-//! * **Addresses.** The program takes packets for the owned addresses, ARP for them and neighbour
-//!   solicitations for them. All else, and VLAN-tagged frames, stays with the kernel ([`Take::All`]
-//!   takes all; [`Take::Tcp`] shares the address with the kernel and takes its TCP). An owned
-//!   address should not be the kernel's as well. A frame that is ours on a queue without a port
-//!   goes to the kernel and is counted.
-//! * **veth.** A kernel peer leaves transport checksums partial unless its offload is off (`ethtool
-//!   -K PEER tx off`), so the port says [`ChecksumPolicy::AcceptPartial`](crate::ChecksumPolicy)
-//!   there. Native mode makes the kernel cut the peer's TSO frames. Generic mode does not, and the
-//!   port cuts them itself (`xdp_rx_cut`), which costs two copies. So `ethtool -K PEER tso off gso
-//!   off` is faster there, and needed before Linux 6.6 (`xdp_rx_dropped`). Redirecting *to* a veth
-//!   from elsewhere needs a program or GRO on the far end; a port needs neither.
-//! * **MTU.** A received frame must fit one chunk behind 256 bytes of headroom. The port says the
-//!   MTU that fits, at most 3822; native mode is refused by most drivers if the interface's MTU is
-//!   above about 3500, and `mode=auto` then takes generic.
-//! * **GRO/LRO** on the interface itself make such frames before generic XDP sees them: better
-//!   turned off, too.
+//! * **Addresses.** The program takes packets for the owned addresses, with their ARP and neighbour
+//!   solicitations. Everything else, and VLAN-tagged frames, stays with the kernel. [`Take::All`]
+//!   takes all; [`Take::Tcp`] shares addresses with the kernel and takes their TCP. Otherwise an
+//!   owned address should not be the kernel's too. A frame for us on a queue without a port goes to
+//!   the kernel and is counted.
+//! * **veth.** A kernel peer leaves partial checksums unless its offload is off (`ethtool -K PEER
+//!   tx off`), so the port has [`ChecksumPolicy::AcceptPartial`](crate::ChecksumPolicy) there. In
+//!   native mode the kernel cuts the peer's TSO frames. In generic mode the port cuts them
+//!   (`xdp_rx_cut`) at the cost of two copies. So `ethtool -K PEER tso off gso off` is faster
+//!   there, and needed before Linux 6.6 (`xdp_rx_dropped`). Redirecting *to* a veth from elsewhere
+//!   needs a program or GRO on the far end; a port needs neither.
+//! * **MTU.** A received frame must fit one chunk behind 256 bytes of headroom. The port's MTU is
+//!   what fits, at most 3822. Most drivers refuse native mode if the interface's MTU is above about
+//!   3500; `mode=auto` then takes generic mode.
+//! * **GRO/LRO** on the interface merges frames before generic XDP sees them, so it should be off
+//!   too.
 //! * **Ring sizes** follow the number of sockets that the queue serves ([`XdpOptions::sockets`]),
-//!   or `ring=`. All memory of the UMEM is pinned when the port is opened. While the stack is busy
-//!   the port moves frames from a filling RX ring to a store whose memory is touched only then
+//!   or `ring=`. The UMEM's memory is pinned when the port is opened. While the stack is busy the
+//!   port moves frames from a filling RX ring to a store, whose memory is touched only then
 //!   (`xdp_rx_early`).
-//! * **Drops.** `xdp_rx_ring_full` and `xdp_rx_fill_ring_empty` count frames that found no room
-//!   here, `interface_rx_dropped` and `interface_tx_dropped` what the interface lost since the port
-//!   was opened. A veth's sender drops more than 256 frames that the other end has not looked at
-//!   yet; only the peer's own counter (`ip -s link show PEER`) shows these.
-//! * **Large packets** leave by a packet socket on the interface, the bulk lane, for AF_XDP has no
-//!   segmentation offload. The interface cuts them or, if its TSO is off, the kernel. They pass the
-//!   interface's queueing discipline, which frames of the TX ring do not. `bulk=off` turns it off.
-//! * **Zero copy** is asked for in native mode unless `zerocopy=off`, and the kernel falls back to
-//!   copying where the driver has none. veth has none: that path is **untested** here.
+//! * **Drops.** `xdp_rx_ring_full` and `xdp_rx_fill_ring_empty` count frames without room here,
+//!   `interface_rx_dropped` and `interface_tx_dropped` the interface's losses since the port was
+//!   opened. A veth's sender drops frames beyond 256 that the other end has not read; only the
+//!   peer's counter (`ip -s link show PEER`) shows these.
+//! * **Large packets** leave by the bulk lane, a packet socket on the interface, because AF_XDP has
+//!   no segmentation offload. The interface cuts them, or the kernel if the interface's TSO is off.
+//!   They pass the interface's queueing discipline; frames of the TX ring do not. `bulk=off` turns
+//!   the lane off.
+//! * **Zero copy** is requested in native mode unless `zerocopy=off`, and the kernel copies if the
+//!   driver cannot. veth cannot, so that path is **untested** here.
 //! * **A killed process** takes its program along (a BPF link). Before Linux 5.9 there are no
 //!   links; the program then stays, harmless, until `ip link set dev IFACE xdp off`.
 
@@ -85,19 +86,19 @@ use crate::notice;
 use crate::open_error::OpenError;
 use crate::port::Port;
 
-/// The kernel's BPF objects, for the service that shares a NIC: maps, programs, links, pins.
+/// BPF objects of the kernel, for the service that shares a NIC: maps, programs, links, pins.
 pub mod bpf {
     pub use super::bpf_unsafe::{
-        Map, Refused, dry_run, dry_run_tc, link, link_egress, link_ingress, live_run, load,
-        load_kind, open_pinned, pin, update_link,
+        Map, Refused, attached_to, dry_run, dry_run_tc, link, link_egress, link_ingress, live_run,
+        load, load_kind, open_pinned, pin, update_link,
     };
     pub use super::program::{Aligned, INSN_BYTES, Kind, MapDef, Program};
 }
 
-/// Tries whether the interface's bulk lane can be opened.
+/// Tests whether the interface's bulk lane can be opened.
 ///
 /// # Errors
-/// One line that says what and where.
+/// One line that names cause and place.
 pub fn try_bulk_lane(interface: &str) -> Result<(), OpenError> {
     let wire = interface::wire_name(interface);
     let device =
@@ -108,11 +109,11 @@ pub fn try_bulk_lane(interface: &str) -> Result<(), OpenError> {
     }
 }
 
-/// Opens queue `queue` of the wire; the program is attached with the first and goes with the last.
-/// A bulk lane that the kernel refuses is told of by a notice, and the port goes on without it.
+/// Opens queue `queue` of the wire; the first queue attaches the program and the last one detaches
+/// it. If the kernel refuses the bulk lane, a notice says so and the port works without it.
 ///
 /// # Errors
-/// One line that says what and where.
+/// One line that names cause and place.
 pub fn open(options: &XdpOptions, queue: usize) -> Result<Box<dyn Port + Send>, OpenError> {
     let interface = XdpInterface::open(options, &[])?;
     let mut port = interface.port(queue)?;

@@ -1,8 +1,8 @@
 //! Attaching an XDP program over rtnetlink, for kernels without XDP links (before 5.9).
 //!
-//! Owns one message, `RTM_SETLINK` with `IFLA_XDP`. Unlike a link, the program stays when the
-//! process is killed. The map of sockets is then empty and all frames go to the kernel, until `ip
-//! link set dev IFACE xdp off`. Called by `attach.rs`.
+//! The only message is `RTM_SETLINK` with `IFLA_XDP`. Unlike a link, the program stays when the
+//! process is killed. Its map of sockets is then empty, and all frames go to the kernel, until `ip
+//! link set dev IFACE xdp off`. `attach.rs` calls the module.
 
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
@@ -12,9 +12,9 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with,
 };
 
-/// `XDP_FLAGS_UPDATE_IF_NOEXIST`: never replace another's program.
+/// Flag `XDP_FLAGS_UPDATE_IF_NOEXIST`: do not replace another program.
 const IF_NONE: u32 = 1 << 0;
-/// `XDP_FLAGS_REPLACE`: only if the program there is the one expected.
+/// Flag `XDP_FLAGS_REPLACE`: act only if the attached program is the expected one.
 const REPLACE: u32 = 1 << 4;
 
 const RTM_SETLINK: u16 = 19;
@@ -28,24 +28,24 @@ const IFLA_XDP_FLAGS: u16 = 3;
 const IFLA_XDP_EXPECTED_FD: u16 = 8;
 const HEADER_BYTES: usize = 16;
 
-/// A program that is attached, until this is dropped.
+/// A program that is attached until this value is dropped.
 #[derive(Debug)]
 pub(super) struct Attached {
-    /// Belongs to the network namespace of the interface, so that detaching works from anywhere.
+    /// Socket in the interface's network namespace, so that detaching works from any other.
     socket: OwnedFd,
     program: OwnedFd,
     ifindex: u32,
     mode_flags: u32,
-    /// A forked child shares the attachment but does not own it.
+    /// Process that attached the program: a forked child must not detach it.
     pid: u32,
 }
 
 impl Attached {
-    /// Attaches `program`, in the mode of `mode_flags` (`XDP_FLAGS_DRV_MODE` or
+    /// Attaches `program` in the mode of `mode_flags` (`XDP_FLAGS_DRV_MODE` or
     /// `XDP_FLAGS_SKB_MODE`).
     ///
     /// # Errors
-    /// `BUSY` or `EXIST` if another program is there; else what the driver says.
+    /// `BUSY` or `EXIST` if another program is attached; else the driver's error.
     pub(super) fn attach(program: OwnedFd, ifindex: u32, mode_flags: u32) -> Result<Self, Errno> {
         let socket = socket_with(
             AddressFamily::NETLINK,
@@ -83,9 +83,9 @@ impl Drop for Attached {
             ),
         ];
         if set_link(&self.socket, self.ifindex, &attributes) == Err(Errno::INVAL) {
-            // Before 5.7 there was no REPLACE.
+            // Kernels before 5.7 have no REPLACE.
             let attributes = [(IFLA_XDP_FD, none), (IFLA_XDP_FLAGS, self.mode_flags)];
-            // Nothing can be done about a failure: an interface that is gone has no program either.
+            // A failure cannot be handled; an interface that is gone has no program either.
             let _ = set_link(&self.socket, self.ifindex, &attributes);
         }
     }
@@ -128,7 +128,7 @@ fn message(ifindex: u32, attributes: &[(u16, u32)]) -> Vec<u8> {
     out
 }
 
-/// A reply is `NLMSG_ERROR` with the negated error, 0 for success.
+/// Decodes a reply: `NLMSG_ERROR` with the negated error, 0 for success.
 fn acknowledgement(reply: &[u8]) -> Result<(), Errno> {
     let kind = reply.get(4..6).and_then(|b| b.try_into().ok());
     let code = reply

@@ -1,80 +1,81 @@
 //! Options of an AF_XDP wire.
 //!
-//! Plain values, parsed by `spec.rs`, completed by the runtime (addresses), used by
-//! [`XdpInterface`](super::XdpInterface).
+//! Plain values: `spec.rs` parses them, the runtime adds addresses, and
+//! [`XdpInterface`](super::XdpInterface) uses them.
 
 use std::net::IpAddr;
 
 /// How the XDP program is attached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum XdpMode {
-    /// Native, or generic where the driver has none.
+    /// Native mode, or generic mode if the driver lacks it.
     #[default]
     Auto,
     /// In the driver.
     Native,
-    /// In the kernel's generic path (skb).
+    /// In the kernel's generic path, on socket buffers.
     Generic,
 }
 
 /// Whether the driver shares its buffers with us.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Zerocopy {
-    /// If the driver can.
+    /// Zero copy if the driver supports it.
     #[default]
     Auto,
-    /// Never.
+    /// No zero copy.
     Off,
 }
 
-/// Which frames the program takes from the kernel.
+/// The frames that the program takes from the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Take {
-    /// Those for the owned addresses, with their ARP and neighbour solicitations.
+    /// Frames for the owned addresses, with their ARP and neighbour solicitations.
     #[default]
     Owned,
-    /// TCP for the owned addresses, which are the kernel's as well, and ICMP errors about it. The
+    /// TCP for the owned addresses, which are the kernel's too, and ICMP errors about it. The
     /// kernel keeps ARP, neighbour discovery, ICMP and UDP.
     Tcp,
-    /// All: the kernel sees nothing of this interface any more.
+    /// All frames: the kernel receives nothing from this interface.
     All,
 }
 
 /// Whether large packets leave by a packet socket beside the AF_XDP socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Bulk {
-    /// If the kernel lets us open one.
+    /// A bulk lane if the kernel allows one.
     #[default]
     Auto,
-    /// Never.
+    /// No bulk lane.
     Off,
 }
 
+/// The options of
 /// `xdp:IFACE[,mode=auto|native|generic][,queues=N][,queue=K][,ring=N][,zerocopy=auto|off]`
 /// `[,bulk=auto|off][,mirror]`
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct XdpOptions {
-    /// The interface's name.
+    /// Name of the interface.
     pub interface: String,
     /// How the program is attached.
     pub mode: XdpMode,
-    /// Queues to use; `None` for all that the interface has.
+    /// Number of queues to use; `None`: all of the interface.
     pub queues: Option<usize>,
-    /// The first (or only) queue; `None` for 0.
+    /// The first or only queue; `None`: 0.
     pub queue: Option<usize>,
-    /// Slots of the RX ring and of the fill ring, a power of two; `None`: as `sockets` asks for.
+    /// Slots of the RX and fill rings, a power of two; `None`: derived from `sockets`.
     pub ring_slots: Option<u32>,
     /// Whether the driver shares its buffers with us.
     pub zerocopy: Zerocopy,
-    /// Whether large packets leave by a lane of their own.
+    /// Whether large packets leave by a bulk lane.
     pub bulk: Bulk,
     /// Which frames are taken from the kernel.
     pub take: Take,
-    /// Addresses whose packets are ours, from the moment of opening; more can follow by
-    /// [`XdpInterface::set_owned`](super::XdpInterface::set_owned). Not part of the wire's text:
-    /// the runtime knows them.
+    /// Addresses whose packets are taken from the time of opening;
+    /// [`XdpInterface::set_owned`](super::XdpInterface::set_owned) can change them. They are not
+    /// part of the wire's text: the runtime sets them.
     pub addresses: Vec<IpAddr>,
-    /// Sockets that one queue serves at most: rings and memory follow from it. Not part of the
-    /// wire's text: the runtime knows the number. `None`: as for the default limits of a context.
+    /// Most sockets that one queue serves, from which rings and memory follow. Not part of the
+    /// wire's text: the runtime sets it. `None`: that of a context's default limits.
     pub sockets: Option<usize>,
 }

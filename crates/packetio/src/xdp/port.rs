@@ -1,11 +1,10 @@
 //! One queue of an interface: an AF_XDP socket, its UMEM and its four rings, as a [`Port`].
 //!
-//! A chunk that receives goes round fill ring, kernel, RX ring, caller; a chunk that sends goes
-//! round free list, caller, TX ring, kernel, completion ring. There are no more of each kind than
-//! their rings have slots, so no ring ever overflows. A caller without a free chunk is pushed back
-//! and loses no frame. While the caller does something else than receive, frames from a filling RX
-//! ring wait in a store of the port's own, and their chunks receive again. Made by
-//! [`XdpInterface`](super::XdpInterface).
+//! A receiving chunk goes round fill ring, kernel, RX ring, caller. A sending chunk goes round free
+//! list, caller, TX ring, kernel, completion ring. Each kind has no more chunks than its rings have
+//! slots, so no ring ever overflows. A caller without a free chunk is pushed back and loses no
+//! frame. While the caller does not receive, frames of a filling RX ring move to the port's own
+//! store, and their chunks receive again. [`XdpInterface`](super::XdpInterface) makes the port.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -38,99 +37,98 @@ pub use open::bare;
 pub use passed::Memory;
 pub(crate) use passed::PassedMemory;
 
-/// An Ethernet header; nothing shorter is a frame.
+/// Length of an Ethernet header, bytes; anything shorter is not a frame.
 const FRAME_BYTES_MIN: usize = 14;
 
-/// `XDP_PKT_CONTD`: the frame goes on in the next descriptor.
+/// Flag `XDP_PKT_CONTD`: the frame continues in the next descriptor.
 const CONTINUED: u32 = 1;
 
 /// One queue of an interface driven by AF_XDP.
 #[derive(Debug)]
 pub struct XdpPort {
-    // The socket goes first: the kernel then uses neither rings nor UMEM.
+    // The socket is dropped first, so that the kernel uses neither rings nor UMEM any more.
     socket: OwnedFd,
     fill: Producer<u64>,
     completion: Consumer<u64>,
     rx: Consumer<Desc>,
     tx: Producer<Desc>,
     umem: Umem,
-    /// The batch that the caller reads.
+    /// The frames that are lent to the caller.
     rx_frames: Vec<RxFrame>,
-    /// Receiving chunks to go back to the fill ring: the batch's.
+    /// Chunks of the lent frames, which go back to the fill ring.
     rx_chunks: Vec<u64>,
     /// Frames that were taken out of the RX ring before the caller asked for them.
     early: FrameStore,
-    /// Frames in the RX ring from which on they are.
+    /// Number of frames in the RX ring from which on they are moved to the store.
     drain_at: u32,
-    /// In generic mode: frames longer than a chunk.
+    /// Frames longer than a chunk, in generic mode; `None` in native mode.
     long: Option<Box<LongFrames>>,
-    /// Sending chunks that nobody uses.
+    /// Sending chunks that are free.
     tx_free: Vec<u64>,
-    /// The slots that the caller writes, and their chunks.
+    /// Slots granted to the caller; `reserved_chunks` holds their chunks.
     reserved: Vec<TxFrame>,
     reserved_chunks: Vec<u64>,
-    /// Bytes of the largest frame to send.
+    /// Longest frame to send, bytes.
     frame_bytes_max: u32,
     capabilities: Capabilities,
     queue: u32,
     zerocopy: bool,
-    /// The last kick left frames in the TX ring.
+    /// True if the last kick left frames in the TX ring.
     tx_pending: bool,
-    /// The interface is gone.
+    /// True if the interface is gone.
     gone: bool,
-    /// When to look after what no descriptor announces; 0 while nobody sleeps.
+    /// Time to look for what no descriptor announces, ns; 0 while no thread sleeps.
     wake_at_ns: u64,
     receives: u32,
-    /// When `prepare_wait` last asked the kernel for counters and errors.
+    /// Time at which `prepare_wait` last asked the kernel for counters and errors, ns.
     looked_at_ns: u64,
-    /// The process that opened it.
+    /// Process that opened the port.
     pid: u32,
     counters: Counters,
-    /// `None`: the socket was made by a service, which owns program and maps.
+    /// The interface; `None` if a service made the socket and owns program and maps.
     interface: Option<Arc<Shared>>,
 }
 
 impl XdpPort {
-    /// The AF_XDP socket, for the map of a program of the caller's.
+    /// The AF_XDP socket, for the map of the caller's own program.
     pub fn socket(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }
 
-    /// Whether the driver reads and writes our memory itself.
+    /// True if the driver reads and writes our memory itself.
     pub fn is_zerocopy(&self) -> bool {
         self.zerocopy
     }
 
-    /// How the interface's program is attached: `Native` or `Generic`. `Native` over a socket of a
-    /// service.
+    /// Mode of the interface's program: `Native` or `Generic`. Over the socket of a service it is
+    /// `Native`.
     pub fn mode(&self) -> XdpMode {
         self.interface
             .as_ref()
             .map_or(XdpMode::Native, |interface| interface.mode)
     }
 
-    /// The port has a bulk lane for packets of so many bytes.
+    /// Announces a bulk lane for packets of up to `segment_bytes_max` bytes.
     pub(super) fn announce_bulk(&mut self, segment_bytes_max: usize) {
         self.capabilities.segment_bytes_max = segment_bytes_max;
     }
 
-    /// Reads the kernel's own counters now. Otherwise `counters()` shows them as they were a few
-    /// milliseconds before the last sleep, or a few thousand `receive`s ago, for reading them takes
-    /// two system calls.
+    /// Reads the kernel's own counters now, by two system calls. Otherwise `counters()` shows them
+    /// as of the last sleep, or of a few thousand `receive` calls ago.
     pub fn refresh_counters(&mut self) {
         self.counters
             .refresh(&self.socket, self.interface.as_deref());
         self.counters.look_at_interface();
     }
 
-    /// As `refresh_counters`, with the interface's own counters now and then.
+    /// Refreshes the kernel's counters, and from time to time the interface's.
     fn look_at_counters(&mut self) {
         self.counters
             .refresh(&self.socket, self.interface.as_deref());
         self.counters.look_at_interface_if_due();
     }
 
-    /// Takes back the chunks of frames that have left.
+    /// Takes back the chunks of sent frames.
     fn reclaim(&mut self) {
         let n = self.completion.available(XDP_TX_SLOTS);
         if n == 0 {
@@ -139,7 +137,7 @@ impl XdpPort {
         for _ in 0..n {
             let addr = self.completion.take();
             match self.umem.tx_chunk(addr) {
-                // No more chunks than there are, whatever the kernel says.
+                // The kernel may return no more chunks than there are.
                 Some(chunk) if self.tx_free.len() < XDP_TX_SLOTS as usize => {
                     self.tx_free.push(chunk);
                 }
@@ -149,13 +147,13 @@ impl XdpPort {
         self.completion.release();
     }
 
-    /// Forgets the slots that were reserved and not sent.
+    /// Gives back the slots that were reserved and not sent.
     fn unreserve(&mut self) {
         self.reserved.clear();
         self.tx_free.append(&mut self.reserved_chunks);
     }
 
-    /// Moves the first `n` reserved slots to the TX ring; how many were frames.
+    /// Moves frames in the first `n` reserved slots to the TX ring; returns their number.
     fn enqueue(&mut self, n: usize) -> usize {
         let mut frames = 0;
         for (slot, &chunk) in self.reserved.iter().zip(&self.reserved_chunks).take(n) {
@@ -182,11 +180,10 @@ impl XdpPort {
         frames
     }
 
-    /// Makes the kernel send what is in the TX ring, if it wants to be told.
+    /// Makes the kernel send the frames in the TX ring, if it asks for a wake-up.
     ///
-    /// In copy mode each call sends a limited number of frames, on our time, and reports it by an
-    /// error. Once the budget is spent or a call moves nothing, the next kick sends the remaining
-    /// frames.
+    /// In copy mode each call sends a limited number of frames on the caller's time, and reports
+    /// more by an error. When the budget is spent or a call moves nothing, the next kick continues.
     fn kick(&mut self) -> Result<(), PortError> {
         let mut left = self.tx.pending() as usize;
         self.tx_pending = left > 0;
@@ -204,8 +201,8 @@ impl XdpPort {
                 Ok(_) if self.zerocopy => left = 0,
                 Ok(_) => {}
                 Err(Errno::BUSY) if left < before => {
-                    // The interface refused one frame, which is lost; the rest is to be kicked
-                    // again.
+                    // The interface refused one frame, which is lost; another kick sends the
+                    // others.
                     self.counters.tx_refused += 1;
                     kicks += 1;
                     continue;
@@ -221,14 +218,14 @@ impl XdpPort {
         Ok(())
     }
 
-    /// A part of a frame that is longer than a chunk; whether it was the last one of a frame that
-    /// can be lent.
+    /// Takes a part of a frame that is longer than a chunk. True: it was the last part, and pieces
+    /// are ready to be lent.
     #[cold]
     fn take_part(&mut self, desc: Desc) -> bool {
         let part = self.umem.rx_frame(desc.addr, desc.len);
         self.counters.bad_descriptor += u64::from(part.is_none());
         let Some(long) = &mut self.long else {
-            // Not asked for, so there is none.
+            // This mode did not ask for frames in parts, so the kernel should send none.
             self.counters.rx_too_long += 1;
             return false;
         };
@@ -259,8 +256,8 @@ impl XdpPort {
         pieces
     }
 
-    /// Moves frames from the RX ring to the store: the stack sends, or its application is at work,
-    /// for so long that the ring would overflow meanwhile.
+    /// Moves frames from the RX ring to the store, before the ring overflows while the caller sends
+    /// or works.
     #[cold]
     fn take_early(&mut self) {
         let n = self.rx.available(u32::MAX);
@@ -280,7 +277,7 @@ impl XdpPort {
                 None => self.counters.bad_descriptor += 1,
             }
             self.rx.take();
-            // There is room, unless the kernel made chunks up; then the surplus is forgotten.
+            // There is room for every chunk; a chunk that the kernel invented is discarded.
             if let Some(chunk) = self.umem.rx_chunk(desc.addr)
                 && self.fill.free(1) > 0
             {
@@ -292,11 +289,11 @@ impl XdpPort {
         self.publish_fill();
     }
 
-    /// Shows the kernel the chunks that were put into the fill ring.
+    /// Publishes the chunks that were put into the fill ring.
     fn publish_fill(&mut self) {
         self.fill.publish();
         if self.fill.needs_wakeup() {
-            // A driver that ran dry waits for this; there is nothing to be done about its errors.
+            // A driver that ran dry waits for this call. Its errors cannot be handled.
             let _ = recv(&self.socket, &mut [0u8; 0], RecvFlags::DONTWAIT);
         }
     }
@@ -314,7 +311,7 @@ impl XdpPort {
     #[cold]
     fn kick_failed(&mut self, errno: Errno) -> PortError {
         match errno {
-            // Down: the frames stay in the ring and leave when it is up again.
+            // The interface is down: frames stay in the ring and leave when it is up again.
             Errno::NETDOWN => PortError::Disconnected,
             Errno::NXIO | Errno::NODEV | Errno::BADF => {
                 self.gone = true;
@@ -327,8 +324,8 @@ impl XdpPort {
         }
     }
 
-    /// An interface that goes away leaves an error on its sockets; `poll` does not show it, for
-    /// they are bound no more.
+    /// Reads the error that an interface leaves on its sockets when it goes away. `poll` does not
+    /// show it, because the sockets are no longer bound.
     fn look_for_error(&mut self) {
         let error = sockopt::socket_error(&self.socket);
         if let Ok(Err(Errno::NETDOWN | Errno::NODEV | Errno::NXIO)) = error {
@@ -342,7 +339,7 @@ impl XdpPort {
             return Err(PortError::Gone);
         }
         match self.kick() {
-            // Receiving goes on while the interface does not send.
+            // Receiving continues while the interface does not send.
             Err(PortError::Gone) => Err(PortError::Gone),
             _ => Ok(()),
         }
@@ -369,7 +366,7 @@ impl Port for XdpPort {
         if !self.early.is_empty() {
             return Ok(self.lend_early());
         }
-        let n = self.rx.available(XDP_BATCH_MAX as u32);
+        let n = self.rx.available(self.capabilities.batch_max as u32);
         if n == 0 {
             return Ok(&[]);
         }
@@ -412,7 +409,7 @@ impl Port for XdpPort {
         }
         self.rx_frames.clear();
         let room = self.fill.free(self.rx_chunks.len() as u32) as usize;
-        // There is room for all, unless the kernel made chunks up; then the surplus is forgotten.
+        // There is room for all chunks; those that the kernel invented are discarded.
         for chunk in self.rx_chunks.drain(..).take(room) {
             self.fill.put(chunk);
         }
@@ -441,7 +438,7 @@ impl Port for XdpPort {
             let Some(chunk) = self.tx_free.pop() else {
                 break;
             };
-            // `None` cannot be: the free list holds sending chunks only.
+            // Always `Some`, because the free list holds only sending chunks.
             if let Some(slot) = self.umem.tx_frame(chunk, self.frame_bytes_max) {
                 self.reserved.push(slot);
                 self.reserved_chunks.push(chunk);
@@ -460,7 +457,7 @@ impl Port for XdpPort {
             return Ok(());
         }
         let kicked = self.kick();
-        // A peer on this host has answered within the call.
+        // A peer on this host may have answered within the call.
         self.drain();
         kicked
     }
@@ -487,8 +484,8 @@ impl Port for XdpPort {
                 return true;
             }
         }
-        // No descriptor announces completions, a device that takes frames again, or an interface
-        // that goes.
+        // No descriptor announces completed frames, a device that has room again, or an interface
+        // that goes away.
         let sleep_ns = match self.tx_pending || want_tx {
             true => XDP_TX_RETRY_NS,
             false => XDP_LINK_CHECK_NS,
@@ -502,7 +499,7 @@ impl Port for XdpPort {
     }
 
     fn poll_fds<'a>(&'a self, _want_tx: bool, fds: &mut dyn FnMut(BorrowedFd<'a>, PollFlags)) {
-        // Room to send is not POLLOUT, which speaks of the TX ring only: see `deadline_ns`.
+        // POLLOUT tells only of the TX ring, not of room to send; see `deadline_ns`.
         fds(self.socket.as_fd(), PollFlags::IN);
     }
 
@@ -517,7 +514,7 @@ impl Port for XdpPort {
 
 impl Drop for XdpPort {
     fn drop(&mut self) {
-        // A forked child closes its copies; the map is its parent's.
+        // A forked child closes its copies of the descriptors; the map is the parent's.
         if let Some(interface) = &self.interface
             && self.pid == std::process::id()
         {

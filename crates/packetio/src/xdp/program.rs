@@ -1,61 +1,61 @@
-//! The committed objects as values: instructions, maps, and which instruction refers to which
+//! The committed BPF objects as values: instructions, maps, and which instructions refer to which
 //! map.
 //!
-//! Owns the parsing of the ELF files that `bpf/build.sh` makes. Called by `attach.rs` when an
-//! interface is opened, and, as `packetio::xdp::bpf`, by the service `mill mux`.
+//! The module parses the ELF files that `bpf/build.sh` makes. `attach.rs` calls it when an
+//! interface is opened; so does the service `mill mux`, as `packetio::xdp::bpf`.
 
 use object::elf;
 use object::read::elf::ElfFile64;
 use object::{Endianness, Object as _, ObjectSection as _, ObjectSymbol as _, RelocationTarget};
 
-/// Index in map `settings` of the word of flags.
+/// Index of the word of flags in the map `settings`.
 pub(super) const SETTINGS_FLAGS: u32 = 0;
-/// Flag in that word: hand over every frame.
+/// Flag in that word: take every frame.
 pub(super) const FLAG_TAKE_ALL: u32 = 1;
-/// Flag in that word: hand over TCP for the owned addresses, and leave the rest to the kernel.
+/// Flag in that word: take TCP for the owned addresses, and leave the rest to the kernel.
 pub(super) const FLAG_TAKE_TCP: u32 = 2;
-/// Index in map `counters`: frames that were ours on a queue without a socket. They went to the
-/// kernel, or with [`FLAG_TAKE_TCP`] nowhere.
+/// Index in the map `counters`: frames for us on a queue without a socket. They go to the kernel,
+/// or are dropped with [`FLAG_TAKE_TCP`].
 pub(super) const COUNTER_NO_SOCKET: u32 = 0;
 
 /// Bytes of one BPF instruction.
 pub const INSN_BYTES: usize = 8;
 /// Bytes of `struct map_def` (`bpf/bpf.h`).
 const MAP_DEF_BYTES: usize = 20;
-/// The opcode of a two-slot load of a 64-bit constant, the only one that refers to a map.
+/// Opcode of the two-slot load of a 64-bit constant, the only instruction that refers to a map.
 const OPCODE_LD_IMM64: u8 = 0x18;
-/// `BPF_PSEUDO_MAP_FD`, as the source register of that load.
+/// Value `BPF_PSEUDO_MAP_FD` in the source register of that load.
 const PSEUDO_MAP_FD: u8 = 1;
 
-/// Aligns an object that is built in, as parsing wants it.
+/// Wrapper that aligns a built-in object as parsing requires.
 #[repr(C, align(8))]
 pub struct Aligned<Bytes: ?Sized>(pub Bytes);
 
 static OBJECT: &Aligned<[u8]> = &Aligned(*include_bytes!("../../../../bpf/xdp_port.o"));
 
-/// `struct map_def` with the name of its symbol.
+/// A map definition (`struct map_def`) with the name of its symbol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MapDef {
-    /// The symbol.
+    /// Name of the map's symbol.
     pub name: String,
-    /// `enum bpf_map_type`
+    /// Type of the map (`enum bpf_map_type`).
     pub kind: u32,
     /// Bytes of a key.
     pub key_bytes: u32,
     /// Bytes of a value.
     pub value_bytes: u32,
-    /// The most entries.
+    /// Most entries of the map.
     pub entries_max: u32,
-    /// `BPF_F_*`
+    /// Flags of the map (`BPF_F_*`).
     pub flags: u32,
 }
 
-/// The hook that a program is made for.
+/// The hook for which a program is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Frames that a driver received: section `xdp`.
+    /// Frames received by a driver; section `xdp`.
     Xdp,
-    /// Packets that an interface received, before the kernel's stack: section `tc`.
+    /// Packets received by an interface, before the kernel's stack; section `tc`.
     Tc,
 }
 
@@ -68,33 +68,33 @@ impl Kind {
     }
 }
 
-/// A program that waits for its maps.
+/// A program whose map references are not resolved yet.
 #[derive(Debug)]
 pub struct Program {
-    /// Where it belongs.
+    /// The hook for which the program is made.
     pub kind: Kind,
     insns: Vec<u8>,
-    /// (offset in `insns`, index in `maps`)
+    /// References to maps: offset in `insns`, index in `maps`.
     references: Vec<(usize, usize)>,
-    /// In the order of their declaration.
+    /// The maps in order of declaration.
     pub maps: Vec<MapDef>,
-    /// With its final NUL.
+    /// The license, with its terminating zero.
     pub license: Vec<u8>,
 }
 
 impl Program {
-    /// The program that is built in.
+    /// The built-in program.
     ///
     /// # Errors
-    /// The fault in the object; only a wrong build causes one.
+    /// The fault in the object, which only a wrong build causes.
     pub(super) fn built_in() -> Result<Self, &'static str> {
         Self::parse(&OBJECT.0)
     }
 
-    /// Reads an object that `bpf/build.sh` made; `bytes` are aligned to 8 ([`Aligned`]).
+    /// Parses an object made by `bpf/build.sh`. `bytes` must be aligned to 8 ([`Aligned`]).
     ///
     /// # Errors
-    /// The fault in the object; only a wrong build causes one.
+    /// The fault in the object, which only a wrong build causes.
     pub fn parse(bytes: &[u8]) -> Result<Self, &'static str> {
         let file = ElfFile64::<Endianness>::parse(bytes).map_err(|_| "not an ELF file")?;
         if file.elf_header().e_machine.get(file.endian()) != elf::EM_BPF {
@@ -126,12 +126,13 @@ impl Program {
         })
     }
 
-    /// The instructions with each reference to a map replaced by its descriptor, `fd_of(index in
+    /// The instructions with each map reference replaced by the map's descriptor, `fd_of(index in
     /// maps)`.
     pub fn link(&self, fd_of: impl Fn(usize) -> i32) -> Vec<u8> {
         let mut insns = self.insns.clone();
         for &(at, map) in &self.references {
-            // The low half of the register byte is the destination, the high half the source.
+            // The low half of the register byte is the destination register, the high half the
+            // source.
             insns[at + 1] = (insns[at + 1] & 0x0f) | (PSEUDO_MAP_FD << 4);
             insns[at + 4..at + 8].copy_from_slice(&fd_of(map).to_ne_bytes());
         }
@@ -145,7 +146,7 @@ fn section<'a>(file: &ElfFile64<'a>, name: &str) -> Result<&'a [u8], &'static st
         .ok_or("a section is missing")
 }
 
-/// Every symbol of section `maps`, with its offset there.
+/// Every symbol of the section `maps`, with its offset there.
 fn maps(file: &ElfFile64<'_>) -> Result<Vec<(u64, MapDef)>, &'static str> {
     let index = file
         .section_by_name("maps")
@@ -180,7 +181,7 @@ fn maps(file: &ElfFile64<'_>) -> Result<Vec<(u64, MapDef)>, &'static str> {
     Ok(maps)
 }
 
-/// Where the program names a map, and which.
+/// The references to maps: offset of the instruction, index of the map.
 fn references(
     file: &ElfFile64<'_>,
     kind: Kind,

@@ -1,8 +1,8 @@
 //! The four rings of an AF_XDP socket, mapped from the kernel: producer ends (fill, TX) and
 //! consumer ends (RX, completion).
 //!
-//! Owns the mappings and the one-sided indices. An index that the kernel writes is believed only as
-//! a count up to the ring's size. Called by `port.rs`.
+//! The ends own the mappings and our indices. An index that the kernel writes is trusted only as a
+//! count up to the ring's size. `port.rs` uses the module.
 
 use std::marker::PhantomData;
 use std::os::fd::BorrowedFd;
@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 use rustix::net::xdp::XdpRingOffset;
 
-/// `XDP_RING_NEED_WAKEUP`
+/// Flag `XDP_RING_NEED_WAKEUP`.
 const NEED_WAKEUP: u32 = 1;
 
 /// `struct xdp_desc`: a frame in the RX or TX ring.
@@ -25,12 +25,12 @@ pub(super) struct Desc {
     pub options: u32,
 }
 
-/// Content of a ring: plain data of which every bit pattern is a value.
+/// Contents of a ring: plain data for which every bit pattern is valid.
 pub(super) trait Entry: Copy {}
 impl Entry for u64 {}
 impl Entry for Desc {}
 
-/// A mapped ring, whoever's end it is.
+/// A mapped ring, for either end.
 #[derive(Debug)]
 struct Ring<T> {
     mapping: NonNull<u8>,
@@ -40,7 +40,7 @@ struct Ring<T> {
     flags: Option<NonNull<u32>>,
     entries: NonNull<T>,
     slots: u32,
-    /// The process that has the mapping: a forked child has a hole there, or something else by now.
+    /// Process that has the mapping. A forked child has a hole there, or another mapping by now.
     pid: u32,
 }
 
@@ -49,7 +49,7 @@ struct Ring<T> {
 unsafe impl<T: Entry> Send for Ring<T> {}
 
 impl<T: Entry> Ring<T> {
-    /// Maps the ring of `slots` entries (a power of two) that `socket` shows at `page_offset`.
+    /// Maps the ring of `slots` entries (a power of two) that `socket` offers at `page_offset`.
     fn map(
         socket: BorrowedFd<'_>,
         layout: &XdpRingOffset,
@@ -96,7 +96,8 @@ impl<T: Entry> Ring<T> {
         })
     }
 
-    /// The kernel's index of this ring (`consumer` for our producing end, and the reverse).
+    /// Reads the kernel's index of this ring: `consumer` at our producer end, `producer` at our
+    /// consumer end.
     #[inline]
     fn load(&self, index: NonNull<u32>) -> u32 {
         // SAFETY: `index` is one of this ring's aligned words, which stay mapped while `self` lives
@@ -122,8 +123,8 @@ impl<T: Entry> Ring<T> {
         let Some(flags) = self.flags else {
             return true; // a kernel without the flag is to be woken each time
         };
-        // The entries were published before; a driver sets the flag and then looks at the ring once
-        // more.
+        // The entries were published before. A driver sets the flag and then reads the ring once
+        // more, so no wake-up is lost.
         driver::fence_full();
         // SAFETY: as in `load`.
         let flags = unsafe { driver::load_relaxed_u32(flags.as_ptr()) };
@@ -145,17 +146,17 @@ impl<T> Drop for Ring<T> {
 #[derive(Debug)]
 pub(super) struct Producer<T> {
     ring: Ring<T>,
-    /// Next slot to write; published up to `published`.
+    /// Next slot to write. Slots up to `published` are visible to the kernel.
     next: u32,
     published: u32,
-    /// The kernel's index when last looked at.
+    /// The kernel's index when it was last read.
     consumed: u32,
     _entries: PhantomData<T>,
 }
 
 impl<T: Entry> Producer<T> {
     /// # Errors
-    /// The errno of `mmap`; `INVAL` for a layout that cannot be.
+    /// The errno of `mmap`; `INVAL` for an impossible layout.
     pub(super) fn map(
         socket: BorrowedFd<'_>,
         layout: &XdpRingOffset,
@@ -172,19 +173,20 @@ impl<T: Entry> Producer<T> {
         })
     }
 
-    /// Slots free to be written, at least `want` if that many are.
+    /// Number of free slots. The kernel's index is read only if fewer than `want` are known to be
+    /// free.
     #[inline]
     pub(super) fn free(&mut self, want: u32) -> u32 {
         let mut used = self.next.wrapping_sub(self.consumed);
         if self.ring.slots.saturating_sub(used) < want {
-            // Acquire: the kernel has read the slots that it hands back.
+            // Acquire: the kernel has finished reading the slots that it returns.
             self.consumed = self.ring.load(self.ring.consumer);
             used = self.next.wrapping_sub(self.consumed);
         }
         self.ring.slots.saturating_sub(used)
     }
 
-    /// Writes one entry, which stays invisible until `publish`; the caller has seen a free slot.
+    /// Writes one entry, which `publish` makes visible. The caller has checked that a slot is free.
     #[inline]
     pub(super) fn put(&mut self, entry: T) {
         debug_assert!(self.next.wrapping_sub(self.consumed) < self.ring.slots);
@@ -194,15 +196,15 @@ impl<T: Entry> Producer<T> {
         self.next = self.next.wrapping_add(1);
     }
 
-    /// Shows the kernel all that was put.
+    /// Makes all entries written so far visible to the kernel.
     #[inline]
     pub(super) fn publish(&mut self) {
         self.published = self.next;
-        // Release: the entries (and the frames they name) come before the index.
+        // Release: entries, and the frames that they name, become visible before the index.
         self.ring.store(self.ring.producer, self.next);
     }
 
-    /// Published entries that the kernel has not taken yet.
+    /// Number of published entries that the kernel has not taken.
     #[inline]
     pub(super) fn pending(&mut self) -> u32 {
         self.consumed = self.ring.load(self.ring.consumer);
@@ -211,7 +213,7 @@ impl<T: Entry> Producer<T> {
             .min(self.ring.slots)
     }
 
-    /// Whether the kernel wants a system call to look at this ring.
+    /// True if the kernel needs a system call to look at this ring.
     #[inline]
     pub(super) fn needs_wakeup(&self) -> bool {
         self.ring.needs_wakeup()
@@ -223,14 +225,14 @@ impl<T: Entry> Producer<T> {
 pub(super) struct Consumer<T> {
     ring: Ring<T>,
     next: u32,
-    /// The kernel's index when last looked at.
+    /// The kernel's index when it was last read.
     produced: u32,
     _entries: PhantomData<T>,
 }
 
 impl<T: Entry> Consumer<T> {
     /// # Errors
-    /// The errno of `mmap`; `INVAL` for a layout that cannot be.
+    /// The errno of `mmap`; `INVAL` for an impossible layout.
     pub(super) fn map(
         socket: BorrowedFd<'_>,
         layout: &XdpRingOffset,
@@ -246,19 +248,19 @@ impl<T: Entry> Consumer<T> {
         })
     }
 
-    /// Entries to take, up to `want`.
+    /// Number of entries available, up to `want`.
     #[inline]
     pub(super) fn available(&mut self, want: u32) -> u32 {
         let mut there = self.produced.wrapping_sub(self.next);
         if there < want {
-            // Acquire: the entries come before the index.
+            // Acquire: entries are visible before the index.
             self.produced = self.ring.load(self.ring.producer);
             there = self.produced.wrapping_sub(self.next);
         }
         there.min(want).min(self.ring.slots)
     }
 
-    /// The next entry; the caller has seen that it is available. It is read once.
+    /// Takes the next entry, which is read once. The caller has checked that it is available.
     #[inline]
     pub(super) fn take(&mut self) -> T {
         debug_assert!(self.next != self.produced);
@@ -269,7 +271,7 @@ impl<T: Entry> Consumer<T> {
         entry
     }
 
-    /// The next entry, which stays; the caller has seen that it is available.
+    /// Reads the next entry without taking it. The caller has checked that it is available.
     #[inline]
     pub(super) fn peek(&self) -> T {
         debug_assert!(self.next != self.produced);
@@ -277,10 +279,10 @@ impl<T: Entry> Consumer<T> {
         unsafe { driver::read_once(self.ring.entry(self.next).as_ptr()) }
     }
 
-    /// Gives the slots that were taken back to the kernel.
+    /// Gives the taken slots back to the kernel.
     #[inline]
     pub(super) fn release(&mut self) {
-        // Release: our reads of the entries come before the index.
+        // Release: our reads of the entries precede the index.
         self.ring.store(self.ring.consumer, self.next);
     }
 }

@@ -1,5 +1,5 @@
-//! A card's receive-side scaling, as the driver tells it: the hash's key, the table of queues, and
-//! the fields that are hashed.
+//! Receive-side scaling of a card as its driver reports it: the hash's key, the table of queues,
+//! and the hashed fields.
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
@@ -13,19 +13,19 @@ const ETHTOOL_GRSSH: u32 = 0x46;
 const ETHTOOL_GRXFH: u32 = 0x29;
 /// Words of `struct ethtool_rxfh` before its table.
 const HEADER_WORDS: usize = 6;
-/// Bytes of the longest key that a driver has.
+/// Most bytes of a driver's key.
 const KEY_BYTES_MAX: usize = 256;
-/// `ETH_RSS_HASH_TOP`: the hash is Toeplitz.
+/// Hash function `ETH_RSS_HASH_TOP`: Toeplitz.
 const TOEPLITZ: u8 = 1;
 /// Words of `struct ethtool_rxnfc`.
 const RXNFC_WORDS: usize = 48;
-/// `TCP_V4_FLOW`.
+/// Flow type `TCP_V4_FLOW`.
 const TCP_V4: u32 = 1;
-/// `RXH_IP_SRC`, `RXH_IP_DST`, `RXH_L4_B_0_1` and `RXH_L4_B_2_3`: addresses and ports.
+/// Fields `RXH_IP_SRC`, `RXH_IP_DST`, `RXH_L4_B_0_1` and `RXH_L4_B_2_3`: addresses and ports.
 const FOUR_TUPLE: u32 = 0xf0;
 
-/// How the card of this interface spreads flows, in the network namespace of the calling thread.
-/// `None`: the driver does not say, or its hash is not Toeplitz over addresses and ports.
+/// How the card of this interface spreads flows, in the calling thread's network namespace. `None`:
+/// the driver does not tell, or its hash is not Toeplitz over addresses and ports.
 #[must_use]
 pub fn spread(interface: &str) -> Option<Spread> {
     if interface.is_empty() || interface.len() >= libc::IFNAMSIZ {
@@ -58,12 +58,12 @@ fn read(interface: &str) -> Result<Option<Spread>, Errno> {
     (fields[0], fields[1]) = (ETHTOOL_GRXFH, TCP_V4);
     // SAFETY: ETHTOOL_GRXFH writes a structure of 192 bytes, which this is.
     unsafe { ethtool_slice(&socket, interface, &mut fields) }?;
-    // `data` is a word of 64 bits, of which the bits above are in either half.
+    // `data` is a 64-bit word; the relevant bits are in its low half, which either word may be.
     let hashed = fields[2] | fields[3];
     Ok(parse(&all, entries).filter(|_| hashed == FOUR_TUPLE))
 }
 
-/// Reads an answer to `ETHTOOL_GRSSH`, with a table of so many entries.
+/// Parses an answer to `ETHTOOL_GRSSH` with a table of `entries` entries.
 fn parse(answer: &[u32], entries: usize) -> Option<Spread> {
     let [function, transform, ..] = answer.get(4)?.to_ne_bytes();
     if function != TOEPLITZ || transform != 0 {
@@ -82,7 +82,7 @@ mod tests {
 
     use super::*;
 
-    /// The answer of a card with this function, table and key.
+    /// The answer of a card with this hash function, table and key.
     fn answer(function: u8, table: &[u32], key: &[u8]) -> Vec<u32> {
         let mut words = vec![ETHTOOL_GRSSH, 0, table.len() as u32, key.len() as u32];
         words.extend([u32::from_ne_bytes([function, 0, 0, 0]), 0]);

@@ -1,33 +1,33 @@
-//! How large an AF_XDP port's rings and memory are.
+//! The sizes of an AF_XDP port's rings and memory.
 //!
-//! Owns the rule that makes sizes of the number of sockets. Called when a port is opened.
+//! The module derives sizes from the number of sockets, when a port is opened.
 //!
-//! The kernel pins all of a UMEM when it is registered. So each receiving chunk costs 2 KiB (4 KiB
-//! with an MTU above 1774) from then on, also if no frame ever lies in it. The rings hold the
-//! frames that arrive while the stack's thread has no core. Frames that arrive while it is busy
-//! move to the frame store, whose memory only frames touch.
+//! The kernel pins a whole UMEM when it is registered. Each receiving chunk thus costs 2 KiB (4 KiB
+//! with an MTU above 1774) from then on, even if it is never used. The rings hold frames that
+//! arrive while the stack's thread does not run. Frames that arrive while it is busy move to the
+//! frame store, whose memory is touched only by frames.
 
 use crate::limits::{
-    XDP_RX_CHUNKS_MAX, XDP_RX_CHUNKS_MIN, XDP_SOCKETS_DEFAULT, XDP_STORE_BYTES_MAX,
-    XDP_STORE_BYTES_MIN, XDP_STORE_BYTES_PER_SOCKET,
+    XDP_BATCH_MAX, XDP_RX_BATCH_MAX, XDP_RX_CHUNKS_MAX, XDP_RX_CHUNKS_MIN, XDP_SOCKETS_DEFAULT,
+    XDP_STORE_BYTES_MAX, XDP_STORE_BYTES_MIN, XDP_STORE_BYTES_PER_SOCKET,
 };
 
-/// Sizes of one port.
+/// The sizes of one port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sizes {
     /// Slots of the RX ring and of the fill ring: a power of two, at least `rx_chunks`.
     pub rx_slots: u32,
-    /// Chunks that receive.
+    /// Number of receiving chunks.
     pub rx_chunks: u32,
-    /// Bytes of the frame store.
+    /// Size of the frame store, bytes.
     pub store_bytes: usize,
 }
 
 impl Sizes {
-    /// For a queue that serves `sockets` sockets; `ring_slots` is what the user asked for.
+    /// The sizes for a queue that serves `sockets` sockets. `ring_slots`: the user's choice.
     pub(super) fn of(sockets: Option<usize>, ring_slots: Option<u32>) -> Self {
         let sockets = sockets.unwrap_or(XDP_SOCKETS_DEFAULT);
-        // Three chunks for each 32 sockets: 3,072 for the default limits, 6 MiB.
+        // Three chunks per 32 sockets: 3,072 chunks (6 MiB) for the default limits.
         let wanted = u32::try_from(sockets / 32 * 3).unwrap_or(u32::MAX);
         let rx_chunks =
             ring_slots.unwrap_or_else(|| wanted.clamp(XDP_RX_CHUNKS_MIN, XDP_RX_CHUNKS_MAX));
@@ -41,7 +41,13 @@ impl Sizes {
         }
     }
 
-    /// Frames in the RX ring from which on they are moved to the store: a quarter of what it holds.
+    /// Frames that one batch lends at most: a quarter of the chunks, within the limits. The others
+    /// receive meanwhile.
+    pub(super) fn rx_batch(self) -> usize {
+        (self.rx_chunks as usize / 4).clamp(XDP_BATCH_MAX, XDP_RX_BATCH_MAX)
+    }
+
+    /// Number of frames in the RX ring from which on they move to the store: a quarter of the ring.
     pub(super) fn drain_at(self) -> u32 {
         (self.rx_chunks / 4).max(1)
     }
@@ -50,6 +56,7 @@ impl Sizes {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::XDP_RING_SLOTS_MIN;
 
     #[test]
     fn default_limits_ask_for_no_more_pinned_memory_than_4096_chunks_with_those_that_send() {
@@ -81,6 +88,15 @@ mod tests {
             assert!(sizes.rx_slots.is_power_of_two() && sizes.rx_slots >= sizes.rx_chunks);
             assert!(sizes.drain_at() < sizes.rx_chunks);
         }
+    }
+
+    #[test]
+    fn batch_is_a_turns_frames_unless_it_would_lend_more_than_a_quarter_of_the_chunks() {
+        let batch = |slots| Sizes::of(None, slots).rx_batch();
+        assert_eq!(batch(None), XDP_RX_BATCH_MAX);
+        assert_eq!(batch(Some(1024)), XDP_RX_BATCH_MAX);
+        assert_eq!(batch(Some(512)), 128);
+        assert_eq!(batch(Some(XDP_RING_SLOTS_MIN)), XDP_BATCH_MAX);
     }
 
     #[test]

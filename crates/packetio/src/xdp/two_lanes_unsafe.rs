@@ -4,10 +4,11 @@
 //!
 //! Owns both, so that a frame's place in the lane's buffers lives as long as the frame. Frames
 //! arrive by the port alone. Nothing orders the two lanes; their caller keeps the segments of one
-//! connection in one lane. One `writev` moves one frame of the bulk lane. A frame for which the
-//! kernel has no room stays in its buffer, and no slot is granted until it has left. What the
-//! kernel refuses is dropped and counted; TCP sends it again. Used by [`open`](super::open) and by
-//! `mux`.
+//! connection in one lane. So every slot that is granted has a buffer of the lane behind it, and a
+//! grant is no longer than the buffers are many. One `writev` moves one frame of the bulk lane. A
+//! frame for which the kernel has no room stays in its buffer, and no slot is granted until it has
+//! left. What the kernel refuses is dropped and counted; TCP sends it again. Used by
+//! [`open`](super::open) and by `mux`.
 
 use super::bulk_wire::{BulkWire, Fate};
 use crate::buffer_unsafe::BulkSlots;
@@ -16,27 +17,28 @@ use crate::limits::{FRAME_HEADER_MAX, SEGMENT_BYTES_MAX, XDP_BATCH_MAX, XDP_TX_R
 use crate::port::{Port, PortCounters, PortError};
 use crate::wait::monotonic_ns;
 
-/// See the module's documentation.
+/// A port with an optional bulk lane.
 pub(crate) struct TwoLanes<P> {
-    // The port goes first, and with it the frames that may name buffers of the lane.
+    // The port is dropped first, with the frames that may refer to the lane's buffers.
     port: P,
-    /// `None`: all frames leave by the TX ring.
+    /// The bulk lane; `None`: all frames leave by the TX ring.
     bulk: Option<BulkLane>,
 }
 
-/// A bulk lane: a buffer behind each slot of the port, and where they leave.
+/// A bulk lane: a buffer behind each slot of the port, and the descriptor by which they leave.
 #[derive(Debug)]
 struct BulkLane {
     slots: BulkSlots,
     wire: BulkWire,
-    /// The slots whose frames wait for room in the kernel, the oldest last.
+    /// Slots whose frames wait for room in the kernel, the oldest last.
     held: Vec<usize>,
-    /// When to try them again; 0 while nobody sleeps.
+    /// Time to try them again, ns; 0 while no thread sleeps.
     retry_at_ns: u64,
 }
 
 impl<P: Port> TwoLanes<P> {
-    /// The port says already that it takes packets of [`SEGMENT_BYTES_MAX`], if there is a lane.
+    /// Adds the lane to a port. With a lane, the port must already announce packets of
+    /// [`SEGMENT_BYTES_MAX`].
     pub fn new(port: P, wire: Option<BulkWire>) -> Self {
         let lane = |wire| BulkLane {
             slots: BulkSlots::new(XDP_BATCH_MAX, SEGMENT_BYTES_MAX + FRAME_HEADER_MAX),
@@ -50,7 +52,7 @@ impl<P: Port> TwoLanes<P> {
         }
     }
 
-    /// Sends what waits for room in the kernel; false: something still waits.
+    /// Sends frames that wait for room in the kernel. False: some still wait.
     #[inline]
     fn flush(&mut self) -> bool {
         match &mut self.bulk {
@@ -61,7 +63,7 @@ impl<P: Port> TwoLanes<P> {
 }
 
 impl BulkLane {
-    /// Sends those of the granted slots that changed to this lane. They are empty afterwards.
+    /// Sends the granted slots that changed to this lane, and empties them.
     fn send(&mut self, frames: &[TxFrame]) {
         for (at, frame) in frames.iter().enumerate() {
             if !frame.is_bulk() || frame.is_empty() {
@@ -97,7 +99,7 @@ impl<P: Port> Port for TwoLanes<P> {
     crate::forward_port!(self => self.port; capabilities release drain waiting reserved poll_fds);
 
     fn receive(&mut self) -> Result<&[RxFrame], PortError> {
-        // A caller who is kept busy by what arrives neither sleeps nor gets slots.
+        // A caller busy with received frames neither sleeps nor gets slots.
         self.flush();
         self.port.receive()
     }
@@ -106,12 +108,15 @@ impl<P: Port> Port for TwoLanes<P> {
         if !self.flush() {
             return self.port.reserve(0);
         }
-        let frames = self.port.reserve(n);
-        if let Some(bulk) = &self.bulk {
-            // SAFETY: this value owns port and buffers, lends the port to nobody, and lends frames
-            // only for as long as it is borrowed; `send` and `flush` borrow it anew.
-            unsafe { bulk.slots.attach(frames) };
-        }
+        let Some(bulk) = &self.bulk else {
+            return self.port.reserve(n);
+        };
+        // Every slot must have both places: the caller has chosen the lane of a connection before it
+        // sees the slot.
+        let frames = self.port.reserve(n.min(XDP_BATCH_MAX));
+        // SAFETY: this value owns port and buffers, lends the port to nobody, and lends frames only
+        // for as long as it is borrowed; `send` and `flush` borrow it anew.
+        unsafe { bulk.slots.attach(frames) };
         frames
     }
 
@@ -122,7 +127,7 @@ impl<P: Port> Port for TwoLanes<P> {
                 true => drop(self.flush()),
                 false => bulk.send(&frames[..n.min(frames.len())]),
             }
-            // A peer on this host has answered within the calls.
+            // A peer on this host may have answered within the calls.
             self.port.drain();
         }
         self.port.send(n)
@@ -135,7 +140,7 @@ impl<P: Port> Port for TwoLanes<P> {
         if let Some(bulk) = &mut self.bulk {
             bulk.retry_at_ns = monotonic_ns() + XDP_TX_RETRY_NS;
         }
-        // Slots of the TX ring are of no use now.
+        // Slots of the TX ring would be of no use now.
         self.port.prepare_wait(false)
     }
 

@@ -1,13 +1,13 @@
-//! The memory that a port shares with the kernel: chunks that receive frames, then chunks that send
-//! them.
+//! The memory that a port shares with the kernel: first the receiving chunks, then the sending
+//! chunks.
 //!
 //! ```text
 //! chunk      0 ............ rx_chunks-1 | rx_chunks ............ chunks-1
 //! RX:  [256 B kernel headroom][frame ...]  TX:  [64 B for TX metadata][frame ...]
 //! ```
 //!
-//! Owns the mapping, and every check that makes a kernel's descriptor or a chunk number into a
-//! frame. Called by `port.rs`.
+//! A [`Umem`] owns the mapping, and checks everything that turns a kernel's descriptor or a chunk's
+//! number into a frame. `port.rs` uses it.
 
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
@@ -19,20 +19,20 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, mun
 use crate::frame_unsafe::{RxFrame, TxFrame};
 use crate::limits::XDP_TX_HEADROOM_BYTES;
 
-/// Huge pages on every platform that has XDP drivers worth the name.
+/// Size of a huge page on all relevant platforms, bytes.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 /// One port's frame memory.
 #[derive(Debug)]
 pub(super) struct Umem {
-    /// The mapping, longer than the UMEM so that this can start on a huge page.
+    /// The mapping, which is longer than the UMEM so that the UMEM can start on a huge page.
     mapping: NonNull<u8>,
     mapping_bytes: usize,
     base: NonNull<u8>,
     chunk_bytes: u32,
     rx_chunks: u32,
     tx_chunks: u32,
-    /// The process that has the mapping: a forked child has a hole there, or something else by now.
+    /// Process that has the mapping. A forked child has a hole there, or another mapping by now.
     pid: u32,
 }
 
@@ -41,10 +41,10 @@ pub(super) struct Umem {
 unsafe impl Send for Umem {}
 
 impl Umem {
-    /// Maps memory for so many chunks of `chunk_bytes`, a power of two.
+    /// Maps memory for this many chunks of `chunk_bytes`, a power of two.
     ///
     /// # Errors
-    /// `NOMEM`, or `INVAL` for sizes that make no sense.
+    /// `NOMEM`; `INVAL` for impossible sizes.
     pub(super) fn new(chunk_bytes: u32, rx_chunks: u32, tx_chunks: u32) -> Result<Self, Errno> {
         let bytes = bytes_of(chunk_bytes, rx_chunks, tx_chunks)?;
         let mapping_bytes = bytes.checked_add(HUGE_PAGE_BYTES).ok_or(Errno::INVAL)?;
@@ -76,8 +76,8 @@ impl Umem {
         .kept_from_children()
     }
 
-    /// As [`new`](Self::new), in a memory file whose size is sealed, for a process that registers
-    /// it in this one's place.
+    /// Maps memory like [`new`](Self::new), in a memory file of sealed size, which another process
+    /// registers in place of this one.
     ///
     /// # Errors
     /// The errors of [`new`](Self::new), and those of making the file.
@@ -115,7 +115,7 @@ impl Umem {
         Ok((umem.kept_from_children()?, file))
     }
 
-    /// A forked child that touched this memory would otherwise share frames with us.
+    /// Keeps the mapping out of forked children, which would otherwise share frames with us.
     fn kept_from_children(self) -> Result<Self, Errno> {
         let mapping = self.mapping.as_ptr().cast();
         // SAFETY: a whole mapping of our own; the advice leaves its contents alone.
@@ -132,13 +132,13 @@ impl Umem {
         )
     }
 
-    /// Offsets of the chunks that receive.
+    /// Offsets of the receiving chunks.
     pub(super) fn rx_offsets(&self) -> impl Iterator<Item = u64> + use<> {
         let bytes = u64::from(self.chunk_bytes);
         (0..u64::from(self.rx_chunks)).map(move |chunk| chunk * bytes)
     }
 
-    /// Offsets of the chunks that send.
+    /// Offsets of the sending chunks.
     pub(super) fn tx_offsets(&self) -> impl Iterator<Item = u64> + use<> {
         let bytes = u64::from(self.chunk_bytes);
         let first = u64::from(self.rx_chunks);
@@ -146,14 +146,14 @@ impl Umem {
         (first..end).map(move |chunk| chunk * bytes)
     }
 
-    /// The offset of the receiving chunk that holds `addr`; `None` if none does.
+    /// Offset of the receiving chunk that contains `addr`; `None`: there is none.
     #[inline]
     pub(super) fn rx_chunk(&self, addr: u64) -> Option<u64> {
         let offset = addr & !u64::from(self.chunk_bytes - 1);
         (offset < self.tx_start()).then_some(offset)
     }
 
-    /// The offset of the sending chunk that holds `addr`; `None` if none does.
+    /// Offset of the sending chunk that contains `addr`; `None`: there is none.
     #[inline]
     pub(super) fn tx_chunk(&self, addr: u64) -> Option<u64> {
         let offset = addr & !u64::from(self.chunk_bytes - 1);
@@ -165,7 +165,7 @@ impl Umem {
         u64::from(self.rx_chunks) * u64::from(self.chunk_bytes)
     }
 
-    /// The frame of a received descriptor; `None` unless it lies in one chunk that receives.
+    /// The frame of a received descriptor; `None` unless it lies within one receiving chunk.
     #[inline]
     pub(super) fn rx_frame(&self, addr: u64, len: u32) -> Option<RxFrame> {
         let chunk = self.rx_chunk(addr)?;
@@ -178,8 +178,8 @@ impl Umem {
         Some(unsafe { RxFrame::new(self.base.as_ptr().add(addr as usize), len) })
     }
 
-    /// A slot of `capacity` bytes (or what fits) in the sending chunk at `offset`; `None` if there
-    /// is no such chunk.
+    /// A slot in the sending chunk at `offset`, with `capacity` bytes or as many as fit. `None`:
+    /// there is no such chunk.
     #[inline]
     pub(super) fn tx_frame(&self, offset: u64, capacity: u32) -> Option<TxFrame> {
         let chunk = self.tx_chunk(offset)?;
@@ -192,7 +192,7 @@ impl Umem {
     }
 }
 
-/// Bytes of so many chunks of `chunk_bytes`, a power of two.
+/// Bytes of all chunks. `chunk_bytes` must be a power of two.
 fn bytes_of(chunk_bytes: u32, rx_chunks: u32, tx_chunks: u32) -> Result<usize, Errno> {
     let chunks = rx_chunks as usize + tx_chunks as usize;
     let bytes = chunks

@@ -1,5 +1,5 @@
-//! The DPDK plug-in for tests: compiled where DPDK's headers are, once in a process. Elsewhere a
-//! test says why it does not run.
+//! The DPDK plug-in for tests, compiled once per process where DPDK's headers are installed.
+//! Elsewhere a test prints why it is skipped.
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
@@ -12,16 +12,16 @@ use std::time::{Duration, Instant};
 use packetio::dpdk::DpdkOptions;
 use packetio::{Backend, Port, WireSpec, wait};
 
-/// The exit status of build.sh without DPDK.
+/// Exit status of build.sh without DPDK.
 const NO_DPDK: i32 = 3;
 
-/// The plug-in's file; `None`, with the reason printed, without DPDK to build against.
+/// The plug-in's file; `None` after printing the reason, if DPDK is missing.
 pub fn plugin() -> Option<PathBuf> {
     static PLUGIN: OnceLock<Option<PathBuf>> = OnceLock::new();
     PLUGIN.get_or_init(|| build("dpdk", "")).clone()
 }
 
-/// A plug-in whose devices do what only a card's driver does: `card.h` stands in for one.
+/// A plug-in whose devices behave like a card's driver, as simulated by `card.h`.
 pub fn card_plugin() -> Option<PathBuf> {
     static PLUGIN: OnceLock<Option<PathBuf>> = OnceLock::new();
     let header = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packetio/tests/dpdk_common/card.h");
@@ -46,7 +46,7 @@ fn build(name: &str, options: &str) -> Option<PathBuf> {
     Some(directory.join("libmillstream_dpdk.so"))
 }
 
-/// Opens a queue through the front door.
+/// Opens a queue by `packetio::open`.
 pub fn open(options: &DpdkOptions, queue: usize) -> Result<Box<dyn Port + Send>, String> {
     let spec = WireSpec::from(Backend::Dpdk(options.clone()));
     packetio::open(&spec, queue).map_err(|error| error.to_string())
@@ -57,8 +57,8 @@ pub fn count(port: &dyn Port, name: &str) -> u64 {
     port.counters().value(name).unwrap()
 }
 
-/// Receives frames until there are `count`, or the time is over; each with the size of its segments
-/// or 0.
+/// Receives until there are `count` frames or the time is over. Each frame comes with its segment
+/// size or 0.
 pub fn receive(port: &mut dyn Port, count: usize, time: Duration) -> Vec<(Vec<u8>, u16)> {
     let deadline = Instant::now() + time;
     let mut got = Vec::new();
@@ -77,7 +77,7 @@ pub fn receive(port: &mut dyn Port, count: usize, time: Duration) -> Vec<(Vec<u8
     got
 }
 
-/// Sends frames as they are; waits where the port pushes back.
+/// Sends frames unchanged; waits while the port pushes back.
 pub fn send_all(port: &mut dyn Port, frames: &[Vec<u8>]) {
     let mut at = 0;
     while at < frames.len() {

@@ -1,4 +1,4 @@
-//! TCP text as one packet and as the segments in it, for both directions of a DPDK port.
+//! A TCP text as one packet and as its segments, for both directions of a DPDK port.
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
@@ -14,7 +14,7 @@ const HERE: MacAddr = MacAddr([2, 0, 0, 0, 0, 1]);
 const THERE: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
 const SEQ: u32 = 0xffff_f000;
 
-/// A text, and the payload bytes of the segments that it is cut into.
+/// A text with the segment size into which it is cut.
 #[derive(Clone, Debug)]
 pub struct Text {
     pub is_v6: bool,
@@ -40,7 +40,7 @@ impl Text {
         }
     }
 
-    /// Where the TCP header starts.
+    /// Offset of the TCP header in a frame.
     pub fn tcp_at(&self) -> usize {
         match self.is_v6 {
             true => LINK + ipv6::HEADER_LEN,
@@ -48,12 +48,12 @@ impl Text {
         }
     }
 
-    /// As one packet, whose checksum is left to a card.
+    /// The text as one packet whose checksum is left to a card.
     pub fn large(&self) -> Vec<u8> {
         self.frame(0, &self.payload, self.flags, Sum::PseudoHeader)
     }
 
-    /// As the segments that leave alone. PSH and FIN stand on the last one.
+    /// The text as separate segments. PSH and FIN are on the last one.
     pub fn segments(&self) -> Vec<Vec<u8>> {
         let parts = self.payload.chunks(self.size);
         let last = parts.len() - 1;
@@ -105,7 +105,8 @@ impl Text {
         out
     }
 
-    /// Writes the IP header of a packet with `len` bytes behind it; the pseudo-header's sum.
+    /// Writes the IP header of a packet with `len` bytes behind it; returns the pseudo-header's
+    /// sum.
     fn network(&self, out: &mut [u8], len: usize) -> checksum::Sum {
         if self.is_v6 {
             let (src, dst) = (Ipv6Addr::from(1), Ipv6Addr::from(2));
@@ -132,9 +133,8 @@ impl Text {
     }
 }
 
-/// IPv4 frames with their identification zero. A card counts it up in what it cuts, and nobody
-/// reads it where fragments are forbidden (RFC 6864). Their header's checksum must be right before
-/// and is zero afterwards.
+/// The IPv4 frames with identification zero. A card counts it up in the segments that it cuts, and
+/// it has no meaning with DF (RFC 6864). The header checksum must be right before; it becomes zero.
 pub fn without_identification(mut frames: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     for frame in &mut frames {
         if frame[12..14] == [8, 0] {

@@ -1,5 +1,5 @@
-//! A memif peer that says and writes whatever a test wants: messages by hand, shared memory through
-//! `pwrite` on its file.
+//! A memif peer that sends and writes whatever a test wants: messages by hand, and shared memory
+//! through `pwrite` on its file.
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
@@ -31,16 +31,16 @@ pub const DISCONNECT: u16 = 8;
 
 /// Slots of the hostile client's rings.
 pub const SLOTS: u16 = 64;
-/// Its client-to-server ring.
+/// Offset of the client-to-server ring.
 pub const RING_C2S: u64 = 0;
-/// Its server-to-client ring.
+/// Offset of the server-to-client ring.
 pub const RING_S2C: u64 = 128 + 16 * SLOTS as u64;
-/// Its buffers.
+/// Offset of the buffers.
 pub const BUFFERS: u64 = 4096;
-/// Bytes of its region.
+/// Bytes of the hostile client's region.
 pub const REGION_BYTES: u64 = BUFFERS + 2 * SLOTS as u64 * 2048;
 
-/// A message of 128 bytes: the type and the packed fields.
+/// A message of 128 bytes: its type and packed fields.
 pub fn message(kind: u16, fields: &[&[u8]]) -> Vec<u8> {
     let mut bytes = kind.to_ne_bytes().to_vec();
     fields
@@ -79,7 +79,7 @@ pub struct Peer {
     pub socket: OwnedFd,
 }
 
-/// A received message: type, bytes, descriptors. `None` as type: the other end closed.
+/// A received message: type, bytes, descriptors. Type `None`: the other end has closed.
 pub type Heard = (Option<u16>, Vec<u8>, Vec<OwnedFd>);
 
 fn new_socket() -> OwnedFd {
@@ -88,14 +88,14 @@ fn new_socket() -> OwnedFd {
 }
 
 impl Peer {
-    /// As a client of the server at `path`.
+    /// Connects as a client to the server at `path`.
     pub fn connect(path: &str) -> Self {
         let socket = new_socket();
         rustix::net::connect(&socket, &SocketAddrUnix::new(path).unwrap()).unwrap();
         Self { socket }
     }
 
-    /// As a server, once `victim` has connected to `path`.
+    /// Accepts `victim`, a client, as a server.
     pub fn accept(listener: &OwnedFd, victim: &mut MemifPort) -> Self {
         let mut socket = None;
         assert!(until(Duration::from_secs(30), || {
@@ -121,7 +121,7 @@ impl Peer {
         if !descriptors.is_empty() {
             assert!(control.push(SendAncillaryMessage::ScmRights(descriptors)));
         }
-        // The victim may have hung up already.
+        // The victim may have closed the connection already.
         let _ = rustix::net::sendmsg(
             &self.socket,
             &[IoSlice::new(bytes)],
@@ -130,7 +130,7 @@ impl Peer {
         );
     }
 
-    /// The next message, turning the victim meanwhile.
+    /// Receives the next message, and turns the victim meanwhile.
     pub fn hear(&self, victim: &mut MemifPort) -> Heard {
         let mut heard = None;
         assert!(
@@ -144,7 +144,7 @@ impl Peer {
         heard.unwrap()
     }
 
-    /// Whether something has come.
+    /// True if a message has arrived.
     pub fn has_word(&self) -> bool {
         let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
         rustix::net::recv(&self.socket, &mut [0; 1], flags).is_ok()
@@ -176,7 +176,7 @@ impl Peer {
         Some((kind, bytes, descriptors))
     }
 
-    /// Says, and expects a message of this type back.
+    /// Sends a message and expects one of this type in return.
     pub fn ask(
         &self,
         victim: &mut MemifPort,
@@ -195,11 +195,11 @@ impl Peer {
     }
 }
 
-/// How long closing a descriptor of [`slow_to_close`] takes.
+/// Time that closing a descriptor of [`slow_to_close`] takes.
 pub const SLOW: Duration = Duration::from_secs(60);
 
-/// A descriptor that takes long to close by who closes it last: a socket that lingers, for its far
-/// end does not read. It comes along, and ends that when it is dropped.
+/// A descriptor whose last close takes long: a lingering socket whose far end does not read.
+/// Dropping the returned far end stops that.
 pub fn slow_to_close() -> (OwnedFd, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -219,11 +219,11 @@ pub fn huge_memory() -> Option<OwnedFd> {
     Some(file)
 }
 
-/// Shared memory, reached through its file.
+/// Shared memory, accessed through its file.
 pub struct Memory(pub OwnedFd);
 
 impl Memory {
-    /// Of `bytes` bytes; sealed against shrinking or not.
+    /// Makes memory of `bytes` bytes, sealed against shrinking or not.
     pub fn new(bytes: u64, sealed: bool) -> Self {
         let file = rustix::fs::memfd_create("hostile", MemfdFlags::ALLOW_SEALING).unwrap();
         rustix::fs::ftruncate(&file, bytes).unwrap();
@@ -274,7 +274,7 @@ impl Memory {
         self.put(at, &bytes.concat());
     }
 
-    /// Headers and descriptors of a well-behaved client.
+    /// Writes the headers and descriptors of a well-behaved client.
     pub fn lay_out(&self) {
         for (ring, first) in [(RING_C2S, 0), (RING_S2C, SLOTS)] {
             self.put(ring, &0x03E3_1F20u32.to_ne_bytes());
@@ -285,12 +285,12 @@ impl Memory {
     }
 }
 
-/// Offset of the `number`th buffer of the hostile client.
+/// Offset of buffer `number` of the hostile client.
 pub fn buffer(number: u16) -> u32 {
     BUFFERS as u32 + u32::from(number) * 2048
 }
 
-/// A client that behaved up to here: connected to `victim`, a server at `path`.
+/// A client that has behaved so far and is connected to the server `victim`.
 pub struct Client {
     pub peer: Peer,
     pub memory: Memory,
@@ -302,7 +302,7 @@ impl Client {
         Self::over(Peer::connect(path), victim)
     }
 
-    /// As the client at the other end of the victim's control channel.
+    /// Performs a client's handshake over the victim's control channel.
     pub fn over(peer: Peer, victim: &mut MemifPort) -> Self {
         let client = Self {
             peer,
@@ -332,13 +332,13 @@ impl Client {
             ACK,
         );
         peer.ask(victim, &message(CONNECT, &[]), &[], CONNECTED);
-        // The port follows at its next look.
+        // The port notices the connection at its next look.
         let _ = victim.receive().map(|_| ());
         assert!(victim.is_connected(), "{}", victim.last_reason());
         client
     }
 
-    /// Publishes one frame's descriptor at the head.
+    /// Publishes the descriptor of one frame at the head.
     pub fn publish(&self, head: &mut u16, flags: u16, region: u16, length: u32, offset: u32) {
         self.memory
             .set_descriptor(RING_C2S, *head % SLOTS, flags, region, length, offset);
@@ -347,7 +347,7 @@ impl Client {
     }
 }
 
-/// A hostile server that behaved up to here, and the memory that the victim gave it.
+/// A hostile server that has behaved so far, and the memory that the victim gave it.
 pub fn hostile_server(name: &str) -> (MemifPort, Peer, Memory) {
     let path = crate::common::path(name);
     let listener = Peer::listen(&path);

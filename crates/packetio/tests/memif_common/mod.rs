@@ -1,4 +1,4 @@
-//! The common part of the memif tests: paths, connected pairs, frames to tell apart.
+//! Common parts of the memif tests: paths, connected pairs, numbered frames.
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
@@ -9,7 +9,7 @@ use packetio::{Port, PortError};
 use rustix::event::PollFd;
 use rustix::time::Timespec;
 
-/// A socket path of this process' own.
+/// A socket path for this process.
 pub fn path(name: &str) -> String {
     format!(
         "{}/memif-{}-{name}.sock",
@@ -18,12 +18,12 @@ pub fn path(name: &str) -> String {
     )
 }
 
-/// The defaults.
+/// Default options of the tests.
 pub fn options() -> MemifOptions {
     MemifOptions::default()
 }
 
-/// Calls `done` until it is true; `false` if it takes longer than `limit`.
+/// Calls `done` until it is true; false if that takes longer than `limit`.
 pub fn until(limit: Duration, mut done: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + limit;
     while !done() {
@@ -35,7 +35,7 @@ pub fn until(limit: Duration, mut done: impl FnMut() -> bool) -> bool {
     true
 }
 
-/// Turns both until both are connected.
+/// Turns both ports until both are connected.
 pub fn connect_both(a: &mut MemifPort, b: &mut MemifPort) {
     let connected = until(Duration::from_secs(30), || {
         for port in [&mut *a, &mut *b] {
@@ -51,7 +51,7 @@ pub fn connect_both(a: &mut MemifPort, b: &mut MemifPort) {
     assert!(connected, "{} / {}", a.last_reason(), b.last_reason());
 }
 
-/// Turns one until it is connected.
+/// Turns a port until it is connected.
 pub fn wait_connected(port: &mut MemifPort) {
     let connected = until(Duration::from_secs(20), || {
         if !port.is_connected() {
@@ -62,7 +62,7 @@ pub fn wait_connected(port: &mut MemifPort) {
     assert!(connected, "{}", port.last_reason());
 }
 
-/// A server and a client, each of one queue, connected: (server, client).
+/// A connected server and client of one queue each, in this order.
 pub fn connected_pair(
     name: &str,
     server: &MemifOptions,
@@ -85,7 +85,8 @@ pub fn connected_pair(
     (server, client)
 }
 
-/// Sleeps on the port's descriptors for at most `limit` or its deadline; whether one is ready.
+/// Sleeps on the port's descriptors, at most for `limit` or until its deadline. True: one is
+/// readable.
 pub fn poll(port: &MemifPort, limit: Duration) -> bool {
     let mut fds = Vec::new();
     port.poll_fds(false, &mut |fd, flags| {
@@ -104,7 +105,7 @@ pub fn poll(port: &MemifPort, limit: Duration) -> bool {
     rustix::event::poll(&mut fds, Some(&timeout)).unwrap() > 0
 }
 
-/// One sleep as the stack does it.
+/// Sleeps once, as the stack does.
 pub fn sleep_until_ready(port: &mut MemifPort, want_tx: bool) {
     if !port.prepare_wait(want_tx) {
         poll(port, Duration::from_secs(30));
@@ -112,7 +113,7 @@ pub fn sleep_until_ready(port: &mut MemifPort, want_tx: bool) {
     port.finish_wait();
 }
 
-/// Frame `number`: its length, and its bytes at the start of `bytes`.
+/// Writes frame `number` to the start of `bytes`; returns its length.
 pub fn fill(bytes: &mut [u8], number: u64, length_max: usize) -> usize {
     let mixed = number.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(23);
     let length = 14 + (mixed as usize) % (length_max - 13);
@@ -122,7 +123,7 @@ pub fn fill(bytes: &mut [u8], number: u64, length_max: usize) -> usize {
     length
 }
 
-/// FNV-1a over frames: their lengths, and their first and last bytes and every 61st.
+/// FNV-1a hash over frames: their lengths, first and last bytes, and every 61st byte.
 pub struct Fnv(pub u64);
 
 impl Default for Fnv {
@@ -132,7 +133,7 @@ impl Default for Fnv {
 }
 
 impl Fnv {
-    /// Adds a frame.
+    /// Adds a frame to the hash.
     pub fn add(&mut self, frame: &[u8]) {
         let edge = frame.len().min(32);
         let parts = frame[..edge]

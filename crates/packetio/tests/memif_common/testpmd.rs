@@ -10,13 +10,13 @@ use packetio::memif::{MemifPort, MemifRole};
 
 use crate::common::{until, wait_connected};
 
-/// A running testpmd, killed when dropped.
+/// A running testpmd, which is killed when the value is dropped.
 pub struct Testpmd {
     child: Child,
     log: PathBuf,
 }
 
-/// The program: `MILLSTREAM_TESTPMD`, or `dpdk-testpmd` of the path.
+/// The program: `MILLSTREAM_TESTPMD`, or `dpdk-testpmd` in the path.
 fn program() -> Option<PathBuf> {
     if let Some(program) = std::env::var_os("MILLSTREAM_TESTPMD") {
         return Some(program.into());
@@ -28,8 +28,8 @@ fn program() -> Option<PathBuf> {
 }
 
 impl Testpmd {
-    /// Starts testpmd with a memif port of `role` at `socket`, with further arguments of the device
-    /// and of testpmd. `None`, with the reason printed, if it is not installed.
+    /// Starts testpmd with a memif port of `role` at `socket`, with further arguments for the
+    /// device and for testpmd. `None` after printing the reason, if it is not installed.
     pub fn start(socket: &str, role: MemifRole, device: &str, arguments: &[&str]) -> Option<Self> {
         let Some(program) = program() else {
             let _ = writeln!(
@@ -81,8 +81,8 @@ impl Testpmd {
         }
     }
 
-    /// Turns `port` until the two are connected. `false`, with the reason printed, if this testpmd
-    /// has no memif driver.
+    /// Turns `port` until both are connected. False, after printing the reason, if this testpmd
+    /// lacks the memif driver.
     pub fn connect(&mut self, port: &mut MemifPort) -> bool {
         let mut exited = false;
         let connected = until(Duration::from_secs(60), || {
@@ -107,7 +107,7 @@ impl Testpmd {
         true
     }
 
-    /// Ends it in order; what it printed.
+    /// Ends testpmd properly; returns its output.
     pub fn quit(mut self) -> String {
         let _ = self.child.stdin.take().unwrap().write_all(b"\n");
         let deadline = Instant::now() + Duration::from_secs(30);
@@ -138,7 +138,7 @@ impl Drop for Testpmd {
     }
 }
 
-/// A turn of a port that is not connected.
+/// Turns a port that is not connected.
 trait ReceiveNothing {
     fn receive_nothing(&mut self) -> bool;
 }

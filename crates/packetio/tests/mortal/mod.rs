@@ -1,4 +1,4 @@
-//! A port that dies when it is told to. The unit tests of the crate use it.
+//! A port that a test can make fail for good. The crate's unit tests use it.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ pub(crate) struct Mortal {
     is_gone: Arc<Flag>,
 }
 
-/// One that lives, its peer, and what kills it.
+/// A working port, its peer, and the flag that makes it fail.
 pub(crate) fn mortal() -> (Mortal, Loopback, Arc<Flag>) {
     let (port, peer) = pair(&LoopbackOptions::default()).expect("eventfds");
     let is_gone = Arc::new(Flag::new());

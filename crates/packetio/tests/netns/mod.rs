@@ -1,8 +1,8 @@
-//! Network namespaces for tests that need root: made with unique names, removed when dropped, also
-//! on panic.
+//! Network namespaces for tests that need root, with unique names. They are removed when dropped,
+//! even by a panic.
 //!
-//! Owned by `bridge_kernel.rs` and `tap_kernel.rs`. A namespace of a test run that was killed is
-//! removed by the next run.
+//! `bridge_kernel.rs` and `tap_kernel.rs` use them. The next run removes the namespaces of a killed
+//! run.
 
 #![allow(dead_code)]
 
@@ -19,7 +19,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 const PREFIX: &str = "millpio";
 static NEXT: Mutex<u32> = Mutex::new(0);
 
-/// Whether the test can run; prints why not.
+/// True if the test can run; otherwise prints why not.
 pub fn can_run(test: &str) -> bool {
     let missing = if !rustix::process::geteuid().is_root() {
         Some("not root")
@@ -67,17 +67,17 @@ impl Namespace {
         made
     }
 
-    /// `ip …` in the namespace.
+    /// Runs `ip …` in the namespace.
     pub fn ip(&self, command: &str) -> String {
         run(&format!("ip -n {} {command}", self.name))
     }
 
-    /// Any command in the namespace.
+    /// Runs a command in the namespace.
     pub fn exec(&self, command: &str) -> String {
         run(&format!("ip netns exec {} {command}", self.name))
     }
 
-    /// Runs `f` on a thread of its own in the namespace.
+    /// Runs `f` on its own thread in the namespace.
     pub fn inside<T: Send>(&self, f: impl FnOnce() -> T + Send) -> T {
         let path = Path::new("/var/run/netns").join(&self.name);
         thread::scope(|scope| {
@@ -103,7 +103,7 @@ impl Drop for Namespace {
     }
 }
 
-/// Removes what test runs left that were killed.
+/// Removes the namespaces of killed test runs.
 fn sweep() {
     let Ok(entries) = std::fs::read_dir("/var/run/netns") else {
         return;

@@ -1,16 +1,17 @@
-//! A thread to which the kernel gives no packet socket, as in a service with
+//! A thread to which the kernel refuses packet sockets, as in a service with
 //! `RestrictAddressFamilies=`.
 
 use rustix::io::Errno;
 
-/// Offsets in `struct seccomp_data`: the call's number, and the low half of its first argument.
+/// Offset in `struct seccomp_data` of the call's number; below, of the low half of its first
+/// argument.
 const NUMBER_AT: u32 = 0;
 const FIRST_ARGUMENT_AT: u32 = if cfg!(target_endian = "big") { 20 } else { 16 };
 
-/// From now on the calling thread's `socket(AF_PACKET, …)` fails with `EACCES`, for good.
+/// Makes `socket(AF_PACKET, …)` of the calling thread fail with `EACCES` from now on.
 ///
 /// # Errors
-/// The kernel has no filters of system calls.
+/// The kernel does not support filters of system calls.
 pub fn deny_packet_sockets() -> Result<(), Errno> {
     let load = |at| step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, at, 0);
     let jump = |value, skip| step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, value, skip);
@@ -43,7 +44,7 @@ pub fn deny_packet_sockets() -> Result<(), Errno> {
     }
 }
 
-/// An instruction; a comparison that fails skips `skip` of them.
+/// An instruction. A comparison that fails skips `skip` instructions.
 fn step(code: u32, k: u32, skip: u8) -> libc::sock_filter {
     libc::sock_filter {
         code: code as u16,

@@ -1,8 +1,8 @@
-//! Two network namespaces joined by a veth pair, and frames to send through it. For the AF_XDP
-//! tests, which need root.
+//! Two network namespaces joined by a veth pair, and frames to send through it, for the AF_XDP
+//! tests. Needs root.
 //!
 //! `near` has the interface [`NEAR`], which the tests drive with AF_XDP; `far` has [`FAR`]. The
-//! namespaces have names of their own and go when the [`Lab`] goes, even by a panic.
+//! namespaces have unique names and are removed with the [`Lab`], even by a panic.
 
 #![allow(dead_code)] // each test file uses its part
 
@@ -21,22 +21,22 @@ use packetio::xdp::{XdpInterface, XdpMode, XdpOptions};
 use packetio::{MacAddr, Port, PortCounters, wait};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// The interface that is driven with AF_XDP.
+/// Name of the interface that is driven with AF_XDP.
 pub const NEAR: &str = "mx0";
-/// Its peer.
+/// Name of the interface at the other end.
 pub const FAR: &str = "mx1";
-/// The address that is ours.
+/// Our address.
 pub const OURS: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
-/// The far kernel's, where it has one.
+/// Address of the far kernel, in tests that give it one.
 pub const PEER: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
-/// The near kernel's, where it has one.
+/// Address of the near kernel, in tests that give it one.
 pub const KERNEL: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 9);
-/// Long enough for a loaded machine.
+/// Timeout that suffices on a loaded machine.
 pub const PATIENCE: Duration = Duration::from_secs(30);
-/// How long to listen for frames that must not come.
+/// Time to wait for frames that must not arrive.
 pub const SILENCE: Duration = Duration::from_millis(100);
 
-/// The two namespaces; the thread that made them is in `near` until they go.
+/// Both namespaces. The thread that made them stays in `near` while they exist.
 pub struct Lab {
     near: String,
     far: String,
@@ -44,8 +44,8 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Both namespaces with the pair up and silent; `None` with the reason printed where that
-    /// cannot be.
+    /// Makes both namespaces, with the pair up and silent. `None` after printing the reason, if
+    /// that is impossible.
     pub fn new(label: &str, queues: usize) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             let _ = writeln!(std::io::stderr(), "ignored: needs root");
@@ -69,7 +69,8 @@ impl Lab {
         let all = [&head[..], &queues, &peer, &queues, &tail].concat();
         assert!(run("ip", &all), "ip {all:?}");
         for (namespace, interface) in [(&lab.near, NEAR), (&lab.far, FAR)] {
-            // No router solicitations or listener reports among the frames that are counted.
+            // Without IPv6 there are no router solicitations or listener reports among the counted
+            // frames.
             let quiet = format!("echo 1 > /proc/sys/net/ipv6/conf/{interface}/disable_ipv6");
             assert!(run("ip", &["netns", "exec", namespace, "sh", "-c", &quiet]));
             assert!(run(
@@ -81,17 +82,17 @@ impl Lab {
         Some(lab)
     }
 
-    /// The calling thread is in `near`.
+    /// Moves the calling thread to `near`.
     pub fn enter_near(&self) {
         move_to(&named(&self.near));
     }
 
-    /// The calling thread is in `far`.
+    /// Moves the calling thread to `far`.
     pub fn enter_far(&self) {
         move_to(&named(&self.far));
     }
 
-    /// For another thread to move to.
+    /// The namespace `far`, for another thread to enter.
     pub fn far_namespace(&self) -> OwnedFd {
         named(&self.far)
     }
@@ -108,19 +109,19 @@ impl Lab {
         assert!(run("ip", &all), "ip {all:?}");
     }
 
-    /// Runs a command in `far`; whether it succeeded.
+    /// Runs a command in `far`; true if it succeeded.
     pub fn exec_far(&self, arguments: &[&str]) -> bool {
         run("ip", &[&["netns", "exec", &self.far], arguments].concat())
     }
 
-    /// A command to be run in `near`; it replaces the `ip` that starts it.
+    /// A command that will run in `near`; `ip` starts it and is replaced by it.
     pub fn command_near(&self) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", &self.near]);
         command
     }
 
-    /// Whether `ip link` shows an XDP program on the near interface.
+    /// True if `ip link` shows an XDP program on the near interface.
     pub fn shows_program(&self) -> bool {
         let shown = Command::new("ip")
             .args(["-n", &self.near, "link", "show", "dev", NEAR])
@@ -159,7 +160,7 @@ fn namespace(path: &str) -> OwnedFd {
     File::open(path).unwrap().into()
 }
 
-/// The calling thread moves to a network namespace.
+/// Moves the calling thread to a network namespace.
 pub fn move_to(namespace: &OwnedFd) {
     move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network)).unwrap();
 }
@@ -173,7 +174,7 @@ pub fn packet(interface: &str) -> Packet {
     Packet::open(&options, 0).unwrap()
 }
 
-/// The near interface, owning [`OURS`].
+/// The near interface, with [`OURS`] owned.
 pub fn near(mode: XdpMode) -> XdpInterface {
     let options = XdpOptions {
         interface: NEAR.to_owned(),
@@ -183,7 +184,7 @@ pub fn near(mode: XdpMode) -> XdpInterface {
     XdpInterface::open(&options, &[IpAddr::V4(OURS)]).unwrap()
 }
 
-/// An Ethernet frame of `len` bytes (at least 60) with a UDP packet for `to`, told apart by `tag`.
+/// An Ethernet frame of `len` bytes (at least 60) with a UDP packet for `to`, identified by `tag`.
 pub fn frame(to: Ipv4Addr, tag: u32, len: usize) -> Vec<u8> {
     let mut frame = vec![0u8; len];
     let ethernet = wire::ethernet::Header {
@@ -212,14 +213,14 @@ pub fn frame(to: Ipv4Addr, tag: u32, len: usize) -> Vec<u8> {
     frame
 }
 
-/// Frames of all lengths that the link takes, to [`OURS`] or elsewhere.
+/// Frames for `to` of all lengths that the link takes.
 pub fn frames(to: Ipv4Addr, count: usize) -> Vec<Vec<u8>> {
     (0..count)
         .map(|i| frame(to, i as u32, 60 + i * 97 % (1514 - 60 + 1)))
         .collect()
 }
 
-/// Sends all frames, in as many batches as it takes; waits where the port pushes back.
+/// Sends all frames, in as many batches as needed; waits while the port pushes back.
 pub fn send_all(port: &mut dyn Port, frames: &[Vec<u8>]) {
     let deadline = Instant::now() + PATIENCE;
     let mut at = 0;
@@ -239,7 +240,7 @@ pub fn send_all(port: &mut dyn Port, frames: &[Vec<u8>]) {
     }
 }
 
-/// Receives frames until there are `count`, or the time is over.
+/// Receives until there are `count` frames or the time is over.
 pub fn receive(port: &mut dyn Port, count: usize, time: Duration) -> Vec<Vec<u8>> {
     let deadline = Instant::now() + time;
     let mut got = Vec::new();
@@ -258,7 +259,7 @@ pub fn receive(port: &mut dyn Port, count: usize, time: Duration) -> Vec<Vec<u8>
     got
 }
 
-/// The near interface, owning [`OURS`], with rings of so many slots.
+/// The near interface, with [`OURS`] owned and rings of `slots` slots.
 pub fn near_with_ring(slots: u32) -> XdpInterface {
     let options = XdpOptions {
         interface: NEAR.to_owned(),
@@ -268,7 +269,7 @@ pub fn near_with_ring(slots: u32) -> XdpInterface {
     XdpInterface::open(&options, &[IpAddr::V4(OURS)]).unwrap()
 }
 
-/// Frames that found no room in the rings, as the kernel counts them.
+/// Kernel counters of frames that found no room in the rings.
 pub const LOST_IN_RINGS: [&str; 3] = [
     "xdp_rx_ring_full",
     "xdp_rx_fill_ring_empty",
@@ -278,7 +279,7 @@ pub const LOST_IN_RINGS: [&str; 3] = [
 /// Panics if any drop was counted.
 pub fn assert_nothing_lost(counters: &PortCounters) {
     for (name, value) in counters.named() {
-        // The interface's own counters tell of the kernel's frames, too.
+        // The interface's counters include the kernel's frames.
         if *name == "xdp_rx_early" || name.starts_with("interface_") {
             continue;
         }

@@ -1,4 +1,5 @@
-//! New connections of listeners: into the accept queue, with the options of their listener.
+//! Last step of a passive open: a connection gets its listener's options and enters the accept
+//! queue.
 
 use ring::socket_block::{SocketId, SocketState};
 use wire::FlowKey;
@@ -9,8 +10,8 @@ use crate::engine::{Engine, Parts};
 use crate::flows::half_opens::ListenerId;
 use crate::requests::options::inherit_option;
 
-/// Puts a new connection into its listener's accept queue, which has room. This is the last
-/// step, when everything that the application may ask of the connection is ready.
+/// Puts a new connection into its listener's accept queue, which has room. This must be the last
+/// step: the application may use the connection at once.
 pub(crate) fn announce_accepted(
     engine: &mut Engine,
     listener: ListenerId,

@@ -1,9 +1,9 @@
-//! A batch of frames while somebody captures: those that are logged are taken one by one, so that
-//! the reason for which one was dropped is known.
+//! Receive path while a capture runs. Frames that the capture logs are processed one by one, so
+//! that each drop can be attributed to its frame.
 //!
-//! Frames that no reader wants are taken as without a capture. If all are logged, frames of a flow
-//! that follow each other still share a visit to their connection. Flows that interleave are then
-//! taken in the order of their arrival, so the log and the answers agree in order.
+//! Frames that no capture wants are processed as usual. If all frames are logged, consecutive
+//! frames of one flow still share a visit to their connection. Interleaved flows are then processed
+//! in order of arrival, so that log and answers agree.
 
 use core::ops::Range;
 
@@ -16,11 +16,11 @@ use crate::core::Core;
 use crate::drop_reasons::Watch;
 use crate::engine::{Parts, View};
 
-/// Notes of the last batch.
+/// Which frames of the last batch were logged, and which of those were dropped.
 pub(crate) struct DropNotes {
-    /// Of each frame, whether it is logged.
+    /// One flag per frame of the batch: true if the frame is logged.
     logged: Vec<bool>,
-    /// Dropped frames that are logged: position in the batch, and number of the reason.
+    /// Logged frames that were dropped: position in the batch, number of the drop reason.
     found: Vec<(usize, usize)>,
 }
 
@@ -32,7 +32,7 @@ impl DropNotes {
         })
     }
 
-    /// The next batch of a port, and which of its frames are logged.
+    /// Receives the next batch of a port, and notes which of its frames are logged.
     #[cold]
     #[inline(never)]
     pub fn receive<'a>(&mut self, port: &'a mut dyn Port) -> Result<&'a [RxFrame], PortError> {
@@ -44,7 +44,7 @@ impl DropNotes {
         }
     }
 
-    /// Tells the port which frames of the last batch were dropped.
+    /// Tells the capture which frames of the last batch were dropped.
     #[cold]
     #[inline(never)]
     pub fn tell(&self, port: &mut dyn Port) {
@@ -57,7 +57,7 @@ impl DropNotes {
 }
 
 impl Arrivals {
-    /// Takes a batch, and notes which of the frames that are logged are dropped.
+    /// Processes a batch, and notes which logged frames are dropped.
     #[cold]
     #[inline(never)]
     pub(super) fn take_captured(
@@ -87,7 +87,7 @@ impl Arrivals {
         self.drop_notes = Some(notes);
     }
 
-    /// Takes frames one by one, and adds to `found` those that were dropped.
+    /// Processes frames one by one, and adds the dropped ones to `found`.
     fn take_logged(
         &mut self,
         core: &mut Core,

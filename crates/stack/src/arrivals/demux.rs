@@ -1,9 +1,9 @@
 //! Classification of frames. Headers are copied out once, checked, and turned into values; later
 //! stages do not read the frame's headers again.
 //!
-//! `packet_in` calls it for each frame of a batch. TCP for one of our addresses becomes an
-//! [`Arrival`]; ARP and ICMP go to the cold path; other frames are dropped with a counter that
-//! names the reason.
+//! `packet_in` calls [`Demux::classify`] for each frame of a batch. TCP for one of our addresses
+//! becomes an [`Arrival`]; ARP and ICMP go to the cold path. Any other frame is dropped with a
+//! counter that names the reason.
 
 use packetio::{ChecksumPolicy, RxChecksum, RxFrame};
 use tcp::Segment;
@@ -30,12 +30,12 @@ pub(crate) struct Arrival {
     pub dscp: u8,
     /// The offset of the payload in the frame.
     pub payload_at: u32,
-    /// The frame's first bytes, as they were read.
+    /// The frame's first bytes, as read from the port.
     pub head: [u8; plain::BYTES_MAX],
-    /// `head` is that of a [`plain`] packet.
+    /// True if `head` is that of a [`plain`] packet.
     pub is_plain: bool,
-    /// For a segment that is not plain: something lies between the IP header's fixed part and
-    /// TCP's.
+    /// True if options or extension headers lie between the fixed IP header and the TCP header. Set
+    /// only if the segment is not plain.
     pub has_ip_options: bool,
     /// The sum of the pseudo-header and the TCP header, still to be verified. `None`: the checksum
     /// is known to be right.
@@ -96,7 +96,8 @@ impl Arrival {
         (self.payload_at + self.segment.len).saturating_sub(ethernet::HEADER_LEN as u32)
     }
 
-    /// True if the segment carries text and the frame looks like a sequel to it.
+    /// True if this segment carries payload and the frame looks like the next segment of the same
+    /// flow.
     #[inline(always)]
     pub fn goes_on_in(&self, frame: &RxFrame) -> bool {
         if self.segment.len == 0 || !self.is_plain {
@@ -110,9 +111,9 @@ impl Arrival {
 
 /// The kind of a frame.
 pub(crate) enum Found {
-    /// A segment for a flow of ours: the arrival is filled in.
+    /// A TCP segment for this stack; `classify` has filled in the arrival.
     Tcp,
-    /// ARP, ICMP, neighbour discovery or a protocol that we do not speak: for the cold path.
+    /// ARP, ICMP, neighbour discovery or an unknown protocol: a packet for the cold path.
     Other(OtherPacket),
 }
 
@@ -123,11 +124,11 @@ pub(crate) struct Dropped;
 pub(crate) struct OtherPacket {
     pub ethertype: u16,
     pub source_mac: MacAddr,
-    /// The frame named our address, not a group's.
+    /// True if the frame was addressed to our MAC address, not to a group.
     pub is_to_us_alone: bool,
-    /// The port by which the frame came.
+    /// Index of the port on which the frame arrived.
     pub port: u8,
-    /// The frame comes from this stack.
+    /// True if this stack sent the frame to itself.
     pub is_local: bool,
     pub network_at: usize,
 }
@@ -136,7 +137,7 @@ pub(crate) struct OtherPacket {
 pub(crate) struct Demux<'a> {
     pub port: u8,
     pub mac: MacAddr,
-    /// The frames come from this stack, so both of their ends are addresses of ours.
+    /// True if this stack sent the frames to itself: both ends are then our own addresses.
     pub are_local: bool,
     pub policy: ChecksumPolicy,
     pub addresses: &'a LocalAddresses,
@@ -149,14 +150,14 @@ struct Transport {
     remote: Addr,
     /// Offset of the TCP header in the frame.
     at: usize,
-    /// Length of header and payload.
+    /// Length of TCP header and payload, bytes.
     len: usize,
     /// IPv4's TOS, IPv6's traffic class.
     class: u8,
 }
 
 impl Transport {
-    /// The length of an IP header without options or extension headers.
+    /// Length of the IP header without options or extension headers, bytes.
     fn bare_len(&self) -> usize {
         match self.local.is_v4() {
             true => ipv4::HEADER_LEN,
@@ -165,7 +166,8 @@ impl Transport {
     }
 }
 
-/// The frame's source is a group address. A group is no station: an answer would go to all of it.
+/// True if the source MAC address is a group address. Nothing answers such a frame: the answer
+/// would go to the whole group.
 #[inline(always)]
 fn is_from_group<const N: usize>(head: &[u8; N]) -> bool {
     const SOURCE_AT: usize = 6;
@@ -173,7 +175,7 @@ fn is_from_group<const N: usize>(head: &[u8; N]) -> bool {
 }
 
 impl Demux<'_> {
-    /// Tells what a frame is.
+    /// Determines what a frame is, by the shortcuts for plain packets and SYNs where they apply.
     #[inline(always)]
     pub fn classify(&mut self, frame: &RxFrame, arrival: &mut Arrival) -> Result<Found, Dropped> {
         if !shortcuts::are_taken() {
@@ -192,8 +194,8 @@ impl Demux<'_> {
         Ok(Found::Tcp)
     }
 
-    /// The same without shortcuts. The head of a frame that a shortcut would have read is kept: by
-    /// it flows are seen to interleave.
+    /// [`classify`](Self::classify) without shortcuts. The head of a plain packet or SYN is still
+    /// stored, because the ordering of interleaved flows compares heads.
     #[cold]
     fn classify_generally(
         &mut self,
@@ -210,7 +212,7 @@ impl Demux<'_> {
         found
     }
 
-    /// Reads a SYN or SYN-ACK, the most frequent packet that is not plain.
+    /// Classifies a SYN or SYN-ACK, the most frequent packet that is not plain.
     #[inline(never)]
     fn classify_syn(&mut self, frame: &RxFrame, arrival: &mut Arrival) -> Result<Found, Dropped> {
         let head = frame.head::<{ plain::SYN_BYTES }>();
@@ -227,7 +229,7 @@ impl Demux<'_> {
         Ok(Found::Tcp)
     }
 
-    /// Takes over all of a plain packet but its options.
+    /// Fills the arrival from a plain packet, TCP options apart.
     #[inline(always)]
     fn plain(
         &mut self,
@@ -264,7 +266,7 @@ impl Demux<'_> {
         Ok(())
     }
 
-    /// Any frame, whatever is in it.
+    /// Classifies any frame, field by field.
     #[inline(never)]
     fn classify_any(&mut self, frame: &RxFrame, arrival: &mut Arrival) -> Result<Found, Dropped> {
         let mut copy = [0; HEADER_BYTES_MAX];
@@ -310,7 +312,7 @@ impl Demux<'_> {
         }
     }
 
-    /// `Ok(None)`: not TCP.
+    /// Reads the IPv4 header. `Ok(None)`: the packet is not TCP.
     #[inline]
     fn ipv4(&mut self, packet: &[u8], packet_len: usize) -> Result<Option<Transport>, Dropped> {
         let header = match ipv4::Header::parse(packet, packet_len) {
@@ -369,7 +371,7 @@ impl Demux<'_> {
     ) -> Result<Arrival, Dropped> {
         self.addresses(transport.local, transport.remote)?;
         let tcp_at = network_at + transport.at;
-        // The end by the IP header's word: Ethernet pads short frames.
+        // Ethernet pads short frames, so the IP header's length gives the end of the segment.
         let tcp_end = (tcp_at + transport.len).min(bytes.len());
         let Some(tcp_bytes) = bytes.get(tcp_at..tcp_end) else {
             return Err(self.drop(|c| &mut c.rx_drop_tcp_header));
@@ -407,7 +409,7 @@ impl Demux<'_> {
         })
     }
 
-    /// True for a segment to one of our addresses, from a possible peer.
+    /// Checks that the segment goes to one of our addresses and comes from a possible peer.
     #[inline]
     fn addresses(&mut self, local: Addr, remote: Addr) -> Result<(), Dropped> {
         if self.are_local {
@@ -424,15 +426,15 @@ impl Demux<'_> {
         Ok(())
     }
 
-    /// True for a link-local address of ours on another link (RFC 4007 4).
+    /// True if `local` is a link-local address of another port (RFC 4007 section 4).
     #[inline]
     fn is_beyond_scope(&self, local: Addr) -> bool {
         is_link_local(local) && self.addresses.port_of(local) != Some(self.port)
     }
 
-    /// True if the port's policy requires verification. `is_partial`: the field holds only the
-    /// pseudo-header's sum, not inverted, as from a local kernel peer that left the rest to
-    /// hardware.
+    /// True if the port's policy requires verification. `is_partial` tells whether the checksum
+    /// field holds only the pseudo-header's sum, not inverted. Local kernel peers send that when
+    /// they leave the checksum to hardware.
     #[inline]
     fn is_unverified(
         &mut self,
@@ -447,7 +449,7 @@ impl Demux<'_> {
         }
     }
 
-    /// The sum that the port's policy leaves to be verified.
+    /// The partial sum of a segment whose checksum must be verified; `None` if it need not be.
     #[inline]
     fn checksum(
         &mut self,

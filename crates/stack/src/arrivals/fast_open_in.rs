@@ -1,4 +1,4 @@
-//! Fast Open (RFC 7413) of listeners: which SYN makes a connection by itself, and how many such
+//! Fast Open (RFC 7413) of listeners: which SYNs make a connection at once, and how many such
 //! connections may be pending.
 
 use packetio::RxFrame;
@@ -19,12 +19,12 @@ use crate::flows::rx_sink::RxSink;
 use crate::flows::saved_syns::Saved;
 use crate::tcp_env::TcpEnv;
 
-/// The meaning of a SYN by the rules of Fast Open.
+/// The treatment of a SYN by the rules of Fast Open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FastOpenChoice {
-    /// The SYN makes a connection now.
+    /// True if the SYN makes a connection at once, before the handshake completes.
     pub now: bool,
-    /// The cookie that the SYN-ACK brings along.
+    /// The cookie that the SYN-ACK carries.
     pub cookie: Option<FastOpenCookie>,
 }
 
@@ -35,9 +35,9 @@ impl FastOpenChoice {
     };
 }
 
-/// Decides whether a SYN opens fast. The limit comes before the cookie, so that a flood costs
-/// no hashing. A client cannot tell a full listener from one that does not open fast, as in
-/// Linux.
+/// Decides whether a SYN makes a connection at once. The limit is checked before the cookie, so
+/// that a flood costs no hashing. As in Linux, a client cannot tell a full listener from one
+/// without Fast Open.
 #[inline]
 pub(crate) fn choose_fast_open(
     (env, flows, counters): (&TcpEnv, &mut Flows, &mut Counters),
@@ -86,8 +86,8 @@ pub(crate) fn choose_fast_open(
     }
 }
 
-/// Makes a connection of a SYN with a good cookie, its text included, and puts it into the
-/// accept queue. False: there is no room for it, and the plain handshake serves.
+/// Makes a connection from a SYN with a valid cookie, stores its payload, and puts it into the
+/// accept queue. False: there is no room, and the SYN gets the plain handshake.
 pub(crate) fn open_fast(
     engine: &mut Engine,
     listener: ListenerId,

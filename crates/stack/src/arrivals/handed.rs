@@ -1,8 +1,8 @@
-//! Frames that change contexts: those that reached this one and are another's, and those that
-//! others hand to this one ([`packetio::mesh`]).
+//! Frames that move between contexts: those that belong to another context, and those that other
+//! contexts hand to this one ([`packetio::mesh`]).
 //!
-//! Only a segment whose flow this stack does not have is looked at, so what arrives at the right
-//! context costs nothing here.
+//! Only a segment whose flow this stack does not have is checked for another owner. A frame at the
+//! right context therefore costs nothing extra.
 
 use packetio::RxFrame;
 use packetio::limits::MESH_HOPS_MAX;
@@ -18,14 +18,14 @@ use crate::flows::Flows;
 
 const ICMP_ECHO_REPLY: u8 = 0;
 const ICMP_ECHO: u8 = 8;
-/// The first types of ICMPv6 that are no errors.
+/// ICMPv6 types from here on are informational, not errors (RFC 4443 section 2.1).
 const ICMPV6_ECHO: u8 = 128;
 const ICMPV6_ECHO_REPLY: u8 = 129;
 
 impl Arrivals {
-    /// Hands a segment of no flow of ours to the context that has its flow. If none has, and no
-    /// socket listens for it here, it goes to one that listens at its port. False: it is this
-    /// context's to answer.
+    /// Hands a segment to the context that owns its flow. If no context does and nothing listens
+    /// here, the segment goes to a context that listens at its port. False: this context answers
+    /// the segment.
     #[cold]
     pub(super) fn hand_over(
         &self,
@@ -34,11 +34,11 @@ impl Arrivals {
         arrival: &Arrival,
         frame: &RxFrame,
     ) -> bool {
-        // A merged frame was asked about as a whole.
+        // A merged frame was checked as a whole by `hand_merged_over`.
         frame.segment_bytes() == 0 && self.hand_whole_over((flows, counters), mesh, arrival, frame)
     }
 
-    /// As [`hand_over`](Self::hand_over), before a merged frame is taken apart.
+    /// Hands over a whole merged frame, as [`hand_over`](Self::hand_over) does a single segment.
     #[cold]
     pub(super) fn hand_merged_over(
         &self,
@@ -71,8 +71,8 @@ impl Arrivals {
         to.is_some_and(|to| self.hand_to(counters, mesh, to, frame))
     }
 
-    /// A SYN may take over an entry in TIME_WAIT, and nobody listens here any more: the entry gives
-    /// way, and the SYN goes to a context that listens. False: none does.
+    /// Hands over a SYN that may reuse an entry in TIME_WAIT, if nothing listens here but another
+    /// context listens. The entry is then removed. False: no context listens.
     #[cold]
     pub(super) fn hand_reuse_over(
         &self,
@@ -113,7 +113,7 @@ impl Arrivals {
         true
     }
 
-    /// Takes frames that other contexts handed over, which came by the wire of this port.
+    /// Processes frames that other contexts handed over and that arrived on the wire of this port.
     pub(crate) fn handed_in(&mut self, core: &mut Core, batch: &HandedBatch<'_>) {
         let mut looked = std::mem::take(&mut self.looked);
         self.hops = batch.hops;
@@ -125,8 +125,8 @@ impl Arrivals {
     }
 }
 
-/// The packet tells every context something: ARP, neighbour discovery, ICMP errors. An echo is
-/// answered by the context that it reaches.
+/// True if every context must see the packet: ARP, neighbour discovery, ICMP errors. An echo
+/// request is not one: the context that it reaches answers.
 pub(super) fn is_for_all(packet: &[u8], ethertype: u16) -> bool {
     let (kind, is_v4) = match ethertype {
         EtherType::ARP => return true,
@@ -151,7 +151,7 @@ pub(super) fn is_for_all(packet: &[u8], ethertype: u16) -> bool {
     }
 }
 
-/// Hands a copy to every other context that keeps up.
+/// Hands a copy to every other context that has room for it.
 #[cold]
 pub(super) fn hand_copies(
     counters: &mut Counters,

@@ -1,24 +1,24 @@
-//! A batch's frames as a line: in the order of their arrival, or flow by flow.
+//! The frames of a batch as a line: in order of arrival, or flow by flow.
 //!
-//! Frames of several flows that interleave are taken flow by flow, so that each flow's frames are
-//! one run. Frames of one flow keep their order. A frame that is not plain TCP stays where it is:
-//! the frames before it are put in order apart from those behind it.
+//! Interleaved frames of several flows are processed flow by flow, so that each flow forms one run.
+//! Frames of one flow keep their order. A frame that is not plain TCP keeps its place: frames
+//! before it and frames behind it are ordered separately.
 
 use packetio::RxFrame;
 use wire::plain;
 
 use crate::limits::{FLOW_ORDER_FRAMES_MAX, FLOW_ORDER_PROBES_MAX, FLOW_ORDER_SLOTS};
 
-/// No frame, no flow.
+/// Index value that stands for no frame.
 const NONE: u16 = u16::MAX;
 
-/// Frames to be taken one after another.
+/// Frames in the order in which they are processed.
 pub(crate) trait Line: Copy {
     /// The frame at this position.
     fn get(&self, at: usize) -> Option<&RxFrame>;
-    /// The line behind this many frames.
+    /// The line without its first `count` frames.
     fn behind(&self, count: usize) -> Self;
-    /// Frames in the line.
+    /// Number of frames in the line.
     fn len(&self) -> usize;
 }
 
@@ -76,14 +76,14 @@ struct Bucket {
 
 const EMPTY: Bucket = Bucket { tag: 0, last: NONE };
 
-/// Indices of frames wrap within arrays of this length, which saves checks of bounds.
+/// Length of the index arrays. Indices are taken modulo this length, which saves bounds checks.
 const FRAMES: usize = FLOW_ORDER_FRAMES_MAX;
 const _: () = assert!(FRAMES.is_power_of_two() && FLOW_ORDER_SLOTS.is_power_of_two());
 
-/// Storage for ordering frames, reused by every batch.
+/// Storage in which a batch is ordered; every batch reuses it.
 pub(crate) struct FlowOrder {
     buckets: [Bucket; FLOW_ORDER_SLOTS],
-    /// The first frame of each flow, in the order of their arrival.
+    /// The first frame of each flow, in order of arrival.
     firsts: [u16; FRAMES],
     /// The next frame of the same flow, for each frame.
     next: [u16; FRAMES],
@@ -100,8 +100,8 @@ impl FlowOrder {
         })
     }
 
-    /// Puts the frames that lead `frames` in order, up to one that is not plain TCP: all of them
-    /// that the returned line holds. An empty line: the first frame is not plain TCP.
+    /// Orders the leading frames up to the first one that is not plain TCP; the returned line holds
+    /// exactly these. The line is empty if the first frame is not plain TCP.
     pub fn arrange<'a>(&'a mut self, frames: &'a [RxFrame]) -> ByFlow<'a> {
         self.buckets.fill(EMPTY);
         let mut flows = 0;
@@ -129,8 +129,8 @@ impl FlowOrder {
         }
     }
 
-    /// Appends a frame to its flow. True: it is the first of its flow. Flows that share a bucket
-    /// for want of another are taken as one: their frames keep the order of their arrival.
+    /// Appends a frame to its flow; true if it is the first frame of the flow. Flows that must
+    /// share a bucket are treated as one, so their frames stay in order of arrival.
     #[inline(always)]
     fn append(&mut self, frame: u16, mixed: u64) -> bool {
         self.next[usize::from(frame) % FRAMES] = NONE;

@@ -1,10 +1,9 @@
 //! Frames in which the wire merged several segments of one flow (GRO, LRO, a TSO frame that nothing
 //! cut).
 //!
-//! Each segment is processed separately, as if it had come alone, so ACKs, windows, marks and
+//! Each segment is processed separately, as if it had arrived alone, so ACKs, windows, marks and
 //! counters are those of the segments. Together they are a run (see
-//! [`tcp_in`](crate::arrivals::tcp_in)) whose headers are read once. The module owns nothing;
-//! `packet_in` calls it.
+//! [`tcp_in`](crate::arrivals::tcp_in)) whose headers are read once. `packet_in` calls this module.
 
 use packetio::RxFrame;
 use wire::tcp::Flags;
@@ -16,11 +15,11 @@ use crate::core::Core;
 use crate::counters::Counters;
 use crate::engine::Parts;
 
-/// Flags of the last segment alone: the others were cut before the end of the text.
+/// Flags that only the last segment of a merged frame carries: the others end within the text.
 const LAST_ONLY: Flags = Flags::PSH.union(Flags::FIN);
 
 impl Arrivals {
-    /// Takes the segments of a merged frame, one after another. `may_go_on`: the next frame may
+    /// Processes the segments of a merged frame, one after another. `may_go_on`: the next frame may
     /// continue their run.
     #[inline(never)]
     pub(super) fn merged_in(
@@ -50,18 +49,18 @@ impl Arrivals {
     }
 }
 
-/// The segments of a merged frame behind the one that its arrival describes.
+/// The segments of a merged frame that have not been processed yet.
 struct Behind {
-    /// Payload bytes of all of them.
+    /// Payload bytes of all these segments together.
     bytes: u32,
-    /// Payload bytes of each, the last one apart.
+    /// Payload bytes of each segment; the last one may be shorter.
     size: u32,
-    /// The frame's flags, but for those of the first segment alone.
+    /// Flags of the last of these segments; CWR belongs to the frame's first segment alone.
     flags: Flags,
 }
 
-/// Makes the arrival of a merged frame that of the frame's first segment. A frame whose checksum is
-/// wrong stays whole, and so fails once.
+/// Reduces the arrival of a merged frame to the frame's first segment. A frame with a wrong
+/// checksum stays whole, so that it is dropped and counted once.
 fn take_first(counters: &mut Counters, arrival: &mut Arrival, frame: &RxFrame) -> Behind {
     let size = u32::from(frame.segment_bytes());
     let segment = &arrival.segment;
@@ -69,7 +68,7 @@ fn take_first(counters: &mut Counters, arrival: &mut Arrival, frame: &RxFrame) -
     if whole <= size || !is_right(arrival, frame) {
         return Behind::NOTHING;
     }
-    // The sum of a merged frame is that of all its bytes.
+    // The checksum of a merged frame covers all its bytes and has just been verified.
     arrival.unverified = None;
     arrival.segment.len = size;
     arrival.segment.flags = flags.without(LAST_ONLY);
@@ -83,13 +82,13 @@ fn take_first(counters: &mut Counters, arrival: &mut Arrival, frame: &RxFrame) -
     }
 }
 
-/// The frame's checksum is right, or known to be.
+/// True if the frame's checksum is right, by its sum or by the port's policy.
 fn is_right(arrival: &Arrival, frame: &RxFrame) -> bool {
     (arrival.unverified).is_none_or(|sum| payload_holds(sum, arrival, frame))
 }
 
 impl Behind {
-    /// A frame of one segment.
+    /// No further segments: the frame holds one segment.
     const NOTHING: Self = Self {
         bytes: 0,
         size: 0,
@@ -101,7 +100,7 @@ impl Behind {
         self.bytes == 0
     }
 
-    /// Makes the arrival that of the next segment; false if there is none.
+    /// Advances the arrival to the next segment; false if there is none.
     #[inline]
     fn take_next(&mut self, arrival: &mut Arrival) -> bool {
         if self.bytes == 0 {

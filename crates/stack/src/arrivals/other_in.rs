@@ -26,7 +26,7 @@ use crate::rules::judge::{Judge, Verdict};
 use crate::rules::packet::RulePacket;
 use crate::schedule::Schedule;
 
-/// Deals with a packet that is not TCP. `is_copy`: another context got it, and answers it.
+/// Processes a packet that is not TCP. `is_copy`: another context received it too, and answers it.
 #[cold]
 pub(crate) fn other_in(
     (engine, admission): (&mut Engine, &mut Admission),
@@ -140,8 +140,7 @@ fn icmp_in(engine: &mut Engine, packet: &[u8], other: &OtherPacket, is_copy: boo
     }
 }
 
-/// True for a packet that the packet rules do not let in. The sender of one that they reject is
-/// told.
+/// True if the packet rules refuse the packet. A rule that rejects also tells the sender.
 #[inline]
 fn is_refused(
     (network, counters): (&mut Network, &mut Counters),
@@ -167,8 +166,8 @@ fn is_refused(
     verdict != Verdict::Pass
 }
 
-/// Refuses a packet of a protocol that we do not speak, or of UDP, as RFC 1122 3.2.2.1 asks,
-/// within the rate limit.
+/// Refuses UDP or an unknown protocol by an ICMP error, within the rate limit (RFC 1122 section
+/// 3.2.2.1).
 fn refuse_protocol(
     network: &mut Network,
     counters: &mut Counters,
@@ -179,7 +178,8 @@ fn refuse_protocol(
 ) {
     counters.rx_drop_protocol += 1;
     if !other.is_to_us_alone {
-        // A packet that the link carried to many is not complained of (RFC 1122 3.2.2).
+        // No ICMP error answers a packet that the link delivered as broadcast or multicast (RFC
+        // 1122 section 3.2.2).
         return;
     }
     let refusal = if upper == protocol::UDP {
@@ -190,7 +190,7 @@ fn refuse_protocol(
     refuse_packet(network, now_ns, packet, other, refusal);
 }
 
-/// Tells the sender of a packet why it is refused, within the rate limit.
+/// Sends an ICMP error that refuses a packet, within the rate limit.
 fn refuse_packet(
     network: &mut Network,
     now_ns: u64,
@@ -205,8 +205,8 @@ fn refuse_packet(
     }
 }
 
-/// Sends an answer back to the link address that the question came from: no neighbour needs to
-/// be known for it.
+/// Sends an answer to the MAC address that the question came from, so no neighbour needs to be
+/// resolved.
 fn answer_out(network: &mut Network, packet: &[u8], question: &OtherPacket) {
     let header = ethernet::Header {
         dst: question.source_mac,
@@ -226,7 +226,7 @@ fn answer_out(network: &mut Network, packet: &[u8], question: &OtherPacket) {
     });
 }
 
-/// Takes an ICMP error about one of our flows. The connection checks the quoted sequence number
+/// Processes an ICMP error about one of our flows. The connection checks the quoted sequence number
 /// (RFC 5927).
 fn error_in(engine: &mut Engine, report: &ErrorReport, packet: &[u8]) {
     let parts = engine.parts();
@@ -303,8 +303,8 @@ fn connection_error_in(engine: &mut Engine, socket: u32, report: &ErrorReport, p
     apply_effects(engine, socket, effects);
 }
 
-/// Ends a handshake in progress by an ICMP error, if the error is of the kind that does. No
-/// application knows of the handshake yet.
+/// Ends a handshake in progress if the ICMP error is a hard one. The application does not know of
+/// the handshake yet.
 fn half_open_error_in(
     flows: &mut Flows,
     schedule: &mut Schedule,
@@ -314,7 +314,8 @@ fn half_open_error_in(
 ) {
     counters.icmp_errors += 1;
     let ErrorKind::Failed(kind) = report.kind else {
-        // A SYN-ACK is small enough for every path (Linux).
+        // A "packet too big" error does not end a handshake: a SYN-ACK fits every path (Linux
+        // ignores it too).
         return;
     };
     let is_v4 = report.flow.local.is_v4();
@@ -326,8 +327,8 @@ fn half_open_error_in(
     }
 }
 
-/// Releases everything that waited for a neighbour: connections to their lists, frames to the
-/// driver. With `failure`, the connections are told.
+/// Releases everything that waited for a neighbour: connections return to their lists, frames go to
+/// the driver. With `failure`, the connections are told of it.
 pub(crate) fn release_waiters(engine: &mut Engine, id: NeighbourId, failure: Option<IcmpError>) {
     let parts = engine.parts();
     let (mut sockets, frames_dropped) = parts.network.release(id);
@@ -338,8 +339,8 @@ pub(crate) fn release_waiters(engine: &mut Engine, id: NeighbourId, failure: Opt
     engine.parts().network.put_released(sockets);
 }
 
-/// Lets a connection that waited for `id` go on. The index may have come to serve another
-/// meanwhile, or the connection another neighbour.
+/// Lets a connection that waited for neighbour `id` continue. By now the socket index may serve
+/// another connection, or the connection may use another neighbour.
 fn neighbour_settled(
     engine: &mut Engine,
     socket: u32,
@@ -358,7 +359,7 @@ fn neighbour_settled(
         Some(kind) => lose_segments(engine, socket, Some(kind)),
         None => {
             if let Some(conn) = slot.conn.as_mut() {
-                // Time has passed since the connection was last asked.
+                // Deadlines may have passed while the connection waited.
                 let _ = conn.refresh_due(&env.cx());
             }
             apply_effects(engine, socket, Effects::TRANSMIT);
@@ -366,7 +367,7 @@ fn neighbour_settled(
     }
 }
 
-/// Loses the output of a connection whose neighbour's entry is gone.
+/// Discards the output of a connection whose neighbour entry was displaced.
 fn neighbour_displaced(engine: &mut Engine, socket: u32) {
     let Parts { flows, network, .. } = engine.parts();
     let Some((slot, _)) = flows.sockets.remembered(socket) else {
@@ -382,7 +383,8 @@ fn neighbour_displaced(engine: &mut Engine, socket: u32) {
     }
 }
 
-/// Fires the neighbour cache's own timers: requests to send, neighbours that did not answer.
+/// Runs the neighbour cache's timers: sends requests that are due, and gives up neighbours that did
+/// not answer.
 pub(crate) fn neighbour_timers(engine: &mut Engine) {
     let now_ns = engine.now_ns();
     while let Some(event) = engine.parts().network.neighbours.poll(now_ns) {

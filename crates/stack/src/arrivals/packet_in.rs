@@ -1,8 +1,8 @@
 //! A batch of frames from the driver, through `demux` to `tcp_in`.
 //!
-//! Frames are taken in small groups. First all headers of a group are read and their flows looked
-//! up. So the cache lines of every connection in the group are on their way before the first
-//! segment is processed. `demux` reads each frame, and its own turn decides what it means.
+//! Frames are processed in small groups. First the headers of the whole group are read and their
+//! flows looked up, so that the connections' cache lines are being fetched before the first segment
+//! is processed. Frames are acted on only afterwards, in order.
 
 use packetio::limits::LOCAL_QUEUE_BATCH_MAX;
 use packetio::local_queue::LOCAL_MAC;
@@ -44,7 +44,7 @@ impl Looked {
 }
 
 impl Looked {
-    /// The frame may be of the same flow as the TCP segment before it.
+    /// True if the frame may belong to the same flow as the TCP segment before it.
     #[inline]
     fn may_follow(&self, before: &Looked) -> bool {
         !matches!(self.found, Ok(Found::Tcp)) || self.arrival.hash == before.arrival.hash
@@ -52,8 +52,8 @@ impl Looked {
 }
 
 impl Arrivals {
-    /// Takes the driver's frames, batch after batch, up to a turn's budget. The port lends frames
-    /// until the next batch; nothing here keeps one.
+    /// Processes the driver's frames, batch after batch, up to a turn's budget. The port lends each
+    /// batch until the next one, so nothing here keeps a frame.
     pub(crate) fn packet_in(
         &mut self,
         core: &mut Core,
@@ -89,11 +89,12 @@ impl Arrivals {
                 break Ok(());
             }
             taken += frames.len();
-            // A batch that is not full was all there was, or all that the port gives in a turn.
-            // Frames that came meanwhile are for the next turn: their sender works at our answers
-            // to this batch while we work at it (decision 0028).
+            // A batch that is not full has emptied the port, or the port gives no more in one turn.
+            // Frames that arrived meanwhile wait for the next turn, so that sender and stack work
+            // in parallel (decision 0028).
             let is_all = frames.len() < batch_max;
-            // A batch of merged frames is bounded by bytes: more may be there.
+            // A batch of merged frames is limited by bytes, so more frames may wait even if it is
+            // not full.
             let may_lack_some = frames.last().is_some_and(|last| last.segment_bytes() > 0);
             if self.drop_notes.is_none() {
                 self.take_batch(core, frames, &mut looked);
@@ -117,8 +118,8 @@ impl Arrivals {
         Ok(taken)
     }
 
-    /// Takes the frames that this stack sent to itself in earlier turns. Those that this turn sends
-    /// wait for the next one, so the wire has its share of each turn.
+    /// Processes the frames that this stack sent to itself in earlier turns. Frames sent in this
+    /// turn wait for the next one, so that the wire gets its share of each turn.
     #[cold]
     pub(crate) fn local_in(&mut self, core: &mut Core, acceptance: &PortAcceptance) -> usize {
         let Parts { network, .. } = core.engine_mut().parts();
@@ -149,7 +150,7 @@ impl Arrivals {
         taken
     }
 
-    /// Notes whether this turn found the end of the port's frames.
+    /// Notes whether this turn emptied the port.
     fn note_backlog(&mut self, now_ns: u64, is_drained: bool) {
         match is_drained {
             true => self.backlog_since_ns = None,
@@ -159,16 +160,16 @@ impl Arrivals {
         }
     }
 
-    /// Timers wait while the segments that they wait for may lie in the port. A thread that did not
-    /// run for a while finds its timers due and more frames than one turn takes, and only the
-    /// frames tell whether a segment was lost. On a port that is never empty, timers wait for
-    /// [`INPUT_BACKLOG_NS_MAX`] and no longer.
+    /// True while timers must wait because segments that would stop them may lie in the port. A
+    /// thread that was not scheduled for a while finds due timers and more frames than one turn
+    /// takes; only the frames tell whether a segment was lost. If the port is never empty, timers
+    /// wait [`INPUT_BACKLOG_NS_MAX`] at most.
     pub(crate) fn timers_wait(&self, now_ns: u64) -> bool {
         self.backlog_since_ns
             .is_some_and(|since_ns| now_ns.saturating_sub(since_ns) < INPUT_BACKLOG_NS_MAX)
     }
 
-    /// Takes a batch. Once flows are seen to interleave in it, the frames that are left are taken
+    /// Processes a batch. Once flows turn out to interleave, the remaining frames are processed
     /// flow by flow.
     pub(super) fn take_batch(
         &mut self,
@@ -189,7 +190,7 @@ impl Arrivals {
         }
     }
 
-    /// Takes frames whose flows interleave.
+    /// Processes frames of interleaved flows.
     #[inline(never)]
     fn take_by_flow(&mut self, core: &mut Core, frames: &[RxFrame], looked: &mut [Looked]) {
         let Some(mut order) = self.flow_order.take() else {
@@ -211,8 +212,8 @@ impl Arrivals {
         self.flow_order = Some(order);
     }
 
-    /// Takes the frames of a line, one after another. `orders`: up to where flows are seen to
-    /// interleave. Returns how many were taken.
+    /// Processes the frames of a line in order, and returns how many. With `orders` it stops where
+    /// flows turn out to interleave.
     fn take_line<L: Line>(
         &mut self,
         core: &mut Core,
@@ -221,7 +222,7 @@ impl Arrivals {
         orders: bool,
     ) -> usize {
         let mut taken = 0;
-        // The frame that sequels are compared with: the last one that was parsed.
+        // Index of the last parsed frame: sequels are compared with its header.
         let mut last = 0;
         while taken < line.len() {
             let rest = line.behind(taken);
@@ -266,7 +267,7 @@ impl Arrivals {
         taken
     }
 
-    /// Acts upon a frame that was looked at. `may_go_on`: the next frame may continue its run.
+    /// Processes a frame whose headers were read. `may_go_on`: the next frame may continue its run.
     #[inline(always)]
     pub(super) fn act_on(
         &mut self,
@@ -288,8 +289,8 @@ impl Arrivals {
         }
     }
 
-    /// The next frames interleave: the first of them cuts the run of `last` short, or the second
-    /// is of another flow than the first.
+    /// True if the next frames interleave: the first one cuts the run of `last` short, or the first
+    /// two belong to different flows.
     #[inline]
     fn is_interleaved(&self, last: &Arrival, rest: impl Line) -> bool {
         let [Some(first), Some(second)] = [rest.get(0), rest.get(1)] else {
@@ -298,9 +299,9 @@ impl Arrivals {
         self.is_cut_short(last, first) || !plain::have_same_ends(&first.head(), &second.head())
     }
 
-    /// Reads the headers of a group of frames, and asks for the memory of their flows. Returns the
-    /// number of frames in the group: it ends where one flow's text goes on, since the next frames
-    /// may be sequels.
+    /// Reads the headers of a group of frames and prefetches their flows; returns the size of the
+    /// group. A group ends at a frame whose text seems to continue, because the next frames may be
+    /// sequels.
     pub(super) fn look_at(
         &mut self,
         (flows, network, counters): (&Flows, &Network, &mut Counters),
@@ -328,7 +329,7 @@ impl Arrivals {
             count += 1;
             one.found = demux.classify(frame, &mut one.arrival);
             if !matches!(one.found, Ok(Found::Tcp)) {
-                // Sequels are not compared with this frame.
+                // Prevents `take_sequels` from comparing sequels with this frame.
                 one.arrival.is_plain = false;
                 continue;
             }
@@ -360,12 +361,12 @@ impl Arrivals {
     }
 }
 
-/// Frames stay with the driver while the answers to earlier ones fill their queue. An answer
-/// that is dropped there is asked for again a second later; a frame that waits loses nothing.
+/// True if frames stay with the driver because answers to earlier ones fill their queue. The peer
+/// repeats a request only after a second if its answer is dropped; a waiting frame loses nothing.
 ///
-/// The other end may do the same and wait for us. After a while some frames are taken in
-/// nevertheless, as many as the queue can answer, since the other end may merely be asleep. All
-/// frames are taken in once this has lasted as long as retransmissions take.
+/// Two stacks might hold input for each other. Therefore some frames are taken after a while, as
+/// many as the queue can answer: the other end may merely be asleep. After the time that
+/// retransmissions take, all frames are taken.
 #[inline]
 fn holds_input(engine: &Engine, acceptance: &PortAcceptance, batch_max: usize) -> bool {
     let View { env, schedule, .. } = engine.view();
@@ -373,7 +374,7 @@ fn holds_input(engine: &Engine, acceptance: &PortAcceptance, batch_max: usize) -
     control.is_half_full() && outweighs_input(control, acceptance, batch_max, env.now_ns)
 }
 
-/// True while the answers that wait are worth more than the frames that the driver holds.
+/// True while the waiting answers are worth more than the frames in the driver.
 #[cold]
 fn outweighs_input(
     control: &ControlQueue,
@@ -385,7 +386,7 @@ fn outweighs_input(
         true => now_ns.saturating_sub(acceptance.took_ns),
         false => 0,
     };
-    // A queue shorter than two batches never has room for all that a batch may call for.
+    // A queue shorter than two batches never has room for all answers that a batch may need.
     let spares = control.capacity() >= 2 * batch_max && control.room() < batch_max;
     stuck_ns < PORT_STUCK_NS || (stuck_ns < PORT_DEAD_NS && spares)
 }

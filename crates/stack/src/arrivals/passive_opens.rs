@@ -1,5 +1,5 @@
-//! Passive opens: SYNs, the handshakes that they begin, and cookies, up to the connection in its
-//! listener's accept queue.
+//! Passive opens, from the SYN through handshake or cookie to the connection in its listener's
+//! accept queue.
 //!
 //! ```text
 //!   SYN ──▶ half-open entry ──▶ ACK ──▶ connection, accept queue
@@ -36,8 +36,8 @@ use crate::tcp_env::TcpEnv;
 use crate::transfer_lists::Offer;
 
 impl Arrivals {
-    /// Takes a segment of a handshake in progress. `may_go_on`: the next frame may continue the run
-    /// that it begins.
+    /// Processes a segment of a handshake in progress. `may_go_on`: the next frame may continue the
+    /// run that this segment begins.
     pub(crate) fn half_open_in(
         &mut self,
         (engine, admission): (&mut Engine, &mut Admission),
@@ -60,8 +60,8 @@ impl Arrivals {
                 self.complete_handshake((engine, admission), of, &handshake, arrival, frame);
             }
             HalfOpenOutcome::Reset(_) => {
-                // While the queue was full an earlier copy of the SYN may have been answered with a
-                // cookie. The peer goes by the answer that came first.
+                // While the queue was full, an earlier copy of the SYN may have been answered with
+                // a cookie. The peer then acknowledges that first answer, not this entry's.
                 let Some(handshake) = cookie_handshake(engine, admission, listener, arrival, None)
                 else {
                     let parts = engine.parts();
@@ -98,7 +98,7 @@ impl Arrivals {
         }
     }
 
-    /// Takes a segment of no flow that we know.
+    /// Processes a segment without a flow in the table.
     #[cold]
     pub(crate) fn stranger_in(
         &mut self,
@@ -152,9 +152,9 @@ impl Arrivals {
         }
     }
 
-    /// Makes a connection with a socket of the final ACK of a handshake, if the accept queue and
-    /// the socket table have room. Otherwise nothing changes, and the peer's next segment tries
-    /// again. `may_go_on`: see [`half_open_in`](Self::half_open_in).
+    /// Makes a connection from the final ACK of a handshake, if the accept queue and the socket
+    /// table have room. Otherwise nothing changes, and the peer's next segment tries again.
+    /// `may_go_on`: see [`half_open_in`](Self::half_open_in).
     fn complete_handshake(
         &mut self,
         (engine, admission): (&mut Engine, &mut Admission),
@@ -165,7 +165,7 @@ impl Arrivals {
     ) {
         let parts = engine.parts();
         let Some(listening) = parts.flows.listeners.at_mut(listener) else {
-            // The listener is gone: another process gets the connection, or the ACK is answered as
+            // The listener is gone. Another process gets the connection, or the ACK is answered as
             // if there had never been a listener.
             if let Some(index) = half_open {
                 remove_half_open(parts.flows, parts.schedule, index);
@@ -208,7 +208,8 @@ impl Arrivals {
         let now_ns = parts.env.now_ns;
         let conn = slot.become_connection(arrival.key, arrival.hash);
         conn.accept_in(&mut parts.env.cx(), handshake, &buffers);
-        // The SYN-ACK went the same way. Output finds the hop behind another port.
+        // Packets to this peer use the hop of the SYN-ACK. A hop behind another port is left to
+        // `tcp_out`.
         let hop = (parts.network).hop(arrival.key.local, arrival.key.remote, now_ns);
         slot.neighbour = hop.ok().filter(|id| id.port() == FIRST_PORT);
         let targets = effect_targets!(parts);
@@ -244,7 +245,7 @@ fn syn_in(
         return;
     }
     if !has_room {
-        // A peer that cannot be accepted need not shake hands, as in Linux.
+        // A SYN is not answered while the accept queue is full, as in Linux.
         parts.counters.syn_drop_accept_queue_full += 1;
         return;
     }
@@ -269,8 +270,8 @@ fn syn_in(
     );
 }
 
-/// Begins a handshake with a SYN that there is room for, or a connection if it brings a Fast
-/// Open cookie.
+/// Answers a SYN for which there is room: begins a handshake, or makes a connection if the SYN
+/// carries a valid Fast Open cookie.
 pub(crate) fn shake_hands(
     (engine, keys): (&mut Engine, &FastOpenKeys),
     listener: ListenerId,
@@ -312,7 +313,7 @@ pub(crate) fn shake_hands(
     }
 }
 
-/// Takes a segment of no flow to a place without a listener.
+/// Processes a segment without a flow and without a listener.
 #[cold]
 fn unheard_in(engine: &mut Engine, admission: &mut Admission, arrival: &Arrival) {
     if left_cookie_in(engine, admission, arrival) {
@@ -329,8 +330,8 @@ fn unheard_in(engine: &mut Engine, admission: &mut Admission, arrival: &Arrival)
     refuse(parts.schedule, parts.counters, arrival);
 }
 
-/// An ACK brings back a cookie of a listener that was left to other processes: one of them gets
-/// the connection. False: it does not.
+/// Handles an ACK that returns a cookie of a listener left to other processes; one of them gets the
+/// connection. False: none does.
 #[cold]
 fn left_cookie_in(engine: &mut Engine, admission: &mut Admission, arrival: &Arrival) -> bool {
     let Some((listener, offer)) = admission.transfers.listener_at(&arrival.key) else {
@@ -341,8 +342,8 @@ fn left_cookie_in(engine: &mut Engine, admission: &mut Admission, arrival: &Arri
     handshake.is_some_and(|one| (admission.transfers).take_cookie(listener, &arrival.key, one))
 }
 
-/// The handshake that an ACK completes by bringing back a cookie of ours. `offer`: what a listener
-/// that is gone has offered.
+/// The handshake that an ACK completes by returning one of our SYN cookies. `offer`: the options
+/// that a listener offered which is gone now.
 fn cookie_handshake(
     engine: &mut Engine,
     admission: &mut Admission,
@@ -376,14 +377,14 @@ fn cookie_handshake(
     handshake
 }
 
-/// The segment asks for a connection.
+/// True for a SYN without ACK.
 fn is_syn(segment: &tcp::Segment) -> bool {
     segment.flags.contains(Flags::SYN) && !segment.flags.contains(Flags::ACK)
 }
 
-/// Acts on the outcome of a segment, which came with `dscp`, or of a timer for a handshake in
-/// progress. A SYN-ACK has the header fields that its listener chose, any other answer the DSCP
-/// of the segment that it answers, as in Linux.
+/// Acts on the outcome of a segment (received with `dscp`) or of a timer for a handshake in
+/// progress. A SYN-ACK gets its listener's header fields; any other answer gets the DSCP of the
+/// segment answered, as in Linux.
 pub(crate) fn apply_half_open(
     env: &mut TcpEnv,
     flows: &mut Flows,
@@ -420,8 +421,8 @@ pub(crate) fn apply_half_open(
     }
 }
 
-/// Makes an entry of a SYN and answers it, with a Fast Open cookie if there is one to give.
-/// Returns the entry's index, if there was room for it.
+/// Makes a half-open entry from a SYN and answers it, with a Fast Open cookie if one is to be
+/// given. Returns the entry's index, or `None` without room.
 fn half_open(
     engine: &mut Engine,
     listener: ListenerId,
@@ -455,7 +456,7 @@ fn half_open(
     Some(index)
 }
 
-/// Our side of a handshake that a peer began: numbers, sizes and settings.
+/// Our parameters for a passive open: initial sequence number, sizes and settings.
 pub(crate) fn passive_open(
     engine: &mut Engine,
     isn: &mut IsnGenerator,

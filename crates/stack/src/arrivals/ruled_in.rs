@@ -1,4 +1,4 @@
-//! Packet rules on TCP: a segment that would begin a connection or belongs to none.
+//! Packet rules for TCP: they judge segments that would begin a connection or belong to none.
 
 use wire::tcp::Flags;
 
@@ -11,8 +11,8 @@ use crate::rules::packet::RulePacket;
 use crate::schedule::Schedule;
 
 impl Arrivals {
-    /// True for a segment that the packet rules do not let in. One that they reject is answered as
-    /// at a port where nobody listens. What this stack sends to itself is not asked about.
+    /// True if the packet rules refuse the segment. A rejected segment is answered as at a closed
+    /// port. Segments that this stack sends to itself are exempt.
     #[inline]
     pub(super) fn is_refused(
         &self,

@@ -1,24 +1,23 @@
-//! One pass for each TCP segment of a batch: whether it continues the current run, its owner, its
-//! checksum, its processing by the connection, and whether the run continues.
+//! One pass for each TCP segment of a batch: does it continue the current run, who owns it, is its
+//! checksum right, how does the connection process it, does the run continue.
 //!
 //! # Runs
 //!
-//! Packets of one flow that follow each other in a batch, in order, visit their connection once
-//! (Menon and Zwaenepoel, "Optimizing TCP Receive Performance", USENIX ATC 2008). A run takes
+//! Consecutive in-order packets of one flow in a batch visit their connection once (Menon and
+//! Zwaenepoel, "Optimizing TCP Receive Performance", USENIX ATC 2008). A run takes
 //!
-//! * data with ACK, or ACK and PSH: next in order by sequence number, not behind by ACK number, and
-//!   with the same ECN codepoint, no IP options and no TCP option but timestamps;
-//! * pure ACKs, each of something new.
+//! * data with ACK, or with ACK and PSH: next in sequence, with an ACK number that does not go
+//!   back, the same ECN codepoint, no IP options and no TCP option but timestamps;
+//! * pure ACKs, each of which acknowledges something new.
 //!
 //! Every other segment passes alone, in its order: duplicates, SACKs, segments out of order. The
-//! connection processes each segment's ACK number, timestamp and length separately ([`tcp::run`]),
-//! and ACKs that fall due on the way become a train
-//! ([`ack_trains`](crate::departures::ack_trains)). Congestion control on both sides sees the same
-//! as without runs. A run saves the work of a visit: finding the flow, planning output, timers,
-//! events.
+//! connection processes each segment's ACK number, timestamp and length separately ([`tcp::run`]).
+//! ACKs that fall due within a run become a train ([`ack_trains`](crate::departures::ack_trains)).
+//! Congestion control on both sides behaves as without runs. A run saves repeated work per visit:
+//! finding the flow, planning output, timers, events.
 //!
-//! Frames of flows that interleave in a batch are taken flow by flow
-//! ([`line`](crate::arrivals::line)), so that each flow's are one run.
+//! Interleaved flows of a batch are processed flow by flow ([`line`](crate::arrivals::line)), so
+//! that each flow forms one run.
 //!
 //! A run ends with the batch at the latest: nothing ever waits to be merged.
 //! [`StackConfig::aggregation_max`](crate::StackConfig) bounds it; 1 turns runs off.
@@ -58,7 +57,7 @@ use crate::header_fields::HeaderFields;
 use crate::schedule::Schedule;
 use crate::shortcuts;
 
-/// Effects that a segment may have without ending its run.
+/// Effects of a segment that do not end its run.
 const WITHIN_RUN: Effects = Effects::READABLE.union(Effects::WRITABLE);
 
 /// The current run.
@@ -68,9 +67,9 @@ pub(crate) struct OpenRun {
     run: Run,
     effects: Effects,
     segments: u16,
-    /// The sequence number with which the next segment must begin.
+    /// Sequence number that the next segment of the run must have.
     next: SeqNumber,
-    /// The least ACK number of the next segment.
+    /// Lowest ACK number that the next segment of the run may have.
     ack: SeqNumber,
     ecn: Ecn,
     has_timestamp: bool,
@@ -103,7 +102,7 @@ impl OpenRun {
             && segment.options.timestamp.is_some() == self.has_timestamp
     }
 
-    /// Adds a segment that continues the run.
+    /// Adds a segment to the run.
     #[inline]
     fn add(&mut self, arrival: &Arrival, effects: Effects) {
         self.segments += 1;
@@ -151,8 +150,8 @@ impl Arrivals {
         }
     }
 
-    /// Takes a segment of a connection: it continues the current run if there is one, else it
-    /// begins one or is handled alone.
+    /// Processes a segment of a connection: it continues the current run, begins a new one, or is
+    /// handled alone.
     pub(crate) fn segment_in(
         &mut self,
         engine: &mut Engine,
@@ -223,8 +222,8 @@ impl Arrivals {
         }
     }
 
-    /// Notes that the current run has been cut short: this frame is of another flow than `last`,
-    /// the run's last parsed segment.
+    /// True if the current run is cut short: this frame belongs to another flow than `last`, the
+    /// run's last parsed segment.
     #[inline]
     pub(crate) fn is_cut_short(&self, last: &Arrival, frame: &RxFrame) -> bool {
         (self.open_run.as_ref()).is_some_and(|open| open.segments < self.aggregation_max)
@@ -246,12 +245,12 @@ impl Arrivals {
         }
     }
 
-    /// Takes the sequels at the front of `frames`: the next segments of the current run, with
-    /// nothing new in them but text and perhaps a timestamp. Their headers are compared with the
-    /// header of `last`, the run's last parsed segment.
+    /// Processes the sequels at the front of `frames`: segments that continue the current run and
+    /// differ only in payload and perhaps timestamp. Their headers are compared with that of
+    /// `last`, the run's last parsed segment.
     ///
-    /// Returns how many were taken. Nothing was done of the frame behind them, which `tcp_in`
-    /// takes.
+    /// Returns the number of frames processed. The frame behind them is untouched and goes to
+    /// `tcp_in`.
     #[inline]
     pub(crate) fn take_sequels(
         &mut self,
@@ -278,9 +277,9 @@ impl Arrivals {
         }
     }
 
-    /// Takes sequels of `wanted`, up to a segment before which the first ACK of a train is due:
-    /// then true with their number. `is_asked`: an ACK was asked for before the first of these
-    /// frames.
+    /// Processes sequels in the range `wanted`, and returns their number. The flag is true if it
+    /// stopped because the first ACK of a train is due before the next segment. `is_asked`: the
+    /// caller has coupled that ACK already.
     fn sequels_in(
         &mut self,
         engine: &mut Engine,
@@ -333,7 +332,8 @@ impl Arrivals {
             let is_whole =
                 is_verified || Unverified::new(sequel.sum).holds_with(Sum::from_folded(sum as u16));
             if stored < len || !is_whole {
-                // The segment is damaged, or there is no chunk for all of it: `segment_in` decides.
+                // The segment is damaged, or no chunk has room for all of it: `segment_in` handles
+                // it.
                 slot.rx.discard_unpublished();
                 slot.rx.reclaim(pool, block);
                 break;
@@ -351,9 +351,9 @@ impl Arrivals {
         (taken, awaits_ack)
     }
 
-    /// Puts the due ACK into a train before another segment arrives: without runs it would have
-    /// left by now. The ACK stays if the settings merge ACKs or if trains are full. It also stays
-    /// if the port had no room for the last turn's output, so that the ACK would not have left.
+    /// Moves a due ACK into a train before the next segment is processed: without runs the ACK
+    /// would have left by now. The ACK stays with its connection if settings merge ACKs, trains are
+    /// full, or the port had no room for the last turn's output.
     pub(crate) fn take_due_ack(&mut self, engine: &mut Engine, socket: u32) {
         if !self.merge_acks && !self.is_port_short {
             self.couple_ack(engine, socket);
@@ -381,7 +381,7 @@ impl Arrivals {
         let parts = engine.parts();
         let slot = parts.flows.sockets.slot(socket);
         if slot.neighbour.is_none() {
-            // The connection has sent nothing yet.
+            // The next hop is unknown because the connection has sent nothing yet.
             let (local, remote) = (slot.key.local, slot.key.remote);
             slot.neighbour = parts.network.hop(local, remote, parts.env.now_ns).ok();
         }
@@ -398,7 +398,7 @@ impl Arrivals {
             return;
         };
         let mut ack = SegmentOut::default();
-        // A changed ECN mark has a separate ACK for the segments before it.
+        // When the ECN mark changes, the segments before the change get an ACK of their own.
         while self.ack_trains.has_room() && conn.poll_due_ack(&mut parts.env.cx(), &mut ack) {
             if !ends.header.discovers_mtu {
                 slot.header.before_fragmentable(parts.env.now_ns);
@@ -421,7 +421,7 @@ pub(crate) fn is_whole(counters: &mut Counters, arrival: &mut Arrival, frame: &R
     whole
 }
 
-/// Answers a segment without an owner with a reset, unless the segment is one.
+/// Answers a segment without an owner with a reset, unless it is a reset itself.
 pub(crate) fn refuse(schedule: &mut Schedule, counters: &mut Counters, arrival: &Arrival) {
     match tcp::reset::reply(&arrival.segment) {
         Some(reset) => {
@@ -432,7 +432,7 @@ pub(crate) fn refuse(schedule: &mut Schedule, counters: &mut Counters, arrival: 
     }
 }
 
-/// The segment is data or an ACK with nothing unusual about it.
+/// True for a data segment or ACK that may be part of a run.
 #[inline]
 fn is_mergeable(arrival: &Arrival) -> bool {
     let segment = &arrival.segment;
@@ -441,8 +441,8 @@ fn is_mergeable(arrival: &Arrival) -> bool {
         && (arrival.is_plain || !arrival.has_ip_options)
 }
 
-/// Whether the frame's checksum is right or wrong. `None`: the policy does not decide, or the frame
-/// holds several segments.
+/// The verdict on the frame's checksum, as far as port and policy give one. `None`: they do not
+/// decide, or the frame holds several segments.
 #[inline]
 fn is_verified(frame: &RxFrame, policy: ChecksumPolicy) -> Option<bool> {
     match (frame.checksum(), policy) {
@@ -453,9 +453,9 @@ fn is_verified(frame: &RxFrame, policy: ChecksumPolicy) -> Option<bool> {
     }
 }
 
-/// Adds the due ACK to the last train of its connection, whose link and header fields are known.
-/// False: the ACK is the first of a train, is not plain, or has an IP number of its own because it
-/// may be fragmented.
+/// Adds a due ACK to the last train of its connection, whose link and header fields are known.
+/// False: the ACK begins a train, is not plain, or needs its own IP identification because it may
+/// be fragmented.
 #[inline]
 fn couple_next(
     trains: &mut AckTrains,

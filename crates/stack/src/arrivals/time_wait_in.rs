@@ -69,8 +69,8 @@ impl Arrivals {
         }
     }
 
-    /// A SYN that takes over an entry in TIME_WAIT begins a handshake, here or in another context,
-    /// unless nobody listens or there is no room.
+    /// Begins a handshake for a SYN that reuses an entry in TIME_WAIT, here or in another context.
+    /// Nothing begins if no socket listens or there is no room.
     fn reopen(
         &mut self,
         (engine, admission): (&mut Engine, &mut Admission),
@@ -107,9 +107,9 @@ impl Arrivals {
     }
 }
 
-/// True if a new connection has room to replace an entry in TIME_WAIT. Without room the SYN is
-/// dropped and the entry stays. A cookie does not help, because the new numbers must lie above
-/// the old ones (RFC 6191 2; Linux does the same).
+/// True if a new connection has room to replace an entry in TIME_WAIT. Otherwise the SYN is dropped
+/// and the entry stays. A cookie would not help: new sequence numbers must lie above the old ones
+/// (RFC 6191 section 2; Linux does the same).
 #[cold]
 fn may_reopen(flows: &mut Flows, counters: &mut Counters, listener: ListenerId) -> bool {
     counters.syn_received += 1;
@@ -122,9 +122,9 @@ fn may_reopen(flows: &mut Flows, counters: &mut Counters, listener: ListenerId) 
     has_room
 }
 
-/// Answers a SYN for a flow in TIME_WAIT that no listener takes over. The entry stays, since
-/// such a SYN proves nothing, and answers as to an old segment (Linux). At a place that was left to
-/// other processes an answer would make the flow this stack's again for the host.
+/// Answers a SYN for a flow in TIME_WAIT for which no socket listens. The entry stays, because such
+/// a SYN proves nothing, and sends the ACK due to an old segment (Linux). At a place left to other
+/// processes nothing is sent, because an answer would claim the flow for this stack.
 #[cold]
 fn refuse_reuse(engine: &mut Engine, transfers: &mut Transfers, index: u32, arrival: &Arrival) {
     let parts = engine.parts();

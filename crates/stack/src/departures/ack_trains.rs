@@ -2,8 +2,9 @@
 //! a list of differences. `packet_out` expands them into frames ("acknowledgment offload" of Menon
 //! and Zwaenepoel, USENIX ATC 2008).
 //!
-//! Filled by `tcp_in`, emptied by `tcp_out` before anything else of the connection leaves. When all
-//! trains are taken an ACK stays with its connection and merges with the next (`acks_merged`).
+//! `tcp_in` fills the trains; `tcp_out` empties them before anything else of the connection leaves.
+//! When all trains are in use, an ACK stays with its connection and merges with the next one
+//! (`acks_merged`).
 
 use packetio::TxFrame;
 use tcp::{PlainAck, SegmentOut};
@@ -18,7 +19,7 @@ use crate::limits::{ACK_TRAINS_MAX, ACKS_PER_TRAIN_MAX};
 #[derive(Clone, Copy, Default)]
 struct Point {
     ack: SeqNumber,
-    /// TSecr, where there are timestamps.
+    /// Timestamp echo reply (TSecr), if the connection uses timestamps.
     echo: u32,
     window: u16,
     flags: Flags,
@@ -30,10 +31,9 @@ pub(crate) struct Train {
     template: SegmentOut,
     points: [Point; ACKS_PER_TRAIN_MAX],
     len: u16,
-    /// Number of ACKs that have left.
+    /// Number of ACKs of the train that have left.
     sent: u16,
-    /// The template has neither options but a timestamp, nor an urgent pointer, nor an ECN
-    /// codepoint.
+    /// True if the template has no options but a timestamp, no urgent pointer and no ECN codepoint.
     is_plain: bool,
 }
 
@@ -53,20 +53,19 @@ impl AckTrains {
         self.trains.is_empty()
     }
 
-    /// True if there is room for one more train, of any connection.
+    /// True if one more train can begin.
     pub fn has_room(&self) -> bool {
         self.trains.len() < ACK_TRAINS_MAX
     }
 
-    /// The train that was coupled last, if it is this flow's and has room.
+    /// The last train that got an ACK, if it belongs to this flow and has room.
     #[inline]
     pub fn last_of(&mut self, key: &FlowKey) -> Option<&mut Train> {
         let last = self.trains.last_mut()?;
         (usize::from(last.len) < ACKS_PER_TRAIN_MAX && last.key == *key).then_some(last)
     }
 
-    /// Adds any ACK to the train of the current run, or begins another. Without room nothing
-    /// happens.
+    /// Adds an ACK to the current run's train, or begins a new train. Without room nothing happens.
     pub fn push(&mut self, key: &FlowKey, ends: LinkEnds, ack: SegmentOut) {
         if let Some(last) = self.last_of(key)
             && last.takes_more()
@@ -90,7 +89,7 @@ impl AckTrains {
         self.trains.push(train);
     }
 
-    /// Fills frames with waiting ACKs.
+    /// Builds frames from waiting ACKs.
     pub fn fill(&mut self, frames: &[TxFrame], how: Expansion) -> Filled {
         let (mut filled, mut done) = (Filled::default(), 0);
         for train in &mut self.trains {
@@ -105,21 +104,21 @@ impl AckTrains {
     }
 }
 
-/// The way in which ACKs become frames.
+/// How ACKs become frames.
 #[derive(Clone, Copy)]
 pub(crate) struct Expansion {
-    /// The port makes checksums.
+    /// True if the port computes checksums.
     pub checksum_offload: bool,
-    /// ACKs are copied from one template; otherwise each is built separately.
+    /// True to copy ACKs from one template, false to build each separately.
     pub by_template: bool,
 }
 
-/// The outcome for the ACKs that had their turn.
+/// The outcome of filling frames with ACKs.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Filled {
     /// Number of frames that carry an ACK.
     pub used: usize,
-    /// ACKs that the driver's frame was too small for.
+    /// ACKs lost because the driver's frame was too small.
     pub too_small: u64,
 }
 
@@ -141,14 +140,14 @@ impl Train {
         self.len += 1;
     }
 
-    /// True if the train may be longer than one ACK: its packets are not fragmented, so none needs
-    /// a number of its own (RFC 6864 4).
+    /// True if the train may hold more than one ACK. Its packets must not be fragmentable, because
+    /// each would then need its own IP identification (RFC 6864 section 4).
     #[inline]
     pub fn takes_more(&self) -> bool {
         self.ends.header.discovers_mtu
     }
 
-    /// Couples a plain ACK. False: it differs from the template in more than a point says.
+    /// Adds a plain ACK. False: it differs from the template in more than a [`Point`] holds.
     #[inline]
     pub fn couple(&mut self, ack: &PlainAck) -> bool {
         let value = |stamp: Option<Timestamp>| stamp.map(|stamp| stamp.value);
@@ -166,7 +165,7 @@ impl Train {
         takes
     }
 
-    /// `ack` differs from the template in nothing but what a point says.
+    /// True if `ack` differs from the template only in what a [`Point`] holds.
     fn takes(&self, ack: &SegmentOut) -> bool {
         let stamp = |segment: &SegmentOut| segment.options.timestamp.map(|stamp| stamp.value);
         self.template.seq == ack.seq
@@ -177,7 +176,8 @@ impl Train {
             && stamp(&self.template) == stamp(ack)
     }
 
-    /// Turns waiting ACKs into frames, from the first unused one on, as far as they go.
+    /// Builds frames from waiting ACKs, beginning at the first unused frame, until frames or ACKs
+    /// run out.
     fn expand(&mut self, frames: &[TxFrame], how: Expansion, filled: &mut Filled) {
         let headers = match how.by_template {
             true => plain_headers(&self.ends, &self.key, &self.template),
@@ -206,8 +206,8 @@ impl Train {
         });
     }
 
-    /// Gives each waiting ACK a frame to be built in. A frame that is too small for it stays empty
-    /// and is given to the next.
+    /// Builds each waiting ACK in a frame of its own. A frame that is too small for one ACK goes to
+    /// the next ACK.
     fn fill(
         &mut self,
         frames: &[TxFrame],

@@ -1,11 +1,11 @@
-//! Bursts of one connection as large frames, which the port cuts into the segments that would have
-//! left alone.
+//! Bursts of one connection as large frames, which the port cuts into the segments that would
+//! otherwise leave one by one.
 //!
-//! A large frame holds full segments of equal headers, as
+//! A large frame holds full segments with equal headers, as
 //! [`poll_burst_tail`](tcp::Connection::poll_burst_tail) yields them: no FIN, no SACK blocks, no
-//! change of the window between them. PSH stands on the frame that ends the burst, and the port
-//! leaves it to the last segment. Every other segment leaves in a frame of its own. `tcp_out` calls
-//! it for a port that says how large a packet it cuts.
+//! window change between them. PSH is set on the frame that ends the burst, and the port sets it on
+//! the last segment only. Every other segment leaves in a frame of its own. `tcp_out` calls this
+//! module if the port cuts packets.
 
 use packetio::TxFrame;
 use ring::raw::RawSliceMut;
@@ -13,11 +13,11 @@ use tcp::{BurstTail, SegmentOut};
 use wire::tcp::Flags;
 use wire::{ipv4, ipv6};
 
-use crate::departures::packet_out::build_segment;
-use crate::departures::tcp_out::{BurstOut, FrameWriter};
+use crate::departures::packet_out::{BurstOut, FrameWriter, build_segment};
 
 impl FrameWriter<'_> {
-    /// Sends `first` and the tail of its burst, with as many segments in a frame as the port cuts.
+    /// Sends `first` and the tail of its burst, with as many segments per frame as the port can
+    /// cut.
     #[inline(never)]
     pub(super) fn large_out(
         &mut self,
@@ -53,7 +53,7 @@ impl FrameWriter<'_> {
         out
     }
 
-    /// Segments like `first` that one frame takes.
+    /// Number of segments like `first` that fit one frame.
     #[inline]
     pub(super) fn segments_per_frame(&self, first: &SegmentOut) -> u32 {
         match self.segment_bytes_max {
@@ -76,7 +76,7 @@ impl FrameWriter<'_> {
     fn one_large(&mut self, frame: &TxFrame, segment: &SegmentOut, size: u32, count: u32) -> bool {
         let offload = self.enter_lane(frame);
         if count > 1 {
-            // A port with one lane has large buffers behind its slots, or slots that are large.
+            // A port with a single lane provides large buffers behind its slots, or large slots.
             frame.take_bulk_lane();
             frame.set_segment_bytes(size as u16);
         }

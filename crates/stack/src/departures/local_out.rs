@@ -1,9 +1,9 @@
-//! Frames from this stack to itself: taken out of what is about to leave, and kept for the next
-//! turn.
+//! Frames that this stack sends to itself: they are taken out of a batch before it leaves and
+//! processed in the next turn.
 //!
-//! The queue is the network's (`packetio::local_queue`). Connections to addresses of ours have the
-//! neighbour with [`LOCAL_MAC`](packetio::local_queue::LOCAL_MAC), so all stages serve them as they
-//! serve others.
+//! The network owns the queue (`packetio::local_queue`). Connections to our own addresses have a
+//! neighbour with [`LOCAL_MAC`](packetio::local_queue::LOCAL_MAC), so all stages treat them like
+//! any other.
 
 use packetio::TxFrame;
 use packetio::local_queue::LocalQueue;
@@ -16,7 +16,7 @@ use crate::engine::Parts;
 use crate::limits::{PORT_DEAD_NS, PORT_STUCK_REFUSALS, TX_FRAMES_PER_TURN};
 use crate::network::layer::Network;
 
-/// Queues those of `frames` that are for this stack. The port skips their emptied slots.
+/// Moves the frames addressed to this stack into the queue. The port skips the emptied slots.
 #[cold]
 pub(super) fn take_local(
     network: &mut Network,
@@ -30,9 +30,9 @@ pub(super) fn take_local(
     counters.local_frames_lost += lost;
 }
 impl Departures {
-    /// Notes that the port took nothing. True: it has taken nothing for so long that frames for its
-    /// wire are dropped rather than let a stack's talk with itself wait for them. Peers of that
-    /// wire repeat their segments.
+    /// Notes that the port took nothing. True: this has lasted so long that frames for the wire are
+    /// dropped. The stack's traffic with itself must not wait for the port, and peers on the wire
+    /// retransmit.
     pub(super) fn refused(&mut self, network: &Network, now_ns: u64) -> bool {
         let state = &mut self.acceptance;
         if state.refusals == 0 {
@@ -44,7 +44,7 @@ impl Departures {
         is_dead && network.talks_to_itself()
     }
 
-    /// Fills frames of the queue itself, since the port has none to offer. Returns how many.
+    /// Fills frames of the local queue, because the port offers none. Returns how many.
     #[cold]
     pub(super) fn local_out(&mut self, core: &mut Core, trains: &mut AckTrains) -> usize {
         let Parts { network, .. } = core.engine_mut().parts();

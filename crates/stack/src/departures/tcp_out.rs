@@ -2,33 +2,25 @@
 //! data, openings, each list with its guaranteed share of a batch.
 
 use packetio::{Port, TxFrame};
-use ring::byte_ring::TxReader;
-use ring::memory::Memory;
-use ring::raw::RawSliceMut;
-use ring::socket_block::SocketBlock;
 use tcp::isn::IsnGenerator;
 use tcp::{BurstTail, Connection, Cx, IcmpError, SegmentOut, TransmitClass};
-use wire::FlowKey;
-use wire::plain::StoredHeaders;
-use wire::tcp::Flags;
 
 use crate::core::Core;
 use crate::counters::Counters;
 use crate::departures::Departures;
 use crate::departures::ack_trains::{AckTrains, Expansion, Filled};
 use crate::departures::local_out::take_local;
-use crate::departures::packet_out::{build_bare, build_burst_tail, build_segment, build_with};
+use crate::departures::packet_out::{FrameWriter, build_bare, build_segment};
 use crate::effects::{apply_effects, effect_targets, lose_segments, move_to_port};
 use crate::engine::{Engine, Parts, note_unsent};
 use crate::flows::Flows;
-use crate::flows::lane::Lane;
 use crate::flows::slot::Role;
 use crate::flows::stamps::StampedAt;
 use crate::flows::stories::Moment;
-use crate::header_fields::{HeaderFields, LinkEnds};
+use crate::header_fields::LinkEnds;
 use crate::limits::{
-    BLOCKED_TOLD_PER_TURN, BULK_SEGMENTS_MIN, HEADER_BYTES_MAX, TX_BATCH_SHARED_MIN,
-    TX_FRAMES_AHEAD_MIN, TX_FRAMES_PER_TURN, TX_SHARES,
+    BLOCKED_TOLD_PER_TURN, HEADER_BYTES_MAX, TX_BATCH_SHARED_MIN, TX_FRAMES_AHEAD_MIN,
+    TX_FRAMES_PER_TURN, TX_SHARES,
 };
 use crate::network::layer::Network;
 use crate::network::neighbours::Link;
@@ -38,9 +30,9 @@ use crate::schedule::tx_lists::{OPENINGS, list_of};
 use crate::stage_clock::Stage;
 use crate::unsent_notes::{UnsentNotes, UnsentReason};
 
-/// Tells connections that the port had no room for a whole turn, a few each time in turn, so
-/// that their timers see to it if this lasts. Connections keep their places: moving some would
-/// shuffle the turns of all, a little with each turn that ends on a full port.
+/// Tells a few connections per turn, in rotation, that the port had no room for a whole turn. Their
+/// timers act if this lasts. Connections keep their places: moving some of them would change the
+/// order of all.
 #[cold]
 pub(crate) fn port_blocked(engine: &mut Engine, port: u8) {
     const DATA: usize = 2;
@@ -73,8 +65,8 @@ pub(crate) fn ready_link(
     network.link_to(slot.neighbour, port, slot.header, (slot.news_ns(), now_ns))
 }
 
-/// The link on which a connection's frames leave by `port`. `None`: the neighbour is not known yet,
-/// absent, or behind another port. When it answers, the connection goes back on its list.
+/// The link on which a connection's frames leave by `port`. `None`: the neighbour is unresolved,
+/// absent or behind another port. The connection returns to its list when the neighbour answers.
 #[cold]
 fn link_slowly(engine: &mut Engine, port: u8, socket: u32) -> Option<LinkEnds> {
     let parts = engine.parts();
@@ -116,7 +108,8 @@ fn link_slowly(engine: &mut Engine, port: u8, socket: u32) -> Option<LinkEnds> {
     None
 }
 
-/// Gives the connections that are to send by a port that is gone to another, or loses their output.
+/// Moves the connections that want to send by a port which is gone to another port, or discards
+/// their output.
 #[cold]
 pub(crate) fn evacuate(engine: &mut Engine, isn: &mut IsnGenerator, port: u8) {
     for class in 0..TX_SHARES.len() {
@@ -134,8 +127,8 @@ pub(crate) fn evacuate(engine: &mut Engine, isn: &mut IsnGenerator, port: u8) {
 }
 
 impl Departures {
-    /// Fills and sends batches of the driver's frames, while there is something to send and room
-    /// for it. Returns the number sent, and whether the port ran out of room.
+    /// Fills and sends batches of frames while there is output and room. Returns the number sent,
+    /// and whether the port ran out of room.
     pub(crate) fn packet_out(
         &mut self,
         core: &mut Core,
@@ -150,10 +143,10 @@ impl Departures {
             let parts = core.engine_mut().parts();
             if frames.is_empty() {
                 parts.counters.tx_backpressure += 1;
-                // A port that took some frames has its reasons: the next turn asks again.
+                // A port that took some frames in this turn is asked again in the next one.
                 if sent == 0 {
-                    // The port may be rid of an earlier turn's frames by now. While input is held
-                    // nothing else calls it.
+                    // `send` also frees frames of earlier turns. While input is held nothing else
+                    // would call it.
                     let _ = port.send(0);
                     if self.refused(parts.network, parts.env.now_ns) {
                         return (self.local_out(core, trains), false);
@@ -180,11 +173,11 @@ impl Departures {
                 );
             }
             let room = frames.len();
-            // Reserve about as many slots as were used last, and more if those were too few. Slots
-            // cost their driver something, memif a descriptor in shared memory each.
+            // Reserve half as many slots again as were used last: each slot costs the driver
+            // something, memif a descriptor in shared memory.
             self.frames_ahead = (used + used / 2).max(TX_FRAMES_AHEAD_MIN);
             let now_ns = parts.env.now_ns;
-            // Lost frames are sent again, and the next receive finds a failure that lasts.
+            // TCP retransmits lost frames, and the next receive reports a lasting failure.
             let _ = port.send(used);
             core.lap(Stage::PacketOut);
             sent += used;
@@ -198,15 +191,15 @@ impl Departures {
         (sent, false)
     }
 
-    /// Fills frames of one batch; the number filled.
+    /// Fills the frames of one batch; returns the number filled.
     pub(crate) fn fill_frames(
         &mut self,
         core: &mut Core,
         trains: &mut AckTrains,
         frames: &[TxFrame],
     ) -> usize {
-        // ACKs of earlier segments precede all other segments of their connections. The arrivals
-        // bound their number, and none are made while the port is short of room.
+        // ACKs of earlier segments leave before all other segments of their connections. The
+        // receive path bounds their number, and makes none while the port is short of room.
         let parts = core.engine_mut().parts();
         let how = Expansion {
             checksum_offload: self.offload,
@@ -223,24 +216,45 @@ impl Departures {
             return used + self.fill_few(core, &frames[used..]);
         }
         // A flood of resets may take half a batch, and more only if nothing else is to leave.
-        used += self.control_out(
-            core.engine_mut(),
-            &frames[used..used + (frames.len() - used) / 2],
-        );
+        if self.has_control(core) {
+            let half = used + (frames.len() - used) / 2;
+            used += self.control_out(core.engine_mut(), &frames[used..half]);
+        }
         let room = frames.len() - used;
-        // First each list gets its share, then the remainder goes to the lists in order of urgency.
+        // First each list gets its share. The remaining frames then go to the lists in order of
+        // urgency.
         for (class, share) in TX_SHARES.into_iter().enumerate() {
-            let end = frames.len().min(used + (room * share / 8).max(1));
-            used += self.list_out(core, class, &frames[used..end]);
+            if self.is_listed(core, class) {
+                let end = frames.len().min(used + (room * share / 8).max(1));
+                used += self.list_out(core, class, &frames[used..end]);
+            }
         }
         for class in 0..TX_SHARES.len() {
-            used += self.list_out(core, class, &frames[used..]);
+            if self.is_listed(core, class) {
+                used += self.list_out(core, class, &frames[used..]);
+            }
         }
-        used + self.control_out(core.engine_mut(), &frames[used..])
+        if self.has_control(core) {
+            used += self.control_out(core.engine_mut(), &frames[used..]);
+        }
+        used
     }
 
-    /// Fills a batch too small for shares: a frame for each kind in turn, beginning with another
-    /// each time, so that none starves.
+    /// A segment without a connection waits to leave by this port.
+    #[inline(always)]
+    fn has_control(&self, core: &Core) -> bool {
+        core.engine().view().schedule.has_control(self.port)
+    }
+
+    /// A connection stands on this port's list for a class.
+    #[inline(always)]
+    fn is_listed(&self, core: &Core, class: usize) -> bool {
+        let lists = &core.engine().view().schedule.lists;
+        lists.first(list_of(self.port, class)).is_some()
+    }
+
+    /// Fills a batch that is too small for shares: one frame for each kind in rotation, so that
+    /// none starves.
     fn fill_few(&mut self, core: &mut Core, frames: &[TxFrame]) -> usize {
         const KINDS: usize = TX_SHARES.len() + 1;
         let (mut used, mut idle) = (0, 0);
@@ -265,14 +279,15 @@ impl Departures {
             let Some((socket, turn)) = parts.schedule.lists.pop(list) else {
                 break;
             };
-            // A socket that waited to connect begins now: `connection_out` sends its SYN.
+            // A socket that waits to connect becomes a connection now: `connection_out` sends its
+            // SYN.
             let waits = class == OPENINGS && parts.flows.sockets.role(socket) == Role::Reserved;
             if waits && !begin_waiting(engine, &mut admission.isn, socket) {
                 continue;
             }
             let parts = engine.parts();
             let mut room = frames.len() - used;
-            // Alone on its list it sends as much as it likes.
+            // A connection that is alone on its list may use all frames.
             if let Some(next) = parts.schedule.lists.first(list) {
                 if self.is_crowded {
                     parts.flows.sockets.prefetch(next);
@@ -289,8 +304,8 @@ impl Departures {
         used
     }
 
-    /// Sends segments of one connection, as many as it has and frames hold. The connection goes to
-    /// the end of its list if it has more.
+    /// Sends segments of one connection until it has no more or frames run out. A connection with
+    /// more to send goes to the end of its list.
     fn connection_out(&mut self, engine: &mut Engine, socket: u32, frames: &[TxFrame]) -> usize {
         let mut parts = engine.parts();
         let (mut slot, mut pool, mut block) = parts.flows.sockets.parts(socket);
@@ -329,8 +344,8 @@ impl Departures {
                 break;
             }
             writer.choose_lane(parts.network, &mut slot.lane, segment, is_all_acked);
-            // Nothing follows the last segment. Stamped ones, and those without DF, pass one by
-            // one.
+            // Nothing follows the last segment. Segments with time stamps or without DF are built
+            // one by one.
             let may_have_tail = conn.due() != TransmitClass::None
                 && writer.ends.header.discovers_mtu
                 && slot.stamps.is_none();
@@ -381,7 +396,7 @@ impl Departures {
     }
 }
 
-/// The link on which a segment without a connection leaves. If the neighbour is unknown, the
+/// The link on which a segment without a connection leaves. If the neighbour is unresolved, the
 /// segment waits as a finished frame.
 #[inline(always)]
 fn link_of_control(
@@ -425,144 +440,8 @@ fn link_of_control(
     }
 }
 
-/// The outcome of one burst.
-#[derive(Default)]
-pub(super) struct BurstOut {
-    /// Frames that were built.
-    pub frames: usize,
-    /// Segments that frames were too small for.
-    pub segments_lost: u64,
-    /// Segments in frames that hold several.
-    pub segments_in_large: u64,
-}
-
-impl BurstOut {
-    #[inline]
-    fn count(&self, counters: &mut Counters) {
-        counters.tx_frame_too_small += self.segments_lost;
-        counters.tx_segments_in_large += self.segments_in_large;
-    }
-}
-
-/// Writes segments of one connection, from its send buffer, into frames.
-pub(super) struct FrameWriter<'a> {
-    pub ends: &'a mut LinkEnds,
-    pub key: &'a FlowKey,
-    header: &'a mut HeaderFields,
-    shared_headers: &'a mut StoredHeaders,
-    pub tx: &'a mut TxReader,
-    pub memory: &'a Memory,
-    pub block: &'a SocketBlock,
-    offload: bool,
-    /// The same value as in [`Departures`].
-    pub segment_bytes_max: u32,
-    /// The same, of the bulk lane.
-    bulk_bytes_max: u32,
-    /// The frames leave by the bulk lane.
-    is_bulk: bool,
-    now_ns: u64,
-}
-
-impl FrameWriter<'_> {
-    /// Chooses the lane of a segment and of its burst, if the port has two.
-    #[inline(always)]
-    fn choose_lane(
-        &mut self,
-        network: &Network,
-        lane: &mut Lane,
-        first: &SegmentOut,
-        is_all_acked: bool,
-    ) {
-        if self.bulk_bytes_max > 0 {
-            self.choose_of_two(network, lane, first, is_all_acked);
-        }
-    }
-
-    fn choose_of_two(
-        &mut self,
-        network: &Network,
-        lane: &mut Lane,
-        first: &SegmentOut,
-        is_all_acked: bool,
-    ) {
-        let is_numbered = first.payload_len > 0 || first.flags.intersects(Flags::SYN | Flags::FIN);
-        let end = first.payload_offset.saturating_add(first.payload_len);
-        let behind = self.tx.buffered(self.block).saturating_sub(end);
-        // The bulk lane leads to the wire alone, not to peers of the same host.
-        let is_large = first.payload_len > 0
-            && behind > first.payload_len.saturating_mul(BULK_SEGMENTS_MIN - 2)
-            && !network.is_own_hop(self.ends.destination);
-        self.is_bulk = is_numbered && lane.of_burst(is_all_acked, is_large);
-        // What does not leave by the bulk lane is not cut.
-        self.segment_bytes_max = if self.is_bulk { self.bulk_bytes_max } else { 0 };
-    }
-
-    /// Prepares a frame for its lane; whether the port makes its checksum.
-    #[inline(always)]
-    pub(super) fn enter_lane(&self, frame: &TxFrame) -> bool {
-        self.offload || (self.is_bulk && frame.take_bulk_lane())
-    }
-
-    /// Builds a segment and the tail of its burst.
-    #[inline(always)]
-    fn burst_out(&mut self, frames: &[TxFrame], first: &SegmentOut, tail: BurstTail) -> BurstOut {
-        if tail.segments > 0 && self.segment_bytes_max > 0 {
-            return self.large_out(frames, first, tail);
-        }
-        // A frame may be too small for an MSS that the port's own MTU gave. The drop is counted,
-        // and retransmission tries again.
-        let built = self.segment_out(&frames[0], first);
-        let mut frames_built = usize::from(built);
-        if tail.segments > 0 {
-            frames_built += self.tail_out(&frames[frames_built..], first, tail);
-        }
-        BurstOut {
-            frames: frames_built,
-            segments_lost: u64::from(1 + tail.segments) - frames_built as u64,
-            segments_in_large: 0,
-        }
-    }
-
-    /// Builds one segment. False: the frame is too small for it.
-    #[inline(always)]
-    fn segment_out(&mut self, frame: &TxFrame, segment: &SegmentOut) -> bool {
-        if !self.ends.header.discovers_mtu {
-            self.header.before_fragmentable(self.now_ns);
-            self.ends.header = *self.header;
-        }
-        let offload = self.enter_lane(frame);
-        let copy = |place: RawSliceMut<'_>| {
-            self.tx
-                .copy_out(self.memory, self.block, segment.payload_offset, place)
-        };
-        let (key, ends, offload) = (self.key, &*self.ends, offload);
-        build_with(
-            self.shared_headers,
-            frame,
-            ends,
-            key,
-            segment,
-            offload,
-            copy,
-        )
-    }
-
-    /// Builds the segments that follow `first`; how many.
-    fn tail_out(&mut self, frames: &[TxFrame], first: &SegmentOut, tail: BurstTail) -> usize {
-        debug_assert!(
-            !self.is_bulk,
-            "bursts of the bulk lane leave in large frames"
-        );
-        let copy = |offset, place: RawSliceMut<'_>| {
-            self.tx.copy_out(self.memory, self.block, offset, place)
-        };
-        let (key, ends, offload) = (self.key, &*self.ends, self.offload);
-        build_burst_tail(frames, ends, key, (first, tail), offload, copy)
-    }
-}
-
-/// The class of what a connection still has to send after it filled all its frames. `has_more`: the
-/// frames ended before the segments did, or with them.
+/// The class of the next segment of a connection that has used up its frames. `has_more`: the
+/// connection may have further segments.
 fn class_left(
     conn: &mut Connection,
     cx: &mut Cx<'_>,
@@ -574,8 +453,7 @@ fn class_left(
     }
     let class = conn.refresh_due(cx);
     if class == TransmitClass::None {
-        // The failed poll tells the connection that it was asked: it may have to arm its persist
-        // timer.
+        // Poll although nothing is due: the poll may arm the connection's persist timer.
         let more = conn.poll_transmit(cx, segment);
         debug_assert!(!more, "nothing was to be sent");
     }

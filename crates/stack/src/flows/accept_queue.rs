@@ -1,8 +1,8 @@
 //! A listener's accept queue: connections that the application has not accepted yet.
 //!
 //! The queue is a ring to the application, as long as the backlog of `listen`. A later `listen`
-//! with a larger backlog adds a longer ring; connections in the earlier rings stay there until they
-//! are taken, and count.
+//! with a larger backlog adds a longer ring. Connections in earlier rings stay there until they are
+//! accepted, and still count.
 
 use ring::socket_block::SocketId;
 use ring::spsc::Producer;
@@ -11,20 +11,21 @@ use crate::activity::Histogram;
 use crate::context::Accepted;
 
 pub(crate) struct AcceptQueue {
-    /// The last ring takes new connections. Each is longer than the one before, so there are few.
+    /// Rings in order of age; the last one takes new connections. Each is longer than the one
+    /// before, so there are few.
     rings: Vec<AcceptRing>,
-    /// The backlog: as many may wait, and one more, as in Linux.
+    /// The backlog. One more connection than this may wait, as in Linux.
     pub backlog: u32,
-    /// The queue is among those whose connections are awaited (`Listeners`).
+    /// True if `Listeners` counts this queue among those in which connections wait.
     pub is_awaited: bool,
 }
 
 struct AcceptRing {
     accepted: Producer<Accepted>,
-    /// The contents of `accepted` with the time of each, ns, by position: this end cannot look into
-    /// the ring itself.
+    /// Copy of the ring's contents by position: socket, and time of arrival in ns. The stack's end
+    /// cannot read the ring itself.
     recent: Vec<(SocketId, u64)>,
-    /// The position up to which accepts were noted.
+    /// Position up to which accepts were recorded.
     noted: u32,
 }
 
@@ -45,12 +46,12 @@ impl AcceptRing {
 }
 
 impl AcceptRing {
-    /// Adds the time that each connection waited which the application has taken since the last
-    /// look. True: others still wait.
+    /// Records how long each connection waited that the application took since the last look. True:
+    /// further connections wait.
     fn note_taken(&mut self, now_ns: u64, delays: &mut Histogram) -> bool {
         let (end, waiting) = (self.accepted.position(), self.accepted.len() as u32);
         let taken = end.wrapping_sub(waiting);
-        // The ring went round since the last look: the times of the oldest are overwritten.
+        // The ring wrapped since the last look, so the times of the oldest entries are overwritten.
         let known = self.recent.len() as u32;
         if taken.wrapping_sub(self.noted) > known {
             self.noted = taken.wrapping_sub(known);
@@ -73,7 +74,7 @@ impl AcceptQueue {
         }
     }
 
-    /// `listen` was called again.
+    /// Applies another `listen`: the new backlog, and a longer ring if one is needed.
     pub fn change(&mut self, backlog: u32, longer: Option<Producer<Accepted>>) {
         self.backlog = backlog;
         if let Some(accepted) = longer {
@@ -82,14 +83,14 @@ impl AcceptQueue {
         }
     }
 
-    /// True if there is room for one more.
+    /// True if the queue has room for one more connection.
     pub fn has_room(&mut self) -> bool {
         let waiting: usize = self.rings.iter().map(|ring| ring.accepted.len()).sum();
         let last = self.rings.last_mut();
         last.is_some_and(|ring| ring.accepted.free() > 0) && waiting as u32 <= self.backlog
     }
 
-    /// Puts a connection in, for which there is room.
+    /// Adds a connection; the caller has checked that there is room.
     pub fn push(&mut self, accepted: Accepted, now_ns: u64) {
         let Some(ring) = self.rings.last_mut() else {
             return;
@@ -100,13 +101,14 @@ impl AcceptQueue {
         debug_assert!(pushed.is_ok(), "the accept queue had room");
     }
 
-    /// Adds the delays of connections that were taken since the last look. True: others still wait.
+    /// Records how long connections waited that were taken since the last look. True: further ones
+    /// wait.
     pub fn note_taken(&mut self, now_ns: u64, delays: &mut Histogram) -> bool {
         let rings = self.rings.iter_mut();
         rings.fold(false, |waits, ring| ring.note_taken(now_ns, delays) | waits)
     }
 
-    /// Connections that were not taken.
+    /// Connections that the application has not accepted.
     pub fn waiting(&self) -> impl Iterator<Item = SocketId> + '_ {
         self.rings.iter().flat_map(AcceptRing::waiting)
     }

@@ -1,9 +1,8 @@
-//! The memory that a connection costs a stack while it does nothing, part by part: for the test
-//! that keeps it small.
+//! The memory that an idle connection costs a stack, part by part; a test limits the sum.
 //!
-//! Memory counts if it is touched, for a stack whose table of sockets is full. Slots, chunks,
-//! records and ranges belong to busy connections and do not count, but for the slots that are held
-//! ready, shared out over all.
+//! Only touched memory counts, in a stack whose socket table is full. Slots, chunks, records and
+//! ranges belong to busy connections and do not count. The slots that are always ready count in
+//! equal parts.
 
 use ring::socket_block::SOCKET_BLOCK_BYTES;
 use ring::socket_block::SocketId;
@@ -16,11 +15,11 @@ use crate::limits::Limits;
 use crate::schedule::timers::NODE_BYTES;
 use crate::schedule::tx_lists::LINK_BYTES;
 
-/// Blocks of a packed connection that was accepted over IPv4 and never used; one that exchanged
-/// payload takes three or four.
+/// Blocks of a packed connection that was accepted over IPv4 and never carried payload. One that
+/// did takes three or four.
 pub const PACKED_BLOCKS_IDLE: usize = 2;
 
-/// Bytes of each part for each of `connections` idle connections under `limits`, by name.
+/// Bytes of each named part per connection, for `connections` idle connections under `limits`.
 #[must_use]
 pub fn idle_connection(limits: &Limits, connections: usize) -> Vec<(&'static str, f64)> {
     let share = |bytes: usize| bytes as f64 / connections.max(1) as f64;

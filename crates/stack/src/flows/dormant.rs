@@ -1,12 +1,12 @@
-//! Packed sockets: a quiet connection and its slot, in a chain of small blocks.
+//! Packed sockets: a quiet connection and its slot, stored in a chain of small blocks.
 //!
 //! ```text
 //!   place of a socket ──▶ names, then what `tcp::pack` writes ──▶ the rest of it ──▶ …      64 bytes each, four of them the link
 //! ```
 //!
-//! The socket table owns them and decides which sockets are packed
+//! The socket table owns the blocks and decides which sockets are packed
 //! ([`sockets`](crate::flows::sockets)). At the limit
-//! ([`Limits::packed_blocks`](crate::limits::Limits)) a socket stays as it is.
+//! ([`Limits::packed_blocks`](crate::limits::Limits)) a socket stays unpacked.
 
 use ring::byte_ring::{RxWriter, TxReader};
 use ring::huge_pages::PageSource;
@@ -36,11 +36,11 @@ const _: () = assert!(BLOCK_BYTES_ALL == 64);
 /// See the module's documentation.
 pub(crate) struct PackedBlocks {
     blocks: Table<Block>,
-    /// First of those that were given back, linked.
+    /// First free block; free blocks are linked.
     free: u32,
     in_use: usize,
     capacity: usize,
-    /// Times that there was no room.
+    /// Number of times that packing found no room.
     refused: u64,
 }
 
@@ -55,17 +55,17 @@ impl PackedBlocks {
         }
     }
 
-    /// Blocks that hold something.
+    /// Number of blocks in use.
     pub fn in_use(&self) -> usize {
         self.in_use
     }
 
-    /// Times that a socket stayed as it was for want of blocks.
+    /// Number of times that a socket stayed unpacked for want of blocks.
     pub fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// Packs `slot`; `None`: it cannot be packed, or there is no room, and the slot is unchanged.
+    /// Packs `slot`. `None`: the slot cannot be packed or there is no room; it is unchanged.
     pub fn store(&mut self, slot: &mut Slot, generation: u32) -> Option<u32> {
         let mut bytes = [0; PACKED_BYTES_MAX];
         let names = write_key(&mut bytes, &slot.key);
@@ -77,7 +77,7 @@ impl PackedBlocks {
             self.refused += 1;
             return None;
         }
-        // The chain is built from its end, so each block is linked to an existing one.
+        // The chain is built from its end, so that each block links to one that exists.
         let mut next = NONE;
         for piece in bytes[..len].chunks(BLOCK_BYTES).rev() {
             next = self.take(piece, next);
@@ -114,7 +114,7 @@ impl PackedBlocks {
         }
     }
 
-    /// The packed connection at `at` is of this flow.
+    /// True if the packed connection at `at` belongs to this flow.
     #[inline]
     pub fn is_of(&self, at: u32, key: &FlowKey) -> bool {
         self.key(at) == *key
@@ -148,11 +148,11 @@ impl PackedBlocks {
     }
 }
 
-/// IPv4 addresses take four bytes each.
+/// First byte of a packed IPv4 flow, whose addresses take four bytes each.
 const V4_MARK: u8 = 4;
 const V6_MARK: u8 = 6;
 
-/// Writes both ends of a flow; the bytes that it took.
+/// Writes both ends of a flow; returns the number of bytes.
 fn write_key(bytes: &mut [u8; PACKED_BYTES_MAX], key: &FlowKey) -> usize {
     let [a, b] = key.local_port.to_be_bytes();
     let [c, d] = key.remote_port.to_be_bytes();
@@ -170,7 +170,7 @@ fn write_key(bytes: &mut [u8; PACKED_BYTES_MAX], key: &FlowKey) -> usize {
     len
 }
 
-/// Both ends of a flow, and the bytes that they took.
+/// Reads both ends of a flow; returns also the number of bytes.
 #[inline]
 fn read_key(bytes: &[u8]) -> (FlowKey, usize) {
     let word =
@@ -195,8 +195,8 @@ fn read_key(bytes: &[u8]) -> (FlowKey, usize) {
     (key, len)
 }
 
-/// Walks all fields of a slot but its key, as [`tcp::pack`] does a connection's. `generation`: the
-/// block's.
+/// Packs or unpacks all fields of a slot but its key, as [`tcp::pack`] does for a connection.
+/// `generation`: that of the socket's block.
 fn pack(slot: &mut Slot, p: &mut impl Packing, generation: u32) {
     let Slot {
         conn,
@@ -222,15 +222,15 @@ fn pack(slot: &mut Slot, p: &mut impl Packing, generation: u32) {
     } = slot;
     p.u64(hash, 0);
     pack_streams(rx, tx, p);
-    // Stamps and a story stay in the slot, so a watched connection does too.
+    // Time stamps and stories are kept in the slot, so a connection with either is not packed.
     if p.must(!*has_observers && *role == Role::Connection && !*awaits_neighbour) {
         (*stamps, *story, *has_observers) = (None, 0, false);
         (*role, *awaits_neighbour) = (Role::Connection, false);
-        // The neighbour is looked up again when there is something to send.
+        // The neighbour is looked up again when the connection sends.
         *neighbour = None;
     }
     if p.must(fast_opened_by.is_none() && *pending_events == 0) {
-        // All is acknowledged, so the next segment may leave by any lane.
+        // Everything is acknowledged, so the next segment may use either lane.
         (*fast_opened_by, *pending_events, *lane) = (None, 0, Lane::default());
     }
     lane.pack(p);
@@ -242,7 +242,7 @@ fn pack(slot: &mut Slot, p: &mut impl Packing, generation: u32) {
     conn.take().pack(p);
 }
 
-/// Streams that hold no chunk: all was read, all was acknowledged.
+/// Packs streams that hold no chunk: everything was read and acknowledged.
 fn pack_streams(rx: &mut RxWriter, tx: &mut TxReader, p: &mut impl Packing) {
     let (received, sent) = (rx.at_rest(), tx.at_rest());
     let is_reading = p.must(received.is_some() && sent.is_some());

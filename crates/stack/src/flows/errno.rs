@@ -1,15 +1,15 @@
-//! Errnos of connections that failed, as Linux has them.
+//! Errnos of failed connections, as Linux reports them.
 
 use ring::socket_block::SocketState;
 use rustix::io::Errno;
 use tcp::ConnectionError;
 
-/// Linux's errno for what happened to a connection in this state.
+/// Linux's errno for an error that ended a connection in the state `said`.
 pub(crate) fn errno_of(error: Option<ConnectionError>, said: SocketState) -> u16 {
     let in_close_wait = said.contains(SocketState::EOF) && !said.contains(SocketState::TX_SHUT);
     let errno = match error {
         None => return 0,
-        // The peer had closed: that we went on writing is what went wrong.
+        // The peer had closed before it reset us, so our write is at fault: EPIPE.
         Some(ConnectionError::Reset) if in_close_wait => Errno::PIPE,
         Some(ConnectionError::Refused) => Errno::CONNREFUSED,
         Some(ConnectionError::Reset) => Errno::CONNRESET,

@@ -1,16 +1,15 @@
-//! The flow table: from a flow's keyed hash to what this core holds of it. Owned by the stack;
-//! asked once per segment by `demux`.
+//! The flow table: from a flow's keyed hash to its connection, handshake or compact entry. The
+//! stack owns it; `demux` looks up each segment once.
 //!
 //! ```text
 //! bucket (one 64-byte line):  value × 10 | tag × 10 | overflow
 //! ```
 //!
 //! A look-up reads the home bucket, compares ten 16-bit tags, and asks the caller to compare the
-//! key of a candidate. It goes on to the next bucket only if some entry, since removed or not, once
-//! had to. `overflow` counts those entries, so that nothing needs a tombstone and cost stays flat
-//! however long the table lives. The table is built for its limit and never grows. No entry lies
-//! further than [`FLOW_PROBES_MAX`] buckets from its home: should the hash ever be found out, what
-//! aims at one bucket is refused there.
+//! key of a candidate. It reads the next bucket only if `overflow` says that entries passed this
+//! one, so removed entries leave no tombstones. The table is built for its limit and never grows.
+//! No entry lies more than [`FLOW_PROBES_MAX`] buckets from its home. If an outsider finds out the
+//! hash, a flood of one bucket is therefore refused.
 
 use ring::huge_pages::PageSource;
 use ring::tables::Table;
@@ -60,7 +59,7 @@ struct Bucket {
     values: [u32; WAYS],
     /// Upper bits of the hash, never zero; zero marks a free slot.
     tags: [u16; WAYS],
-    /// Entries that passed this bucket because it was full.
+    /// Number of entries that lie in a later bucket because this one was full.
     overflow: u32,
 }
 
@@ -73,7 +72,7 @@ impl Bucket {
         overflow: 0,
     };
 
-    /// The places with this tag, a bit each.
+    /// Positions with this tag, as a bit mask.
     #[inline(always)]
     fn places_of(&self, tag: u16) -> u32 {
         let mut places = 0;
@@ -139,13 +138,13 @@ impl FlowTable {
         }
     }
 
-    /// Flows held.
+    /// Number of flows in the table.
     #[must_use]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// The entry under `hash` for which `is_it` finds that the keys agree.
+    /// The entry under `hash` for which `is_it` confirms that the key matches.
     #[inline]
     pub fn find(&self, hash: u64, mut is_it: impl FnMut(FlowEntry) -> bool) -> Option<FlowEntry> {
         let bucket = &self.buckets[hash as usize & self.mask];
@@ -173,14 +172,14 @@ impl FlowTable {
         None
     }
 
-    /// Asks for the memory in which [`find`](Self::find) will look first.
+    /// Prefetches the bucket in which [`find`](Self::find) looks first.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         ring::prefetch::read(&self.buckets[hash as usize & self.mask]);
     }
 
-    /// The entry that [`find`](Self::find) will probably ask about first, for a caller that wants
-    /// to prefetch that too.
+    /// The entry that [`find`](Self::find) will probably ask about first, so that a caller can
+    /// prefetch it.
     #[inline]
     pub fn likely(&self, hash: u64) -> Option<FlowEntry> {
         let bucket = &self.buckets[hash as usize & self.mask];
@@ -188,7 +187,8 @@ impl FlowTable {
         (found != 0).then(|| FlowEntry::unpack(bucket.values[found.trailing_zeros() as usize]))
     }
 
-    /// Adds an entry. The caller has seen by [`find`](Self::find) that the flow is not there.
+    /// Adds an entry. The caller has checked by [`find`](Self::find) that the flow is not in the
+    /// table.
     pub fn insert(&mut self, hash: u64, entry: FlowEntry) -> Result<(), FlowTableFull> {
         if self.len == self.len_max {
             return Err(FlowTableFull);
@@ -224,7 +224,7 @@ impl FlowTable {
         }
     }
 
-    /// Takes an entry out. False: it is not there.
+    /// Removes an entry. False: it was not in the table.
     #[must_use]
     pub fn remove(&mut self, hash: u64, entry: FlowEntry) -> bool {
         let Some((found, way)) = self.locate(hash, entry) else {

@@ -1,5 +1,5 @@
-//! The SYN queue: handshakes that peers began, over all listeners, as compact entries without a
-//! socket or a buffer.
+//! The SYN queue: handshakes that peers began, of all listeners, as compact entries without socket
+//! or buffer.
 //!
 //! At the limit ([`Limits::half_open_max`](crate::limits::Limits)) no entry is made and the SYN is
 //! answered with a cookie.
@@ -13,11 +13,11 @@ pub(crate) struct HalfOpenSlot {
     pub key: FlowKey,
     pub hash: u64,
     pub entry: HalfOpen,
-    /// Index of the listener, and its generation: it may be gone when the handshake completes.
+    /// The listener. It may have ended by the time the handshake completes.
     pub listener: ListenerId,
 }
 
-/// A listener as others remember it.
+/// A listener by index and generation, so that a reference to an ended listener is recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ListenerId {
     pub index: u32,

@@ -1,10 +1,9 @@
-//! ICMP errors for sockets that want more than `SO_ERROR` tells.
+//! ICMP errors kept for sockets, beyond what `SO_ERROR` tells.
 //!
-//! Linux has two such ways for TCP. An error that ends an attempt to connect goes into the socket's
-//! error queue, with the packet that brought it. Once `IP_RECVERR` or `IPV6_RECVERR` is set, the
-//! next call on a connection fails with the error that it remembers. A stack has one [`IcmpNotes`]:
-//! `other_in` fills it, questions of the application ([`Control`](crate::context::Control)) empty
-//! it. A stack whose sockets ask for neither never fills it.
+//! Linux offers two ways for TCP. An error that ends an attempt to connect goes into the socket's
+//! error queue, with the packet that brought it. With `IP_RECVERR` or `IPV6_RECVERR` set, the next
+//! call on a live connection fails with the error. `other_in` fills [`IcmpNotes`]; requests of the
+//! application ([`Control`](crate::context::Control)) empty it.
 
 use std::collections::VecDeque;
 
@@ -19,19 +18,19 @@ use crate::flows::sockets::Sockets;
 use crate::limits::ICMP_NOTES_MAX;
 use crate::network::icmp::ErrorReport;
 
-/// The ICMP header without the quoted packet.
+/// Length of the ICMP header, before the quoted packet.
 const ICMP_HEADER_LEN: usize = 8;
 /// `ICMP_PARAMETERPROB`
 const V4_PARAMETER_PROBLEM: u8 = 12;
 
-/// Errors that wait to be told, by the index of their socket.
+/// ICMP errors that applications have not fetched, by socket index.
 #[derive(Debug, Default)]
 pub(crate) struct IcmpNotes {
-    /// Two bits a socket: `IP_RECVERR`, `IPV6_RECVERR`. No words until the first is set.
+    /// Two bits per socket: `IP_RECVERR`, `IPV6_RECVERR`. Empty until a socket sets one.
     wanted: Vec<u64>,
-    /// Errors with which the next call on a connection fails.
+    /// Socket and errno: the next call on that live connection fails with it.
     errors: VecDeque<(u32, u16)>,
-    /// Attempts to connect that failed.
+    /// Socket and error of attempts to connect that failed.
     notes: VecDeque<(u32, IcmpNote)>,
 }
 
@@ -54,7 +53,7 @@ impl IcmpNotes {
         word.is_some_and(|word| word >> bit & 1 != 0)
     }
 
-    /// The index goes to another socket.
+    /// Forgets everything about a socket index, because another socket gets it.
     pub fn forget(&mut self, socket: u32) {
         if !self.wanted.is_empty() {
             self.want(socket, false, false);
@@ -68,13 +67,13 @@ impl IcmpNotes {
     }
 }
 
-/// Takes the oldest that is the socket's.
+/// Removes and returns the oldest entry of a socket.
 fn take<T>(queue: &mut VecDeque<(u32, T)>, socket: u32) -> Option<T> {
     let at = queue.iter().position(|(of, _)| *of == socket)?;
     queue.remove(at).map(|(_, found)| found)
 }
 
-/// Adds an entry; at the limit the oldest of all is dropped. False: one was dropped.
+/// Adds an entry; at the limit the oldest one of any socket is dropped. False: one was dropped.
 fn add<T>(queue: &mut VecDeque<(u32, T)>, socket: u32, what: T) -> bool {
     let has_room = queue.len() < ICMP_NOTES_MAX;
     if !has_room {
@@ -90,8 +89,8 @@ impl IcmpNotes {
         self.want(socket, v4, v6);
     }
 
-    /// Notes an ICMP error that a live connection remembers. True: its application is to be told.
-    /// Lost entries are counted in `lost`.
+    /// Notes an ICMP error about a live connection. True: its application must be told. `lost`
+    /// counts entries dropped at the limit.
     pub fn note_soft_error(
         &mut self,
         (socket, slot, block): (u32, &mut Slot, &SocketBlock),
@@ -114,8 +113,8 @@ impl IcmpNotes {
         true
     }
 
-    /// Notes an ICMP error, `packet` with its IP header, that ended an attempt to connect, for an
-    /// application that holds the socket. Over IPv6 the socket must have asked for it.
+    /// Notes the ICMP error that ended an attempt to connect; `packet` begins with its IP header.
+    /// Over IPv6 the socket must have set `IPV6_RECVERR`.
     pub fn note_refusal(
         &mut self,
         (socket, block): (u32, &SocketBlock),
@@ -135,7 +134,7 @@ impl IcmpNotes {
         block.add_state(SocketState::REFUSED_BY_ICMP);
     }
 
-    /// Hands out the oldest note of an attempt to connect.
+    /// Answers a request with the oldest error that ended an attempt to connect of the socket.
     pub fn answer_note(&mut self, sockets: &Sockets, mut query: IcmpNoteQuery) {
         let note = sockets.resolve(query.socket).and_then(|socket| {
             let note = take(&mut self.notes, socket);
@@ -144,11 +143,11 @@ impl IcmpNotes {
                 .clear_state(SocketState::REFUSED_BY_ICMP);
             note
         });
-        // The asking thread may have gone.
+        // The thread that asked may be gone.
         let _ = query.answer.push(note);
     }
 
-    /// Hands out the error that a connection which goes on remembers.
+    /// Answers a request with the error that a live connection remembers.
     pub fn answer_soft_error(&mut self, sockets: &mut Sockets, mut query: SoftErrorQuery) {
         let errno = sockets.resolve(query.socket).map(|socket| {
             if let Some(errno) = take(&mut self.errors, socket) {
@@ -159,12 +158,12 @@ impl IcmpNotes {
             let error = conn.and_then(|conn| conn.take_soft_error());
             errno_of(error, SocketState::default())
         });
-        // The asking thread may have gone.
+        // The thread that asked may be gone.
         let _ = query.answer.push(errno.unwrap_or(0));
     }
 }
 
-/// The note of a message that quotes a segment of ours. `None`: the message is cut short.
+/// The note of an ICMP message that quotes one of our segments. `None`: the message is too short.
 fn note(report: &ErrorReport, packet: &[u8], errno: u16) -> Option<IcmpNote> {
     let is_v4 = report.flow.local.is_v4();
     let (icmp, sender) = if is_v4 {
@@ -225,8 +224,8 @@ mod tests {
         assert!(!notes.wants(1, true) && notes.wants(2, false) && !notes.wants(2, true));
     }
 
-    /// An ICMP message of `kind` from 10.0.0.9 about a segment of ours, whose second word is
-    /// `word`.
+    /// The `info` of an ICMP message of `kind` about one of our segments, from 10.0.0.9; `word` is
+    /// its second word.
     fn info_of(kind: u8, word: [u8; 4]) -> u32 {
         let mut packet = vec![0; 20 + 8 + 20 + 8];
         let header = ipv4::Header {
@@ -252,8 +251,8 @@ mod tests {
         note(&report, &packet, 0).expect("a whole message").info
     }
 
-    /// `ee_info` is the pointer of a parameter problem; of other messages it is 0, whatever the
-    /// unused word holds.
+    /// `ee_info` is the pointer of a parameter problem. In other messages it is 0, because their
+    /// word is unused.
     #[test]
     fn info_is_the_pointer_of_a_parameter_problem_only() {
         assert_eq!(info_of(12, [20, 1, 2, 3]), 20);

@@ -1,29 +1,29 @@
-//! The two lanes of a port that takes large packets by a lane of their own: which one the segments
-//! of a connection leave by.
+//! The lane by which a connection's segments leave, on a port that takes large packets by a
+//! separate bulk lane.
 //!
-//! Nothing orders the lanes: the NIC may even have a queue for each. So a connection keeps its lane
-//! until the peer has acknowledged everything, and chooses anew before the next segment. Then
-//! nothing is left that could be overtaken, except copies of acknowledged segments, which the peer
-//! drops. Segments without sequence numbers (ACKs, RSTs) leave by the small frames' lane: a peer
-//! takes ACKs in any order. `tcp_out` asks before each burst.
+//! The two lanes are not ordered: the NIC may have a queue for each. So a connection keeps its lane
+//! until everything is acknowledged, and chooses anew for the next segment. Then only copies of
+//! acknowledged segments can be overtaken, which the peer drops. Segments without sequence numbers
+//! (ACKs, RSTs) use the small frames' lane, because a peer takes ACKs in any order. `tcp_out` asks
+//! before each burst.
 
 use tcp::pack::Packing;
 
 /// The lane of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Lane {
-    /// The connection is in the bulk lane.
+    /// True if the connection uses the bulk lane.
     is_bulk: bool,
-    /// A burst of several segments was to leave since the lane was chosen.
+    /// True if a large burst was due since the lane was chosen.
     wants_bulk: bool,
 }
 
 impl Lane {
-    /// The lane of the next burst; true: the bulk lane. `is_all_acked`: before the burst nothing
-    /// was on its way. `is_large`: so much waits that the lane pays.
+    /// The lane of the next burst; true: the bulk lane. `is_all_acked`: nothing is in flight before
+    /// the burst. `is_large`: enough data waits to make the bulk lane worthwhile.
     ///
-    /// A connection that had large bursts since the last choice gets the bulk lane, whatever it
-    /// sends then: a short segment may be the head of another long text.
+    /// A connection with large bursts since the last choice gets the bulk lane even for a short
+    /// segment, which may begin another long text.
     #[inline]
     pub fn of_burst(&mut self, is_all_acked: bool, is_large: bool) -> bool {
         if is_all_acked {
@@ -34,7 +34,7 @@ impl Lane {
         self.is_bulk
     }
 
-    /// Packs what a connection at rest keeps.
+    /// Packs the lane of a quiet connection.
     pub fn pack(&mut self, p: &mut impl Packing) {
         p.bool(&mut self.wants_bulk);
     }

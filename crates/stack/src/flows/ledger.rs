@@ -1,10 +1,10 @@
-//! The list of connections from which a host resets their peers if this process dies.
+//! The list of live connections: if this process dies, the host resets their peers by it.
 //!
-//! The module owns the list, where the port has a host that reads one. An entry is written when a
-//! connection begins and freed when it leaves the flow table. A connection that becomes a compact
-//! entry, in FIN_WAIT_2 or TIME_WAIT, moves to the entries behind those of the sockets. Handshakes
-//! in progress stand behind these: the peer of one whose last ACK is under way or lost counts
-//! itself connected. Opens, `effects` and the end of a compact entry call it.
+//! The list exists where the port's host reads one. A connection's entry is written when it begins
+//! and freed when it leaves the flow table. The file has three parts: sockets, compact entries
+//! (FIN_WAIT_2 and TIME_WAIT), handshakes in progress. Handshakes count because the peer may
+//! already be connected while its last ACK is under way or lost. Opens, `effects` and the end of
+//! compact entries call the module.
 
 use std::net::SocketAddr;
 
@@ -15,17 +15,16 @@ use wire::FlowKey;
 #[derive(Default)]
 pub(crate) struct Ledger {
     file: Option<LedgerFile>,
-    /// The entry of the first compact entry.
+    /// Index of the first entry for compact entries.
     waits_from: u32,
-    /// The entry of the first handshake in progress.
+    /// Index of the first entry for handshakes in progress.
     half_opens_from: u32,
-    /// Peers may have our addresses ([`set_own_peers`](Self::set_own_peers)).
+    /// True if peers may have our addresses ([`set_own_peers`](Self::set_own_peers)).
     has_own_peers: bool,
 }
 
 impl Ledger {
-    /// For at most `sockets_max` sockets, and `waits_max` compact entries in FIN_WAIT_2 and
-    /// TIME_WAIT.
+    /// Makes the list for at most `sockets_max` sockets and `waits_max` compact entries.
     pub fn new(file: Option<LedgerFile>, sockets_max: usize, waits_max: usize) -> Self {
         let index = |entries: usize| u32::try_from(entries).unwrap_or(u32::MAX);
         Self {
@@ -36,12 +35,13 @@ impl Ledger {
         }
     }
 
-    /// Peers at our own addresses are other programs from now on, or are this stack itself again.
+    /// Sets whether peers at our own addresses are other programs of the host, not this stack
+    /// itself.
     pub fn set_own_peers(&mut self, on: bool) {
         self.has_own_peers = on;
     }
 
-    /// `socket` has a connection from now on.
+    /// Enters the connection of `socket`.
     #[inline]
     pub fn begin(&mut self, socket: u32, key: &FlowKey) {
         if let Some(file) = &mut self.file {
@@ -49,7 +49,7 @@ impl Ledger {
         }
     }
 
-    /// The connection of `socket` has ended.
+    /// Removes the connection of `socket`.
     #[inline]
     pub fn end(&mut self, socket: u32) {
         if let Some(file) = &mut self.file {
@@ -57,8 +57,8 @@ impl Ledger {
         }
     }
 
-    /// A connection has become compact entry `index`: its peer may not have closed yet, or may wait
-    /// for our last ACK.
+    /// Enters compact entry `index`: the peer may not have closed yet, or may wait for our last
+    /// ACK.
     #[inline]
     pub fn begin_wait(&mut self, index: u32, key: &FlowKey) {
         if let Some(file) = &mut self.file {
@@ -67,7 +67,7 @@ impl Ledger {
         }
     }
 
-    /// Handshake `index` is in progress: we have answered a SYN.
+    /// Enters handshake `index`, after its SYN was answered.
     #[inline]
     pub fn begin_half_open(&mut self, index: u32, key: &FlowKey) {
         if let Some(file) = &mut self.file {
@@ -76,7 +76,7 @@ impl Ledger {
         }
     }
 
-    /// Handshake `index` is complete or forgotten.
+    /// Removes handshake `index`, which is complete or forgotten.
     #[inline]
     pub fn end_half_open(&mut self, index: u32) {
         if let Some(file) = &mut self.file {
@@ -84,7 +84,7 @@ impl Ledger {
         }
     }
 
-    /// Compact entry `index` is gone.
+    /// Removes compact entry `index`.
     #[inline]
     pub fn end_wait(&mut self, index: u32) {
         if let Some(file) = &mut self.file {
@@ -93,7 +93,8 @@ impl Ledger {
     }
 }
 
-/// The entry of a connection. `None`: the stack itself is the peer, and the host does not reset it.
+/// The file's entry for a connection. `None`: its peer is this stack itself, which nobody needs to
+/// reset.
 fn entry_of(key: &FlowKey, has_own_peers: bool) -> Option<Entry> {
     let is_foreign = !key.remote.is_loopback() && (has_own_peers || key.remote != key.local);
     is_foreign.then(|| Entry {

@@ -1,11 +1,11 @@
-//! Listening sockets: who accepts at which address and port, and where accepted connections go.
+//! Listening sockets: their addresses, ports, options and accept queues.
 //!
-//! Listeners are few, and a look-up happens only for a segment without a flow, so it is a search
-//! over a short array: an exact address before the unspecified one.
+//! Listeners are few, and only a segment without a flow looks for one. So a look-up searches a
+//! short array: an exact address before the unspecified one.
 //!
-//! Several listeners share a place if all of them were bound with `SO_REUSEPORT`. The flow's keyed
-//! hash chooses one, by the greatest weight that hash and listener have together. So when a
-//! listener ends, the flows of the others stay with them.
+//! Several listeners share an address and port if all were bound with `SO_REUSEPORT`. The flow's
+//! keyed hash chooses one by the greatest weight of hash and listener together. When a listener
+//! ends, the flows of the others therefore stay with them.
 
 use std::collections::VecDeque;
 use std::mem::discriminant;
@@ -26,31 +26,32 @@ use crate::limits::{FAST_OPEN_PENDING_MAX, FAST_OPEN_RESET_NS};
 
 pub(crate) struct Listener {
     pub socket: SocketId,
-    /// `None`: every address of `is_v4`'s family.
+    /// The address; `None`: every address of the family that `is_v4` tells.
     address: Option<Addr>,
     is_v4: bool,
-    /// Unspecified IPv6, and IPv4 too.
+    /// True for an unspecified IPv6 address that covers IPv4 too.
     is_dual: bool,
     port: u16,
-    /// Other listeners may have the same place, which share it, too.
+    /// True if bound with `SO_REUSEPORT`: other listeners with this option may have the same
+    /// address and port.
     shares: bool,
     pub queue: AcceptQueue,
-    /// Options that accepted connections begin with.
+    /// Options of the accepted connections.
     pub options: Vec<SocketOption>,
-    /// Those of them that its SYN-ACKs show.
+    /// The header fields among these options, which SYN-ACKs carry too.
     pub header: HeaderFields,
-    /// TCP_CONGESTION among them.
+    /// `TCP_CONGESTION` among these options.
     pub congestion: Option<CongestionAlgorithm>,
-    /// Options that size buffers are among them.
+    /// True if these options include some that size buffers.
     pub sizes_buffers: bool,
-    /// Handshakes in progress.
+    /// Number of handshakes in progress.
     pub half_open: u32,
     pub fast_open: FastOpenQueue,
     /// TCP_FASTOPEN_NO_COOKIE
     pub no_cookie: bool,
     /// TCP_DEFER_ACCEPT in seconds; 0: off.
     pub defer_accept_seconds: u32,
-    /// TCP_MAXSEG: bounds the MSS that it announces; 0: not set.
+    /// TCP_MAXSEG: bounds the MSS announced in SYN-ACKs; 0: not set.
     pub mss_max: u16,
     /// TCP_SYNCNT; 0: not set.
     pub syn_retries: u8,
@@ -59,21 +60,21 @@ pub(crate) struct Listener {
     generation: u32,
 }
 
-/// A listener's part in Fast Open (RFC 7413 section 5.1): how many connections that a SYN alone has
-/// made may be pending, and with which keys.
+/// A listener's state for Fast Open (RFC 7413 section 5.1): its limit of pending connections, their
+/// number, and its keys.
 #[derive(Default)]
 pub(crate) struct FastOpenQueue {
-    /// TCP_FASTOPEN; 0: off.
+    /// TCP_FASTOPEN: limit of pending Fast Opens; 0: off.
     pub pending_max: u32,
     pub pending: u32,
-    /// When those that were reset cease to count, in order.
+    /// Times at which Fast Opens reset by their client cease to count, in order, ns.
     resets_until_ns: VecDeque<u64>,
-    /// TCP_FASTOPEN_KEY
+    /// TCP_FASTOPEN_KEY; `None`: the stack's keys.
     pub keys: Option<FastOpenKeys>,
 }
 
 impl FastOpenQueue {
-    /// True if there is room for one more pending open, under a limit of `pending_max`.
+    /// True if another Fast Open may become pending under a limit of `pending_max`.
     pub fn has_room(&mut self, pending_max: u32, now_ns: u64) -> bool {
         while self
             .resets_until_ns
@@ -85,7 +86,7 @@ impl FastOpenQueue {
         self.pending + (self.resets_until_ns.len() as u32) < pending_max
     }
 
-    /// Ends the wait of a pending one. `reset`: its client reset it, so it counts for a while.
+    /// Ends a pending Fast Open. `reset`: its client reset it, so it counts for a while longer.
     pub fn leave(&mut self, reset: bool, now_ns: u64) {
         self.pending = self.pending.saturating_sub(1);
         if reset && (self.resets_until_ns.len() as u32) < FAST_OPEN_PENDING_MAX {
@@ -95,7 +96,7 @@ impl FastOpenQueue {
 }
 
 impl Listener {
-    /// The listener's address; unspecified if it listens at all of its family.
+    /// The listener's address; unspecified if it listens at all addresses of its family.
     pub fn address(&self) -> Addr {
         let any = match self.is_v4 {
             true => Addr::UNSPECIFIED_V4,
@@ -109,17 +110,18 @@ impl Listener {
         self.port
     }
 
-    /// The accept queue has room for one more: as in Linux, one beyond the backlog.
+    /// True if the accept queue has room: as in Linux, for one more than the backlog.
     pub fn has_room(&mut self) -> bool {
         self.queue.has_room()
     }
 
-    /// True if as many handshakes are in progress as the backlog allows without cookies.
+    /// True if handshakes in progress have reached the backlog, so that SYNs get cookies.
     pub fn is_flooded(&self) -> bool {
         self.half_open >= self.queue.backlog.max(1)
     }
 
-    /// The most pending Fast Opens; `every`: those that did not ask for any get the backlog.
+    /// Limit of pending Fast Opens. `every`: a listener that did not set `TCP_FASTOPEN` uses its
+    /// backlog.
     pub fn fast_open_max(&self, every: bool) -> u32 {
         match self.fast_open.pending_max {
             0 if every => self.queue.backlog,
@@ -128,7 +130,7 @@ impl Listener {
         .min(FAST_OPEN_PENDING_MAX)
     }
 
-    /// Takes an option: for itself, or for the connections to come.
+    /// Applies an option to the listener or to its future connections.
     pub fn set_option(&mut self, option: SocketOption) {
         option.sets_header(&mut self.header);
         self.sizes_buffers |= matches!(
@@ -170,7 +172,7 @@ pub(crate) enum ListenError {
     Full,
 }
 
-/// How closely a listener's place fits a local address; later ones fit better.
+/// How closely a listener matches a local address; later variants match better.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Fit {
     Dual,
@@ -178,7 +180,7 @@ enum Fit {
     Exact,
 }
 
-/// The weight of a listener for a flow: as good as random, and always the same.
+/// The weight of a listener for a flow: pseudo-random, but the same for each look-up.
 fn weight(flow_hash: u64, generation: u32) -> u64 {
     // The finalizer of SplitMix64.
     let mut word = flow_hash ^ u64::from(generation).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -190,12 +192,13 @@ fn weight(flow_hash: u64, generation: u32) -> u64 {
 pub(crate) struct Listeners {
     slots: Slab<Listener>,
     generation: u32,
-    /// Listeners in whose queues connections wait, or have waited at the last look.
+    /// Indices of listeners in whose accept queues connections waited at the last look, or wait
+    /// since.
     awaited: Vec<u32>,
 }
 
 impl Listeners {
-    /// Puts a connection into a listener's accept queue, which has room.
+    /// Puts a connection into a listener's accept queue; the caller has checked that there is room.
     pub fn push_accepted(&mut self, listener: ListenerId, accepted: Accepted, now_ns: u64) {
         let Some(listening) = self.at_mut(listener) else {
             return;
@@ -207,7 +210,7 @@ impl Listeners {
         }
     }
 
-    /// Adds the delays of connections that applications have taken since the last turn.
+    /// Records the delays of connections that applications have accepted since the last turn.
     #[inline]
     pub fn note_taken(&mut self, now_ns: u64, delays: &mut Histogram) {
         if !self.awaited.is_empty() {
@@ -226,7 +229,7 @@ impl Listeners {
         });
     }
 
-    /// Connections that wait in accept queues.
+    /// Number of connections that wait in accept queues.
     pub fn waiting(&self) -> usize {
         let waiting = self
             .slots
@@ -242,7 +245,7 @@ impl Listeners {
             .map_or_else(HeaderFields::default, |listening| listening.header)
     }
 
-    /// A connection made by `listener` waits in its accept queue.
+    /// True if a connection of `listener` waits in its accept queue.
     pub fn has_waiting(&mut self, listener: ListenerId, socket: u32) -> bool {
         self.at_mut(listener)
             .is_some_and(|listening| listening.queue.waiting().any(|id| id.index == socket))
@@ -256,8 +259,8 @@ impl Listeners {
         }
     }
 
-    /// Begins to listen at `address` (unspecified: all) and `port`.
-    /// `shares`: with others that do.
+    /// Adds a listener at `address` (unspecified: all) and `port`. `shares`: it was bound with
+    /// `SO_REUSEPORT`.
     pub fn add(
         &mut self,
         socket: SocketId,
@@ -306,7 +309,7 @@ impl Listeners {
         self.slots.insert(listener).map_err(|_| ListenError::Full)
     }
 
-    /// Somebody listens at `local`:`port`.
+    /// True if a socket listens at `local`:`port`.
     pub fn listens_at(&self, local: Addr, port: u16) -> bool {
         self.find(local, port, 0).is_some()
     }
@@ -344,12 +347,12 @@ impl Listeners {
         self.slots.span()
     }
 
-    /// The listener under an index, to be looked at.
+    /// The listener with an index, by shared reference.
     pub fn by_index(&self, index: u32) -> Option<&Listener> {
         self.slots.at(index)
     }
 
-    /// Address and port of the listener under an index.
+    /// Address and port of the listener with an index.
     pub fn place(&self, index: u32) -> Option<(IpAddr, u16)> {
         let listener = self.slots.at(index)?;
         let any = match listener.is_v4 {
@@ -359,26 +362,26 @@ impl Listeners {
         Some((listener.address.unwrap_or(any).to_ip(), listener.port))
     }
 
-    /// The listener under an index.
+    /// The listener with an index, by mutable reference.
     pub fn by_index_mut(&mut self, index: u32) -> Option<&mut Listener> {
         self.slots.at_mut(index)
     }
 
-    /// The listener, to be looked at.
+    /// The listener with this id, by shared reference.
     pub fn at(&self, id: ListenerId) -> Option<&Listener> {
         self.slots
             .at(id.index)
             .filter(|listener| listener.generation == id.generation)
     }
 
-    /// The listener, if it is still the same.
+    /// The listener with this id, by mutable reference; `None` if it has ended.
     pub fn at_mut(&mut self, id: ListenerId) -> Option<&mut Listener> {
         self.slots
             .at_mut(id.index)
             .filter(|listener| listener.generation == id.generation)
     }
 
-    /// Ends a listener; returns it and its id.
+    /// Removes a listener; returns it with its id.
     pub fn remove(&mut self, index: u32) -> Option<(ListenerId, Listener)> {
         let listener = self.slots.remove(index)?;
         let generation = listener.generation;
@@ -477,7 +480,7 @@ mod tests {
 
     #[test]
     fn weights_are_the_outputs_of_splitmix64() {
-        // Those of its reference implementation, begun with 0.
+        // Outputs of SplitMix64's reference implementation, seeded with 0.
         let outputs = [
             0xe220_a839_7b1d_cdaf,
             0x6e78_9e6a_a1b9_65f4,
@@ -502,7 +505,7 @@ mod tests {
         assert_eq!(add("10.0.0.1", true), Ok(0));
         assert_eq!(add("10.0.0.1", false), Err(ListenError::InUse));
         assert_eq!(add("10.0.0.1", true), Ok(1));
-        // Another address and the other family are other places.
+        // Another address or family is a different place.
         assert_eq!(add("10.0.0.2", false), Ok(2));
         assert_eq!(add("10.0.0.2", true), Err(ListenError::InUse));
         assert_eq!(add("::", false), Ok(3));

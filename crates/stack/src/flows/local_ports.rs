@@ -1,16 +1,15 @@
-//! Local addresses and ports: which sockets are bound to what (RFC 9293 3.9.1.1; `bind`), who may
-//! share one, and which port an active open gets.
+//! Local addresses and ports: which sockets are bound where, who may share a port, and which port
+//! an active open gets (RFC 9293 section 3.9.1.1; `bind`).
 //!
-//! The rules of `bind` are Linux's (`inet_csk_get_port`): two sockets may have the same port if
-//! their addresses differ, if both set `SO_REUSEPORT`, or if both set `SO_REUSEADDR` and neither
-//! listens. Connections count too, TIME_WAIT included, unless the newcomer sets `SO_REUSEADDR`. Few
-//! sockets are ever bound, so this is a search over a short array, and only those pay for it.
+//! The rules of `bind` are Linux's (`inet_csk_get_port`). Two sockets may have the same port if
+//! their addresses differ, both set `SO_REUSEPORT`, or both set `SO_REUSEADDR` and neither listens.
+//! Connections count too, TIME_WAIT included, unless the newcomer sets `SO_REUSEADDR`. Few sockets
+//! are bound, so `bind` searches a short array.
 //!
-//! Active opens choose their ports as RFC 6056 section 3.3.3 describes (algorithm 3, "simple
-//! hash-based"). A keyed hash of both addresses and the remote port says where to begin, and a
-//! counter goes on from there. A port is free if its flow is, so many connections to different
-//! peers share one. The hash is not the flow table's: peers see the ports, and must learn nothing
-//! of that table.
+//! Active opens choose ports by RFC 6056 section 3.3.3 (algorithm 3, "simple hash-based"). A keyed
+//! hash of both addresses and the remote port gives the start, and a counter goes on from there. A
+//! port is free if its flow is, so connections to different peers may share one. The hash differs
+//! from the flow table's, because peers see ports and must learn nothing about that table.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -25,25 +24,25 @@ use crate::flows::Flows;
 use crate::flows::slot::{NO_KEY, Role};
 use crate::limits::BINDS_MAX;
 
-/// A local address that a socket has for itself, or shares.
+/// The local address and port of a bound socket.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bound {
     pub socket: SocketId,
     pub local: SocketAddr,
-    /// Unspecified IPv6: IPv4 as well.
+    /// True for an unspecified IPv6 address that covers IPv4 too.
     pub dual: bool,
     pub reuse_addr: bool,
     pub reuse_port: bool,
 }
 
-/// Sockets that are bound, in no order.
+/// Bound sockets, in no order.
 #[derive(Default)]
 pub(crate) struct Binds {
     bound: Vec<Bound>,
 }
 
 impl Binds {
-    /// Binds a socket. The caller knows that there is room and no conflict.
+    /// Adds a bound socket. The caller has checked for room and conflicts.
     pub fn add(&mut self, bound: Bound) {
         self.bound.push(bound);
     }
@@ -52,18 +51,18 @@ impl Binds {
         self.bound.len() >= BINDS_MAX
     }
 
-    /// The socket is bound no more.
+    /// Removes a socket.
     pub fn remove(&mut self, socket: u32) {
         self.bound.retain(|bound| bound.socket.index != socket);
     }
 
-    /// The socket was bound with `SO_REUSEPORT`.
+    /// True if the socket was bound with `SO_REUSEPORT`.
     pub fn shares_port(&self, socket: u32) -> bool {
         let mut bound = self.bound.iter();
         bound.any(|bound| bound.socket.index == socket && bound.reuse_port)
     }
 
-    /// Somebody is bound to this port.
+    /// True if a socket is bound to this port.
     pub fn has_port(&self, port: u16) -> bool {
         self.bound.iter().any(|bound| bound.local.port() == port)
     }
@@ -72,12 +71,12 @@ impl Binds {
 /// The position from which the search for a local port continues.
 pub(crate) struct PortSearch {
     counter: u32,
-    /// Ranges of local ports, first and last of each: that of the configuration, and those that a
-    /// host has lent since.
+    /// Ranges of local ports, first and last of each: the configured range, then those lent by the
+    /// host.
     ranges: Vec<(u16, u16)>,
-    /// The start of the last search, with the ends from which it follows.
+    /// The last flow for which a search began, with its start.
     last: (FlowKey, u32),
-    /// Where answers are to arrive.
+    /// The queue at which answers should arrive; `None`: any.
     own_queue: Option<OwnQueue>,
 }
 
@@ -91,30 +90,31 @@ impl PortSearch {
         }
     }
 
-    /// More ports for connections to come.
+    /// Adds a range of ports for new connections.
     pub fn add(&mut self, ports: (u16, u16)) {
         self.ranges.push(ports);
     }
 
-    /// Ports that [`add`](Self::add) brought are of no more use.
+    /// Removes a range that [`add`](Self::add) brought.
     pub fn remove(&mut self, ports: (u16, u16)) {
         if let Some(at) = self.ranges.iter().rposition(|range| *range == ports) {
             self.ranges.remove(at);
         }
     }
 
-    /// A host has lent some of the ports.
+    /// True if a host has lent some of the ports.
     pub fn are_lent(&self) -> bool {
         self.ranges.len() > 1
     }
 
-    /// Number of ports in the range.
+    /// Number of ports in all ranges.
     fn count(&self) -> u32 {
         let each = |&(first, last): &(u16, u16)| u32::from(last.saturating_sub(first)) + 1;
         self.ranges.iter().map(each).sum()
     }
 
-    /// The port at `offset`, which is less than their number.
+    /// The port at `offset` in the ranges, counted through; `offset` is less than
+    /// [`count`](Self::count).
     fn at(&self, offset: u32) -> u16 {
         let mut offset = offset;
         for &(first, last) in &self.ranges {
@@ -127,8 +127,8 @@ impl PortSearch {
         0
     }
 
-    /// The start of the search for `key`, which has no local port yet. Most opens resemble the one
-    /// before.
+    /// The start of the search for `key`, which has no local port yet. Consecutive opens often go
+    /// to the same peer, so the last start is cached.
     fn start(&mut self, isn: &IsnGenerator, key: &FlowKey) -> u32 {
         if !self.last.0.is_same(key) {
             self.last = (*key, isn.port_start(key));
@@ -144,7 +144,7 @@ impl PortSearch {
     }
 }
 
-/// The addresses are the same, or one covers the other.
+/// True if the addresses are equal or one covers the other.
 fn overlap(a: (IpAddr, bool), b: (IpAddr, bool)) -> bool {
     let covers = |(all, dual): (IpAddr, bool), other: IpAddr| {
         all.is_unspecified() && (all.is_ipv4() == other.is_ipv4() || dual)
@@ -153,7 +153,7 @@ fn overlap(a: (IpAddr, bool), b: (IpAddr, bool)) -> bool {
 }
 
 impl Flows {
-    /// A port that no socket has.
+    /// A port that no socket uses, for a socket that is bound with port 0.
     pub fn ephemeral_port(&mut self, wanted: &Bound) -> Result<u16, Errno> {
         let taken = self.ports_taken((wanted.local.ip(), wanted.dual));
         let count = self.ports.count();
@@ -167,8 +167,8 @@ impl Flows {
         Err(Errno::ADDRINUSE)
     }
 
-    /// The youngest block of lent ports in which no port is in use, if fewer than half of the ports
-    /// beside it are.
+    /// The youngest block of lent ports that is unused, if less than half of the other ports are in
+    /// use.
     pub fn idle_lent_ports(&self) -> Option<(u16, u16)> {
         let taken = self.ports_taken((Ipv6Addr::UNSPECIFIED.into(), true));
         let used = |&(first, last): &(u16, u16)| {
@@ -182,8 +182,8 @@ impl Flows {
         (2 * in_use < left).then_some(idle)
     }
 
-    /// For each port, whether a socket has it at this address, shared or not. Each socket is
-    /// visited once, however few ports are left.
+    /// One flag per port: true if a socket uses it at this address. One pass over the sockets
+    /// serves all ports, so the cost does not grow as ports run out.
     fn ports_taken(&self, place: (IpAddr, bool)) -> Vec<bool> {
         let bound = self.binds.bound.iter();
         let bound = bound.map(|bound| (bound.local.ip(), bound.dual, bound.local.port()));
@@ -200,7 +200,7 @@ impl Flows {
         taken
     }
 
-    /// Another socket, or a connection, keeps this one from being bound.
+    /// True if another socket or a connection prevents this binding.
     pub fn conflicts(&self, new: &Bound) -> bool {
         let place = (new.local.ip(), new.dual);
         let port = new.local.port();
@@ -223,7 +223,7 @@ impl Flows {
         !new.reuse_addr && !new.reuse_port && self.has_flow_at(place, port)
     }
 
-    /// The address of a bound socket or a listener, and whether it covers IPv4 as well.
+    /// The address of a bound socket or listener, and whether it covers IPv4 as well.
     pub fn place_of(&self, socket: u32) -> Option<(SocketAddr, bool)> {
         let mut bound = self.binds.bound.iter();
         if let Some(bound) = bound.find(|bound| bound.socket.index == socket) {
@@ -236,7 +236,7 @@ impl Flows {
         Some((SocketAddr::new(ip, port), false))
     }
 
-    /// A connection has this end, or a TIME_WAIT entry.
+    /// True if a connection or a compact entry has this address and port.
     pub fn has_flow_at(&self, place: (IpAddr, bool), port: u16) -> bool {
         let is_there = |local: Addr, local_port: u16| {
             local_port == port && overlap(place, (local.to_ip(), false))
@@ -250,7 +250,7 @@ impl Flows {
                 .any(|key| is_there(key.local, key.local_port))
     }
 
-    /// The flow's key with a local port under which it is not in use.
+    /// The flow's key with a local port under which the flow is unused, and its hash.
     pub fn unique_key(
         &mut self,
         isn: &IsnGenerator,
@@ -266,7 +266,7 @@ impl Flows {
         };
         if port != 0 {
             let hash = self.hasher.hash(&key);
-            // A socket that listens there does not prevent it: the flow is looked up first.
+            // A listener at this port does not conflict, because the flow is looked up first.
             return match self.find(&key, hash) {
                 None => Ok((key, hash)),
                 Some(_) => Err(Errno::ADDRNOTAVAIL),
@@ -280,15 +280,15 @@ impl Flows {
         for _ in 0..count {
             let offset = start.wrapping_add(self.ports.next()) % count;
             key.local_port = self.ports.at(offset);
-            // A socket does not become its own peer by chance.
+            // A socket must not become its own peer by chance.
             let is_own_peer = key.local_port == key.remote_port && key.local == key.remote;
             if is_own_peer || self.binds.has_port(key.local_port) {
                 continue;
             }
             let hash = self.hasher.hash(&key);
             if self.is_free(&key, hash) {
-                // A crowd of connections to one peer: where the next one will ask is a line far
-                // away.
+                // With many connections to one peer, the next candidate's bucket is not in the
+                // cache.
                 let next = FlowKey {
                     local_port: key.local_port.wrapping_add(1),
                     ..key
@@ -300,9 +300,9 @@ impl Flows {
         Err(Errno::ADDRNOTAVAIL)
     }
 
-    /// As [`unique_key`](Self::unique_key) without a port, for an address of a
-    /// [`SourcePool`](crate::source_pool::SourcePool): no port is taken whose answers are known to
-    /// arrive at another queue.
+    /// A key as by [`unique_key`](Self::unique_key), for an address of a
+    /// [`SourcePool`](crate::source_pool::SourcePool). Ports whose answers are known to arrive at
+    /// another queue are skipped.
     pub fn pooled_key(
         &mut self,
         isn: &IsnGenerator,
@@ -323,8 +323,7 @@ impl Flows {
     }
 
     /// The flow's key with a free local port whose answers the card brings to this stack's own
-    /// queue. `None`: nobody knows how it spreads flows, or none of the ports that were looked at,
-    /// `looks_max` at most, is such.
+    /// queue. `None`: the card's spread is unknown, or none of `looks_max` ports qualifies.
     fn port_of_own_queue(
         &mut self,
         isn: &IsnGenerator,
@@ -352,7 +351,7 @@ impl Flows {
         None
     }
 
-    /// Nothing of ours is at this end of this flow.
+    /// True if nothing of ours uses this flow.
     fn is_free(&self, key: &FlowKey, hash: u64) -> bool {
         self.find(key, hash).is_none() && !self.listeners.listens_at(key.local, key.local_port)
     }

@@ -1,25 +1,25 @@
-//! Rounds that return unused memory to the system: after a crowd has gone, the chunks and slots
-//! that it needed.
+//! Rounds that return unused memory to the system: chunks and slots that a crowd of connections
+//! needed.
 //!
 //! ```text
 //!   quiet ──▶ round ──▶ quiet ──▶ round …   a round is many steps, one a turn, a millisecond apart
 //!             what was unused since the last one goes
 //! ```
 //!
-//! Chunks know which of them were unused since the last round ([`ring::chunk`]), the socket table
-//! compares numbers ([`sockets`](crate::flows::sockets)). The timer stage calls it. A stack that
-//! has nothing to return asks for no turn, so an idle one sleeps for good. Tables whose entries
-//! have no order (the flow table) are never returned, and neither is memory that a peer or the
-//! kernel holds: a memif's regions, the UMEM of AF_XDP.
+//! Chunks know which of them were unused since the last round ([`ring::chunk`]); the socket table
+//! compares numbers ([`sockets`](crate::flows::sockets)). The timer stage takes the steps. A stack
+//! with nothing to return asks for no turn, so an idle one sleeps. Tables without an order (the
+//! flow table) are never returned. Neither is memory that a peer or the kernel holds: a memif's
+//! regions, the UMEM of AF_XDP.
 
 use crate::flows::sockets::Sockets;
 use crate::limits::RETURN_STEP_NS;
 
 /// See the module's documentation.
 pub(crate) struct MemoryRounds {
-    /// Between two rounds; 0: there are none.
+    /// Time between two rounds, ns; 0: there are no rounds.
     quiet_ns: u64,
-    /// When the next step is due.
+    /// Time of the next step, ns.
     pub next_ns: u64,
     is_under_way: bool,
 }
@@ -36,7 +36,8 @@ impl MemoryRounds {
         }
     }
 
-    /// Takes a step of the current round, or begins one. Returns the bytes returned to the system.
+    /// Takes a step of the current round or begins one. Returns the number of bytes returned to the
+    /// system.
     #[cold]
     pub fn step(&mut self, sockets: &mut Sockets, now_ns: u64) -> u64 {
         if !self.is_under_way {

@@ -1,5 +1,5 @@
-//! The receive side of a socket for the time of one segment: the receive ring, and the payload
-//! still in its frame.
+//! The receive side of a socket while one segment is processed: the receive ring, and the payload
+//! in its frame.
 
 use ring::byte_ring::RxWriter;
 use ring::chunk::ChunkPool;
@@ -14,11 +14,11 @@ pub(crate) struct RxSink<'a> {
     pool: &'a mut ChunkPool,
     block: &'a SocketBlock,
     payload: RawSlice<'a>,
-    /// Payload bytes that lie at the tail already.
+    /// Payload bytes that were copied to the ring's tail and are not published.
     copied: u32,
-    /// True if bytes at the tail wait to be taken.
+    /// True if unpublished bytes at the tail must be published or discarded.
     stranded: bool,
-    /// Bytes were refused for want of a chunk.
+    /// True if bytes were refused for want of a chunk.
     pub starved: bool,
 }
 
@@ -40,8 +40,8 @@ impl<'a> RxSink<'a> {
         }
     }
 
-    /// Copies the whole payload to the unpublished tail and sums it in the same pass, in which the
-    /// memory `ahead` is prefetched.
+    /// Copies the whole payload to the unpublished tail and sums it in the same pass. Memory
+    /// `ahead` is prefetched meanwhile.
     #[inline]
     pub fn copy_in_order(&mut self, ahead: Ahead) -> Sum {
         let (stored, sum) = self
@@ -52,14 +52,14 @@ impl<'a> RxSink<'a> {
             self.copied = stored;
             return Sum::from_folded(sum as u16);
         }
-        // No chunk has room for all of it, so it is verified in place first, and stored as far as
-        // it goes when the engine asks for it.
+        // No chunk has room for all of the payload. It is verified in place first, then stored as
+        // far as it fits.
         self.rx.discard_unpublished();
         Sum::from_folded(ring::checksum::sum_raw(self.payload) as u16)
     }
 
-    /// Takes back bytes that were copied to the tail for a segment that was damaged or refused, and
-    /// their chunk if it is otherwise empty.
+    /// Discards the unpublished bytes of a damaged or refused segment, and their chunk if it is
+    /// otherwise empty.
     #[inline]
     pub fn clear_tail(&mut self) {
         if self.stranded {
@@ -70,7 +70,7 @@ impl<'a> RxSink<'a> {
 }
 
 impl RxSink<'_> {
-    /// Stores what does not lie at the tail already.
+    /// Stores bytes that were not copied to the tail before.
     #[inline(never)]
     fn store_at(&mut self, offset: u32, skip: u32, len: u32) -> u32 {
         let Some(bytes) = self.payload.sub(skip as usize, len as usize) else {
@@ -86,7 +86,7 @@ impl RecvBuffer for RxSink<'_> {
     #[inline(always)]
     fn write_at(&mut self, offset: u32, skip: u32, len: u32) -> u32 {
         if self.copied > 0 {
-            // The whole payload lies there, and it is the next text.
+            // The whole payload lies at the tail, and the engine wants it from its beginning.
             debug_assert_eq!((offset, skip), (0, 0));
             return self.copied.min(len);
         }

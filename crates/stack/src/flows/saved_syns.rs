@@ -1,9 +1,9 @@
-//! Headers of SYNs that an application wants to see (`TCP_SAVE_SYN`), from the SYN to the question
-//! (`TCP_SAVED_SYN`), which frees them.
+//! Headers of SYNs saved for the application (`TCP_SAVE_SYN`), until it fetches them
+//! (`TCP_SAVED_SYN`).
 //!
-//! A listener that asks for it has the headers of each SYN saved with the half-open entry, then
-//! with the connection. They are freed with either. A SYN that is answered with a cookie leaves no
-//! entry, so its headers are not saved.
+//! The headers of each SYN to a listener with the option are saved with the half-open entry, then
+//! with the connection, and freed with it. A SYN answered with a cookie leaves no entry, so its
+//! headers are not saved.
 
 use std::collections::HashMap;
 
@@ -14,34 +14,34 @@ use crate::context::SavedSynQuery;
 use crate::flows::sockets::Sockets;
 use crate::limits::SAVED_SYNS_MAX;
 
-/// Ethernet with a tag, IP and TCP with all their options.
+/// Bytes of the longest headers: Ethernet with a tag, IP and TCP with all options.
 const HEADERS_BYTES_MAX: usize = 18 + 60 + 60;
 
-/// `TCP_SAVE_SYN` that saves the link's header too.
+/// Value of `TCP_SAVE_SYN` that saves the link header too.
 const FROM_LINK: u8 = 2;
 
-/// The entry that a SYN belongs to, by index.
+/// The owner of saved headers, by index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Saved {
     HalfOpen(u32),
     Connection(u32),
 }
 
-/// The headers that are saved.
+/// All saved headers.
 #[derive(Debug, Default)]
 pub(crate) struct SavedSyns {
     syns: HashMap<Saved, Box<[u8]>>,
 }
 
 impl SavedSyns {
-    /// The half-open entry, or the connection, is no more.
+    /// Forgets the headers of a half-open entry or connection.
     pub fn forget(&mut self, of: Saved) {
         if !self.syns.is_empty() {
             self.syns.remove(&of);
         }
     }
 
-    /// The half-open entry became a connection.
+    /// Passes the headers from a half-open entry to its connection.
     pub fn accept(&mut self, half_open: u32, socket: u32) {
         if self.syns.is_empty() {
             return;
@@ -53,7 +53,7 @@ impl SavedSyns {
 }
 
 impl SavedSyns {
-    /// Saves the headers of a SYN, which end at `headers_end` of its frame, as its listener asked.
+    /// Saves the headers of a SYN as its listener asked. They end at `headers_end` in the frame.
     /// False: there is no room.
     pub fn save(&mut self, how: u8, frame: &RxFrame, headers_end: usize, of: Saved) -> bool {
         if self.syns.len() >= SAVED_SYNS_MAX {
@@ -71,7 +71,7 @@ impl SavedSyns {
         true
     }
 
-    /// Hands out a connection's SYN, and forgets it.
+    /// Answers a request for a connection's saved SYN, and forgets it if the room suffices.
     pub fn answer(&mut self, sockets: &Sockets, mut query: SavedSynQuery) {
         let of = sockets.resolve(query.socket).map(Saved::Connection);
         let syns = &mut self.syns;
@@ -81,7 +81,7 @@ impl SavedSyns {
             Some(of) => Ok(syns.remove(&of).map(Vec::from).unwrap_or_default()),
             None => Ok(Vec::new()),
         };
-        // The asking thread may have gone.
+        // The thread that asked may be gone.
         let _ = query.answer.push(answer);
     }
 }

@@ -1,9 +1,9 @@
-//! Shedding: when memory for socket buffers is exhausted, bytes beyond gaps are dropped, on any
-//! connection, before bytes in order find none.
+//! Shedding: when memory for socket buffers is exhausted, connections give up bytes beyond gaps, so
+//! that bytes in order find room.
 //!
 //! Each connection prunes itself while it receives ([`tcp::Connection`]). Shedding is for
 //! connections that hold much and receive nothing. It walks over the sockets, a bounded part in
-//! each turn, until memory is no longer exhausted or nothing is held out of order any more.
+//! each turn, until memory suffices or no bytes beyond gaps are left.
 
 use ring::raw::RawSlice;
 use tcp::Memory;
@@ -17,12 +17,12 @@ use crate::tcp_env::TcpEnv;
 /// The walk over the sockets.
 #[derive(Default)]
 pub(crate) struct Shedding {
-    /// The socket that was last looked at for something to shed.
+    /// The last socket that the walk visited.
     last: u32,
 }
 
 impl Shedding {
-    /// Sheds once per turn, when the turn's judgement of memory is known.
+    /// Sheds once per turn, after the turn has judged memory.
     #[inline]
     pub fn relieve(&mut self, env: &mut TcpEnv, sockets: &mut Sockets, counters: &mut Counters) {
         if env.memory == Memory::Exhausted && env.ranges.in_use() > 0 {
@@ -36,7 +36,7 @@ impl Shedding {
         for _ in 0..span.min(SHED_SOCKETS_PER_TURN) {
             self.last = (self.last + 1) % span;
             if sockets.warm_slot(self.last).is_none() {
-                // A packed connection holds nothing.
+                // A packed connection holds no received bytes.
                 continue;
             }
             let (slot, pool, block) = sockets.parts(self.last);

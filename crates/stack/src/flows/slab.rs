@@ -1,4 +1,4 @@
-//! A table of entries by index, of fixed capacity. Memory is reserved when it is made, touched on
+//! A table of entries by index, of fixed capacity. Its memory is reserved at the start, touched on
 //! first use, and reused last-in first-out, so it stays in the cache. Half-open handshakes,
 //! TIME_WAIT entries and listeners use it.
 
@@ -22,7 +22,7 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Adds an entry and says under which index, or gives it back when the table is full.
+    /// Adds an entry and returns its index, or gives the entry back if the table is full.
     pub fn insert(&mut self, entry: T) -> Result<u32, T> {
         if let Some(index) = self.free.pop() {
             self.entries[index as usize] = Some(entry);
@@ -36,7 +36,7 @@ impl<T> Slab<T> {
         Ok(self.entries.len() as u32 - 1)
     }
 
-    /// Takes an entry out.
+    /// Removes an entry.
     pub fn remove(&mut self, index: u32) -> Option<T> {
         let entry = self.entries.get_mut(index as usize)?.take()?;
         self.free.push(index);
@@ -49,7 +49,7 @@ impl<T> Slab<T> {
         self.entries.get(index as usize)?.as_ref()
     }
 
-    /// The entry under `index`, to change it.
+    /// The entry under `index`, by mutable reference.
     #[inline]
     pub fn at_mut(&mut self, index: u32) -> Option<&mut T> {
         self.entries.get_mut(index as usize)?.as_mut()
@@ -63,7 +63,7 @@ impl<T> Slab<T> {
         }
     }
 
-    /// Entries held.
+    /// Number of entries.
     pub fn len(&self) -> usize {
         self.entries.len() - self.free.len()
     }
@@ -73,7 +73,7 @@ impl<T> Slab<T> {
         self.entries.len() as u32
     }
 
-    /// Room for one more.
+    /// True if the table has no room.
     pub fn is_full(&self) -> bool {
         self.len() == self.capacity
     }

@@ -11,20 +11,20 @@ use crate::flows::stamps::Stamps;
 use crate::header_fields::HeaderFields;
 use crate::network::neighbours::NeighbourId;
 
-/// The use of an index.
+/// The role of a socket index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Free,
-    /// The socket is in the application's stock, or not connected yet.
+    /// The index is in the application's stock, or its socket is not connected yet.
     Reserved,
     Connection,
-    /// A listening socket, with its index among the listeners.
+    /// The socket listens; its index among the listeners.
     Listener(u32),
-    /// The connection is gone, the application still holds the socket.
+    /// The connection has ended, but the application still holds the socket.
     Ended,
 }
 
-/// The connection of a slot, or the remains of the last one, which a new one overwrites.
+/// The connection of a slot. After its end the remains stay until a new connection overwrites them.
 pub(crate) struct ConnectionCell {
     conn: Connection,
     is_live: bool,
@@ -54,18 +54,18 @@ impl ConnectionCell {
         self.is_live.then_some(&mut self.conn)
     }
 
-    /// The connection with the headers that its segments share.
+    /// The connection with the header fields that its segments share.
     #[inline]
     pub fn with_headers(&mut self) -> Option<(&mut Connection, &mut StoredHeaders)> {
         self.is_live.then_some((&mut self.conn, &mut self.headers))
     }
 
-    /// The headers that the connection's segments share are made anew.
+    /// Discards the shared header fields, so that they are made anew.
     pub fn forget_headers(&mut self) {
         self.headers.forget();
     }
 
-    /// The storage of the connection, which the caller is about to fill.
+    /// The storage of the connection; the caller fills it.
     #[inline]
     pub fn take(&mut self) -> &mut Connection {
         self.is_live = true;
@@ -79,7 +79,7 @@ impl ConnectionCell {
         self.is_live = false;
     }
 
-    /// The connection itself, live or not.
+    /// The connection itself, live or ended.
     pub fn into_inner(self) -> Connection {
         self.conn
     }
@@ -91,39 +91,40 @@ pub(crate) struct Slot {
     pub hash: u64,
     pub rx: RxWriter,
     pub tx: TxReader,
-    /// The neighbour that frames to the peer go to; looked up again when it is gone.
+    /// The neighbour for frames to the peer; `None`: it must be looked up.
     pub neighbour: Option<NeighbourId>,
     /// Network header fields that the application chose.
     pub header: HeaderFields,
-    /// Time stamps, if the socket asked for some. [`watch`](Self::watch) follows a change.
+    /// Time stamps, if the socket asked for them. Call [`watch`](Self::watch) after a change.
     pub stamps: Option<Box<Stamps>>,
-    /// One more than the place of the connection's story; 0: none is written.
-    /// [`watch`](Self::watch) follows a change.
+    /// One more than the place of the connection's story; 0: no story is written. Call
+    /// [`watch`](Self::watch) after a change.
     pub story: u8,
-    /// The socket has time stamps or a story: its effects are applied with both in mind.
+    /// True if the socket has time stamps or a story, so that its effects take the general path.
     pub has_observers: bool,
     pub role: Role,
-    /// The application closed the socket: no event is sent, and received bytes have no reader.
+    /// True if the application closed the socket: it gets no events, and received bytes have no
+    /// reader.
     pub app_gone: bool,
-    /// Stands among the bound ones.
+    /// True if the socket is in the list of bound sockets.
     pub bound: bool,
-    /// The socket is in its neighbour's list of waiters.
+    /// True if the socket is in its neighbour's list of waiters.
     pub awaits_neighbour: bool,
-    /// The listener that counts this connection among its pending Fast Opens.
+    /// The listener that counts this connection as a pending Fast Open.
     pub fast_opened_by: Option<ListenerId>,
-    /// The lane of the port that the segments leave by.
+    /// The lane of the port by which the connection's segments leave.
     pub lane: Lane,
-    /// Marks for `event_queue`, which looks at them when the turn ends.
+    /// Event marks of this turn, for `event_queue`.
     pub pending_events: u8,
-    /// Position after which this socket last went into the event queue.
+    /// Position in the event queue after this socket's last event; 0: none.
     pub event_position: u64,
-    /// The use of the index that it went in for.
+    /// Generation of the index in that event.
     pub event_generation: u32,
-    /// The socket that has this slot.
+    /// Index of the socket that uses this slot.
     pub socket: u32,
 }
 
-/// The flow of a socket that has none.
+/// The key of a socket without a flow.
 pub(crate) const NO_KEY: FlowKey = FlowKey {
     local: Addr::UNSPECIFIED_V4,
     remote: Addr::UNSPECIFIED_V4,
@@ -157,8 +158,8 @@ impl Slot {
         }
     }
 
-    /// The connection, unless it has ended: the state of one that has (`TCP_INFO`) stays until the
-    /// application closes.
+    /// The connection while it is live. The state of an ended one stays for `TCP_INFO` until the
+    /// application closes, but is not returned here.
     #[inline]
     pub fn live_mut(&mut self) -> Option<&mut Connection> {
         match self.role {
@@ -167,13 +168,13 @@ impl Slot {
         }
     }
 
-    /// When the connection's peer was last heard of.
+    /// Time of the last news from the connection's peer, ns.
     #[inline]
     pub fn news_ns(&self) -> u64 {
         self.conn.as_ref().map_or(0, Connection::last_news_ns)
     }
 
-    /// A free slot becomes that of `socket`, reserved.
+    /// Gives a free slot to `socket`, in the role `Reserved`.
     pub fn begin(&mut self, socket: u32) {
         self.conn.clear();
         (self.key, self.hash) = (NO_KEY, 0);
@@ -191,12 +192,12 @@ impl Slot {
         self.socket = socket;
     }
 
-    /// Follows a change of the time stamps or of the story.
+    /// Updates `has_observers` after time stamps or story have changed.
     pub fn watch(&mut self) {
         self.has_observers = self.stamps.is_some() || self.story != 0;
     }
 
-    /// Turns a reserved socket into a connection, which the caller makes in its slot.
+    /// Turns a reserved socket into a connection, and returns its storage for the caller to fill.
     pub fn become_connection(&mut self, key: FlowKey, hash: u64) -> &mut Connection {
         (self.key, self.hash, self.role) = (key, hash, Role::Connection);
         self.neighbour = None;
@@ -207,7 +208,7 @@ impl Slot {
     }
 
     /// True if the connection has been quiet for `pack_after_ns`, or for a tenth of that if it
-    /// never carried any payload.
+    /// never carried payload.
     pub fn is_quiet_for(&self, now_ns: u64, pack_after_ns: u64) -> bool {
         let Some(conn) = self.conn.as_ref() else {
             return false;

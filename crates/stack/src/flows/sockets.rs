@@ -1,5 +1,5 @@
-//! The socket table: for each index in use the connection, the stack's ends of its byte rings, and
-//! the index's present role.
+//! The socket table. For each index in use it holds the connection, the stack's ends of its byte
+//! rings, and the index's role.
 //!
 //! ```text
 //!            refill                connect            closed by both
@@ -9,8 +9,7 @@
 //!     └──▶ Connection  Listener ──▶ Free      Ended ──▶ Free
 //! ```
 //!
-//! Indices are the same as those of the blocks in the memory file. Free ones are used again last-in
-//! first-out.
+//! Indices equal those of the blocks in the memory file. Free indices are reused last-in first-out.
 //!
 //! ```text
 //!   index ──▶ location: a slot, warm              a slot that is asked for is warm
@@ -19,14 +18,13 @@
 //!             packed, in `dormant`
 //! ```
 //!
-//! Slots are large and few, packed sockets small and many. A cursor goes round the warm slots, a
-//! few steps whenever there are more than [`Limits::warm_sockets`](crate::limits::Limits), and
-//! packs those whose connection has been quiet. A round that packed hardly any is followed by a
-//! pause: looking at busy slots only brings them in from memory. Packing loses nothing, and nothing
-//! outside this table knows of it.
+//! Slots are large and few, packed sockets small and many. While more than
+//! [`Limits::warm_sockets`](crate::limits::Limits) slots are in use, a cursor goes round them a few
+//! steps at a time, and packs quiet connections. A pause follows a round that packed hardly any,
+//! because looking at busy slots fetches them from memory in vain. Packing loses nothing and is
+//! invisible outside this table.
 //!
-//! A reserved index has no slot until it is first used. It then takes the slot that was freed last,
-//! which is still near the core.
+//! A reserved index gets a slot on first use: the slot freed last, which is probably in the cache.
 
 use std::borrow::Cow;
 
@@ -46,15 +44,15 @@ use crate::limits::{
     PACKED_PER_STEP_MAX, SLOTS_PER_STEP, SLOTS_SPARE, SLOTS_STEP_SHARE,
 };
 
-/// The location of a socket's state.
+/// Where the state of a socket is: in a slot or in packed blocks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Location(u32);
 
 impl Location {
-    /// The location of a free index: the slot that belongs to no socket.
+    /// The location of a free index: slot 0, which belongs to no socket.
     const NOBODY: Location = Location(0);
     const DORMANT: u32 = 1 << 31;
-    /// The location of a reserved index that nothing was done with yet.
+    /// The location of a reserved index that has not been used yet.
     const RESERVED: Location = Location(u32::MAX);
 
     #[inline]
@@ -68,7 +66,7 @@ impl Location {
     }
 }
 
-/// The size of an entry, for the test that keeps an idle connection small.
+/// Bytes of a location, for the test that limits the memory of an idle connection.
 #[cfg(test)]
 pub(crate) const LOCATION_BYTES: usize = size_of::<Location>();
 
@@ -76,27 +74,26 @@ pub(crate) const LOCATION_BYTES: usize = size_of::<Location>();
 pub(crate) struct Sockets {
     memory: Memory,
     pub pool: ChunkPool,
-    /// The time of this turn.
+    /// The time of this turn, ns.
     pub now_ns: u64,
-    /// Locations by index, as far as indices were ever in use.
+    /// Locations by index, up to the largest index ever used.
     locations: Table<Location>,
-    /// Slots; the first one belongs to no socket.
+    /// Slots; slot 0 belongs to no socket.
     warm: Table<Slot>,
     warm_free: Vec<u32>,
     warm_max: usize,
     pack_after_ns: u64,
-    /// The slot that was last looked at for something to pack.
+    /// The slot that the packing cursor visited last.
     pack_cursor: usize,
-    /// Slots that the cursor's round has packed so far.
+    /// Number of slots packed in the cursor's current round.
     packed_in_round: usize,
-    /// The cursor pauses until then.
+    /// Time until which packing pauses, ns.
     packing_paused_until_ns: u64,
-    /// Slots that have touched their memory and not given it back.
+    /// Number of slots whose memory was touched and not returned.
     warm_touched: usize,
-    /// Slots that the round that returns memory is to leave; no round is in progress if there are
-    /// no more.
+    /// Number of slots that the current memory round keeps; `usize::MAX`: no round is in progress.
     warm_wanted: usize,
-    /// Slots in use when the last such round began.
+    /// Number of slots in use when the last memory round began.
     warm_before: usize,
     dormant: PackedBlocks,
     dormant_count: usize,
@@ -142,7 +139,7 @@ impl Sockets {
         }
     }
 
-    /// The role of an index.
+    /// The role of a socket index.
     #[inline]
     pub fn role(&self, socket: u32) -> Role {
         match self.locations[socket as usize].warm() {
@@ -152,7 +149,7 @@ impl Sockets {
         }
     }
 
-    /// The socket has a connection of this flow.
+    /// True if the socket has a connection of this flow.
     #[inline(always)]
     pub fn is_of(&self, socket: u32, key: &FlowKey) -> bool {
         let location = self.locations[socket as usize];
@@ -167,22 +164,22 @@ impl Sockets {
         }
     }
 
-    /// The slot of an index that was handed out, which is warm from now on. A free index has the
-    /// slot that belongs to no socket.
+    /// The slot of an index in use; it is unpacked if need be. A free index yields slot 0, which
+    /// belongs to no socket.
     #[inline]
     pub fn slot(&mut self, socket: u32) -> &mut Slot {
         let at = self.warm_index(socket);
         &mut self.warm[at]
     }
 
-    /// Slots that are warm, free ones among them. A packed connection has no neighbour and no
-    /// stored headers.
+    /// All unpacked slots, free ones included. Packed connections have no neighbour and no stored
+    /// headers to update.
     pub fn warm_slots_mut(&mut self) -> impl Iterator<Item = &mut Slot> {
         self.warm.iter_mut()
     }
 
-    /// The slot of an index that was remembered. The index may have been released since, and handed
-    /// out again: `None` if nothing was done with it yet.
+    /// The slot of an index from an earlier turn, which may have been released and reused since.
+    /// `None`: it is free, or not used yet.
     #[inline]
     pub fn remembered(&mut self, socket: u32) -> Option<(&mut Slot, &SocketBlock)> {
         match self.locations[socket as usize] {
@@ -194,7 +191,7 @@ impl Sockets {
         }
     }
 
-    /// Asks for the memory that a segment, a job or the beginning of this socket will touch.
+    /// Prefetches the memory that a segment, a job or the start of this socket will touch.
     #[inline]
     pub fn prefetch(&self, socket: u32) {
         let Some(location) = self.locations.get(socket as usize) else {
@@ -208,7 +205,7 @@ impl Sockets {
         }
     }
 
-    /// A slot with the chunk pool and the block that its rings need.
+    /// The slot of a socket with the chunk pool and block that its rings need.
     #[inline]
     pub fn parts(&mut self, socket: u32) -> (&mut Slot, &mut ChunkPool, &SocketBlock) {
         let at = self.warm_index(socket);
@@ -219,7 +216,7 @@ impl Sockets {
         )
     }
 
-    /// The memory of all streams, and the block of a socket.
+    /// The memory of all streams, and a socket's block.
     pub fn memory_of(&self, socket: u32) -> (&Memory, &SocketBlock) {
         (&self.memory, block_of(&self.memory, socket))
     }
@@ -249,7 +246,7 @@ impl Sockets {
         warm_at
     }
 
-    /// A slot for `socket`. If there are many, others are packed.
+    /// Takes a slot for `socket`. If many slots are in use, others are packed.
     #[inline]
     fn take_slot(&mut self, socket: u32) -> usize {
         self.pack_some();
@@ -266,18 +263,18 @@ impl Sockets {
         at
     }
 
-    /// Slots in use.
+    /// Number of slots in use.
     #[inline]
     fn warm_count(&self) -> usize {
         self.warm.len() - 1 - self.warm_free.len()
     }
 
-    /// Packed sockets.
+    /// Number of packed sockets.
     pub fn dormant(&self) -> usize {
         self.dormant_count
     }
 
-    /// Packs a few quiet sockets, if more slots are in use than there should be.
+    /// Packs a few quiet sockets if too many slots are in use.
     #[inline]
     pub fn pack_some(&mut self) {
         if self.warm_count() >= self.warm_max && self.now_ns >= self.packing_paused_until_ns {
@@ -304,7 +301,7 @@ impl Sockets {
         }
     }
 
-    /// Ends the cursor's round. True: a pause follows, since hardly any connection was quiet.
+    /// Ends the cursor's round. True: hardly any connection was quiet, so a pause follows.
     fn ends_round(&mut self) -> bool {
         let is_vain = self.packed_in_round < self.warm.len() / PACK_ROUND_WORTH;
         (self.pack_cursor, self.packed_in_round) = (1, 0);
@@ -334,21 +331,21 @@ impl Sockets {
         true
     }
 
-    /// Begins a round that returns the memory of slots: all but as many as were in use when the
-    /// last round began, or are now, and a few.
+    /// Begins a round that returns the memory of slots. It keeps as many as are in use now or were
+    /// when the last round began, and a few spare ones.
     pub fn begin_round(&mut self) {
         let in_use = self.warm_count();
         self.warm_wanted = in_use.max(self.warm_before) + 1 + SLOTS_SPARE;
         self.warm_before = in_use;
     }
 
-    /// Takes a step of the round. The bytes that went back to the system; `None`: the round is
-    /// over.
+    /// Takes a step of the round, and returns the bytes returned to the system. `None`: the round
+    /// is over.
     pub fn go_round(&mut self) -> Option<u64> {
         let len = self.warm.len();
         let step = SLOTS_PER_STEP.max(len / SLOTS_STEP_SHARE);
         let kept = len.saturating_sub(step).max(self.warm_wanted);
-        // More may be in use by now.
+        // More slots may be in use than when the round began.
         if kept >= len || self.warm_count() + 1 > kept {
             self.warm_wanted = usize::MAX;
             return None;
@@ -364,12 +361,12 @@ impl Sockets {
         Some(self.warm.return_room(&mut self.warm_touched))
     }
 
-    /// Rounds would return something sooner or later, if nothing is taken meanwhile.
+    /// True if slots beyond the spare ones are free, so that a round could return some.
     pub fn has_unused(&self) -> bool {
         self.warm.len() > self.warm_count() + 1 + SLOTS_SPARE
     }
 
-    /// Moves the slot at `at` into a free one.
+    /// Moves the slot at `at` to a free place.
     fn move_slot(&mut self, at: usize) {
         let Some(free) = self.warm_free.pop() else {
             return;
@@ -384,7 +381,7 @@ impl Sockets {
         block_of(&self.memory, socket)
     }
 
-    /// The index that `id` names, if that use of it is still on.
+    /// The index that `id` names, if its generation is still current.
     #[inline]
     pub fn resolve(&self, id: SocketId) -> Option<u32> {
         self.memory
@@ -393,7 +390,7 @@ impl Sockets {
             .map(|_| id.index)
     }
 
-    /// A free index, reserved: with its block opened for a new use.
+    /// Takes a free index in the role `Reserved`, and opens its block for a new use.
     pub fn reserve(&mut self) -> Option<SocketId> {
         let index = match self.free.pop() {
             Some(index) => index,
@@ -409,7 +406,7 @@ impl Sockets {
         Some(SocketId { index, generation })
     }
 
-    /// Counts a connection as an orphan: the application let go of it, and it lives on.
+    /// Counts a connection as an orphan: the application has closed it, and it lives on.
     pub fn orphan(&mut self, socket: u32) {
         let slot = self.slot(socket);
         if !slot.app_gone {
@@ -418,12 +415,12 @@ impl Sockets {
         }
     }
 
-    /// Connections without an application.
+    /// Number of connections that their application has closed.
     pub fn orphans(&self) -> usize {
         self.orphans
     }
 
-    /// Frees an index and all that it holds. True: its socket was bound.
+    /// Frees an index with all its memory. True: its socket was bound.
     pub fn release(&mut self, socket: u32) -> bool {
         let at = self.warm_index(socket);
         let slot = &mut self.warm[at];
@@ -449,7 +446,7 @@ impl Sockets {
         bound
     }
 
-    /// Fills the application's stock of socket ids according to its use, with at most half of the
+    /// Refills the application's stock of socket ids according to its use, with at most half of the
     /// free ones.
     pub fn refill(&mut self, stock: &mut Stock<SocketId>) {
         let mut room = self.available() / 2;
@@ -459,13 +456,13 @@ impl Sockets {
         });
     }
 
-    /// Sockets not in use, those in the application's stock apart.
+    /// Number of free sockets, not counting the application's stock.
     pub fn available(&self) -> usize {
         self.free.len() + self.capacity - self.locations.len()
     }
 
-    /// The free share of the memory for socket buffers. Chunks in the application's stock count as
-    /// taken.
+    /// The state of the memory for socket buffers, by its free share. Chunks in the application's
+    /// stock count as used.
     #[inline]
     pub fn judge_memory(&self) -> tcp::Memory {
         let free = self.bytes_in(ChunkPool::free) * 64;
@@ -481,7 +478,7 @@ impl Sockets {
         }
     }
 
-    /// Bytes that all chunks hold.
+    /// Capacity of all chunks, bytes.
     #[inline]
     pub fn memory_bytes(&self) -> u64 {
         self.bytes_in(ChunkPool::total)
@@ -495,18 +492,18 @@ impl Sockets {
             .sum()
     }
 
-    /// Connections, listeners, and sockets whose connection has ended.
+    /// Number of connections, listeners, and sockets whose connection has ended.
     pub fn in_use(&self) -> usize {
         let is_used = |slot: &&Slot| !matches!(slot.role, Role::Free | Role::Reserved);
         self.dormant_count + self.warm.iter().filter(is_used).count()
     }
 
-    /// Blocks that packed sockets take.
+    /// Number of blocks that packed sockets use.
     pub fn packed_blocks(&self) -> usize {
         self.dormant.in_use()
     }
 
-    /// Times that one could not be packed for want of blocks.
+    /// Number of times that a socket could not be packed for want of blocks.
     pub fn pack_refused(&self) -> u64 {
         self.dormant.refused()
     }
@@ -516,19 +513,19 @@ impl Sockets {
         self.locations.len() as u32
     }
 
-    /// All slots, also those that no socket has.
+    /// All unpacked slots, free ones included.
     pub fn warm_slots(&self) -> &[Slot] {
         &self.warm
     }
 
-    /// The slot of `socket`, if it is warm.
+    /// The slot of `socket`, if it is not packed.
     #[inline]
     pub fn warm_slot(&mut self, socket: u32) -> Option<&mut Slot> {
         let at = self.locations[socket as usize].warm()?;
         Some(&mut self.warm[at])
     }
 
-    /// The flows of all connections.
+    /// Keys of all connections.
     pub fn keys(&self) -> impl Iterator<Item = FlowKey> {
         self.locations
             .iter()
@@ -541,7 +538,7 @@ impl Sockets {
             })
     }
 
-    /// Shows a socket that has a connection to `look`; a packed one stays so.
+    /// Passes a socket's connection to `look`; a packed one stays packed.
     pub fn look_at<R>(
         &self,
         socket: u32,
@@ -558,7 +555,7 @@ impl Sockets {
         look(&slot, block)
     }
 
-    /// Every connection with its names; packed ones stay so.
+    /// Every connection with its key; packed ones stay packed.
     pub fn connections(&self) -> impl Iterator<Item = (FlowKey, Cow<'_, Connection>)> {
         let sockets = 0..self.locations.len() as u32;
         sockets.filter_map(|socket| match self.locations[socket as usize].warm() {
@@ -578,7 +575,7 @@ impl Sockets {
     }
 }
 
-/// Indices come from the table, which is as long as the memory file's.
+/// The block of a socket. Indices come from the table, which is as long as the memory file's.
 #[inline]
 fn block_of(memory: &Memory, socket: u32) -> &SocketBlock {
     memory

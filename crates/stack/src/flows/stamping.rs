@@ -1,5 +1,4 @@
-//! Time stamps of sockets (`SO_TIMESTAMPING`): where the table's sockets and their
-//! [`Stamps`] meet.
+//! Time stamps of sockets (`SO_TIMESTAMPING`): the calls of the socket table into [`Stamps`].
 
 use tcp::Effects;
 
@@ -8,7 +7,7 @@ use crate::flows::sockets::Sockets;
 use crate::flows::stamps::{StampedAt, Stamps};
 
 impl Sockets {
-    /// The application wants stamps of the byte before `end`. Returns how many were lost.
+    /// Requests stamps for the byte before `end`. Returns the number of stamps lost.
     #[cold]
     pub fn await_stamps(&mut self, socket: u32, end: u32, kinds: StampKinds) -> u64 {
         let now_ns = self.now_ns;
@@ -17,7 +16,7 @@ impl Sockets {
         })
     }
 
-    /// Stamps bytes that were acknowledged, or have arrived. Returns how many stamps were lost.
+    /// Stamps bytes that were acknowledged or have arrived. Returns the number of stamps lost.
     #[cold]
     pub fn stamp_progress(&mut self, socket: u32, effects: Effects) -> u64 {
         let now_ns = self.now_ns;
@@ -53,7 +52,7 @@ impl Sockets {
         lost
     }
 
-    /// Hands out the stamps that are ready.
+    /// Answers a request with the stamps that are ready.
     #[cold]
     pub fn answer_stamps(&mut self, mut query: StampQuery) {
         let mut answer = StampAnswer::default();
@@ -63,7 +62,7 @@ impl Sockets {
             answer.sent = std::mem::take(&mut stamps.ready);
             answer.arrived_ns = stamps.arrival_of(query.read);
         }
-        // The asking thread may have gone.
+        // The thread that asked may be gone.
         let _ = query.answer.push(answer);
     }
 }

@@ -1,9 +1,9 @@
-//! Time stamps of a socket's bytes (`SO_TIMESTAMPING`): for the last byte of a write, when its
-//! segment was built, sent and acknowledged; for bytes read, when they arrived.
+//! Time stamps of a socket's bytes (`SO_TIMESTAMPING`). The last byte of a write is stamped when
+//! its segment is built, sent and acknowledged; read bytes are stamped when they arrive.
 //!
-//! A socket that asked for none has no [`Stamps`], and costs its data path that one test. The
-//! application fetches them by [`Control::Stamps`](crate::context::Control::Stamps). Those that it
-//! does not fetch are bounded, and lost at the bound (`stamps_lost`).
+//! A socket that did not ask for stamps has no [`Stamps`], so its data path pays one test. The
+//! application fetches stamps by [`Control::Stamps`](crate::context::Control::Stamps). A bounded
+//! number waits; further ones are lost and counted (`stamps_lost`).
 
 use std::collections::VecDeque;
 
@@ -16,25 +16,25 @@ use crate::limits::{ARRIVALS_HELD_MAX, STAMPS_HELD_MAX};
 
 #[derive(Default)]
 pub(crate) struct Stamps {
-    /// Bytes whose stamps are not all here, by position.
+    /// Written bytes that still lack stamps, by position.
     awaited: VecDeque<Awaited>,
     pub ready: Vec<TxStamp>,
-    /// The application wants to know when bytes arrived.
+    /// True if the application wants to know when bytes arrived.
     pub of_arrivals: bool,
-    /// Ends of arrivals in the receive stream, each with its time.
+    /// Ends of arrivals in the receive stream, each with its time in ns.
     arrivals: VecDeque<(u32, u64)>,
 }
 
 #[derive(Clone, Copy)]
 struct Awaited {
-    /// Position after the byte.
+    /// Position after the byte in the sent stream.
     end: u32,
     kinds: StampKinds,
-    /// When its segment left last.
+    /// Time at which the byte's segment was last sent, ns.
     sent_ns: u64,
 }
 
-/// The connection at the time of a stamp, and how it is reached.
+/// The state of a connection for a stamp, and the time of the stamp.
 pub(crate) struct StampedAt<'a> {
     conn: &'a Connection,
     tx: &'a TxReader,
@@ -65,7 +65,7 @@ impl<'a> StampedAt<'a> {
 }
 
 impl Stamps {
-    /// Stamps are wanted of the byte before `end`. Returns how many were lost.
+    /// Requests stamps for the byte before `end`. Returns the number of stamps lost.
     pub fn await_byte(&mut self, at: &StampedAt<'_>, end: u32, kinds: StampKinds) -> u64 {
         let ahead = at.tx.offset_of(end) as i32;
         let mut awaited = Awaited {
@@ -74,7 +74,7 @@ impl Stamps {
             sent_ns: at.now_ns,
         };
         let mut lost = 0;
-        // The segment may have been acknowledged before the request.
+        // The byte may have been sent before the request arrived.
         if ahead <= at.conn.unacked_payload() as i32 {
             lost += self.stamp_sent(at, &mut awaited, 0);
         }
@@ -88,8 +88,8 @@ impl Stamps {
         lost
     }
 
-    /// Notes that a segment has left. Of several stamped bytes in one segment the last one counts
-    /// for all, as in Linux.
+    /// Stamps a segment that has left. If a segment holds several bytes to stamp, the last one
+    /// counts for all, as in Linux.
     pub fn on_segment(&mut self, at: &StampedAt<'_>, segment: &SegmentOut) -> u64 {
         let (from, len) = (segment.payload_offset, segment.payload_len);
         let is_in = |end: u32| {
@@ -107,13 +107,13 @@ impl Stamps {
             self.awaited[first].kinds = next.kinds | earlier;
         }
         let mut awaited = self.awaited[first];
-        // A segment of bytes that leave for the first time is counted as unsent until it has left.
+        // A byte that leaves for the first time counts as unsent until its segment is on its way.
         let lost = self.stamp_sent(at, &mut awaited, len);
         self.awaited[first] = awaited;
         lost
     }
 
-    /// The peer has acknowledged something.
+    /// Stamps bytes that the peer has acknowledged.
     pub fn on_ack(&mut self, at: &StampedAt<'_>) -> u64 {
         let mut lost = 0;
         while let Some(&first) = self.awaited.front()
@@ -125,7 +125,7 @@ impl Stamps {
         lost
     }
 
-    /// Bytes up to `end` have arrived.
+    /// Notes the arrival of bytes up to `end`.
     pub fn on_arrival(&mut self, end: u32, now_ns: u64) {
         match self.arrivals.back_mut() {
             Some((last_end, _)) if *last_end == end => return,
@@ -141,7 +141,7 @@ impl Stamps {
         self.arrivals.push_back((end, now_ns));
     }
 
-    /// Arrival time of the byte before `position`; the entries of earlier bytes are forgotten.
+    /// Arrival time of the byte before `position`. Entries of earlier bytes are forgotten.
     pub fn arrival_of(&mut self, position: u32) -> Option<u64> {
         let is_before = |end: u32| (end.wrapping_sub(position) as i32) < 0;
         while self

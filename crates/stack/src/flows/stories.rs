@@ -1,14 +1,14 @@
-//! The stories of a few connections: what happened to each, in rings of one pool.
+//! The stories of a few connections: logs of what happened to each, in rings of one pool.
 //!
 //! ```text
 //!   story: connection, last look ──▶ ring of STORY_EVENTS events, the oldest overwritten
 //! ```
 //!
-//! A story is written for one connection in `story_one_in`, and for one that somebody asks about.
-//! The stack looks at such a connection after each call into it, and the story holds the
-//! differences. A story outlives its connection until its place is needed. At the limit
-//! ([`STORIES_MAX`]) a sampled connection goes without (`stories_refused`), and an asker gets the
-//! place of the story that nobody has asked about for longest.
+//! A story is written for one connection in `story_one_in`, and for any that an observer asks
+//! about. After each call into such a connection the stack adds the differences to its story. A
+//! story outlives its connection until its place is needed. At the limit ([`STORIES_MAX`]) a
+//! sampled connection goes without (`stories_refused`). An observer's request takes the place of
+//! the story that was asked about longest ago.
 
 use ring::socket_block::SocketId;
 use tcp::glance::{DueTimer, Episode, Glance};
@@ -24,12 +24,12 @@ const _: () = assert!(
 
 /// See the module's documentation.
 pub(crate) struct Stories {
-    /// One in so many new connections has a story; 0: none.
+    /// One in this many new connections gets a story; 0: none.
     one_in: u32,
-    /// New connections until the next one that has.
+    /// Number of new connections until the next one with a story.
     until_next: u32,
     all: Vec<Story>,
-    /// The rings, one after the other.
+    /// The rings of all stories, one after another.
     events: Vec<[u64; STORY_WORDS]>,
 }
 
@@ -37,27 +37,27 @@ pub(crate) struct Stories {
 pub(crate) struct Story {
     pub socket: SocketId,
     pub key: FlowKey,
-    /// The connection is gone, or another one took the asker's interest.
+    /// True if the connection has ended, or its story was given up for another.
     pub is_over: bool,
-    /// Events so far: the number of the next one.
+    /// Number of events so far, and thereby the number of the next one.
     pub next: u64,
     pub last: Glance,
-    /// The sender's limit in progress, and since when.
+    /// The limit that holds the sender back at present, and since when, ns.
     pub limit: Option<(LimitedBy, u64)>,
-    /// Since when our window has kept the peer from sending.
+    /// Time since when our window has kept the peer from sending, ns.
     pub our_window_since_ns: Option<u64>,
     episode_since_ns: u64,
     episode_resent: u32,
-    /// When somebody last asked; 0: nobody did.
+    /// Time of the last request for this story, ns; 0: none.
     asked_ns: u64,
 }
 
-/// The moment of a look.
+/// The moment at which the stack looks at a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moment {
-    /// After a segment, a job or a timer. Output may follow.
+    /// After a segment, a job or a timer; output may follow.
     Settled,
-    /// After output: what is left is held back.
+    /// After output; remaining data is held back by a limit.
     Sent,
 }
 
@@ -71,7 +71,7 @@ impl Stories {
         }
     }
 
-    /// True if a connection that begins now is to have a story.
+    /// True if the next new connection is one of the sample.
     #[inline]
     pub fn samples_next(&mut self) -> bool {
         if self.one_in == 0 {
@@ -85,7 +85,7 @@ impl Stories {
         is_sampled
     }
 
-    /// The place for a new story. The story that was there is lost. `None`: all are needed.
+    /// A place for a new story; the story there is lost. `None`: no place may be taken.
     #[cold]
     pub fn place(&self, now_ns: u64, is_asked_for: bool) -> Option<usize> {
         if self.all.len() < STORIES_MAX {
@@ -100,7 +100,7 @@ impl Stories {
         oldest.map(|(place, _)| place)
     }
 
-    /// Begins a story at a place that was [found](Self::place).
+    /// Begins a story at a place that [`place`](Self::place) returned.
     #[cold]
     pub fn begin(
         &mut self,
@@ -138,22 +138,21 @@ impl Stories {
         self.all.get(place)
     }
 
-    /// The latest story of this flow, of a connection that may be gone.
+    /// The place of a story for which `is_it` holds; one that is not over comes first.
     pub fn find(&self, is_it: impl Fn(&Story) -> bool) -> Option<usize> {
-        // The one that is not over comes first, then any.
         let found = self.all.iter().enumerate().filter(|(_, one)| is_it(one));
         let found = found.min_by_key(|(_, one)| one.is_over);
         found.map(|(place, _)| place)
     }
 
-    /// Notes that somebody asked.
+    /// Notes that an observer asked for the story.
     pub fn ask(&mut self, place: usize, now_ns: u64) {
         if let Some(story) = self.all.get_mut(place) {
             story.asked_ns = now_ns.max(1);
         }
     }
 
-    /// The connection has left, or its story makes room for another. Limits that hold end here.
+    /// Ends a story, and limits that hold in it: the connection has left, or the place is needed.
     #[cold]
     pub fn end(&mut self, place: usize, now_ns: u64) {
         self.set_limit(place, None, now_ns);
@@ -163,7 +162,7 @@ impl Stories {
         }
     }
 
-    /// Adds what has changed since the last look.
+    /// Adds what has changed since the last look at the connection.
     #[cold]
     pub fn look(&mut self, place: usize, now: &Glance, moment: Moment, now_ns: u64) {
         let Some(story) = self.all.get_mut(place) else {
@@ -177,7 +176,7 @@ impl Stories {
         if last.episode != now.episode {
             self.change_episode(place, last.episode, now, now_ns);
         }
-        // Before the output of a turn only the end of all data ends a limit for certain.
+        // Before the turn's output only the end of all data certainly ends a limit.
         if moment == Moment::Sent || !now.has_unsent {
             self.set_limit(place, LimitedBy::of(now.limit), now_ns);
         }
@@ -237,13 +236,13 @@ impl Stories {
         self.add(place, since_ns, StoryEvent::Limited { by, lasted_ns });
     }
 
-    /// Adds that a timer fired.
+    /// Adds that a timer has fired.
     #[cold]
     pub fn timer(&mut self, place: usize, timer: DueTimer, backoff: u8, now_ns: u64) {
         self.add(place, now_ns, StoryEvent::Timer { timer, backoff });
     }
 
-    /// Adds an event, or counts it with the last one if it says the same.
+    /// Adds an event. An event equal to the last one only raises its count.
     fn add(&mut self, place: usize, at_ns: u64, event: StoryEvent) {
         let Some(story) = self.all.get_mut(place) else {
             return;
@@ -267,7 +266,7 @@ impl Stories {
         story.next += 1;
     }
 
-    /// The events of a story from number `since` on that are still there.
+    /// The events of a story from number `since` on, as far as the ring still holds them.
     pub fn events(&self, place: usize, since: u64) -> impl Iterator<Item = &[u64; STORY_WORDS]> {
         let next = self.all.get(place).map_or(0, |story| story.next);
         let first = since

@@ -1,12 +1,12 @@
-//! The events of a connection's story, and the words in which they leave the process.
+//! The events of a connection's story, and their encoding in words for other processes.
 //!
-//! An event takes four words: when it began, what it was and how often, and two values. Equal
-//! events in a row are one with a count.
+//! An event takes four words: its begin, its kind and count, and two values. Equal consecutive
+//! events are one event with a count.
 
 use tcp::State;
 use tcp::glance::{DueTimer, Episode, Limit};
 
-/// Words of an event.
+/// Number of words of an event.
 pub const STORY_WORDS: usize = 4;
 
 /// An event of a connection's story.
@@ -25,18 +25,18 @@ pub enum StoryEvent {
     EpisodeBegins {
         /// The kind of episode.
         episode: Episode,
-        /// The congestion window then, in segments.
+        /// The congestion window at that time, in segments.
         cwnd: u32,
     },
     /// The episode ended.
     EpisodeEnds {
         /// The kind of episode.
         episode: Episode,
-        /// Its length, ns.
+        /// Duration of the episode, ns.
         lasted_ns: u64,
-        /// Segments that were sent again meanwhile.
+        /// Segments retransmitted during the episode.
         resent: u32,
-        /// The congestion window now, in segments.
+        /// The congestion window at the end, in segments.
         cwnd: u32,
     },
     /// A timer fired.
@@ -46,26 +46,26 @@ pub enum StoryEvent {
         /// Doublings of the timeout before it fired.
         backoff: u8,
     },
-    /// A window or a buffer was the limit for a while.
+    /// A window or buffer limited the flow of data for a while.
     Limited {
-        /// The limit.
+        /// The kind of limit.
         by: LimitedBy,
-        /// The length of all times together that the event counts, ns.
+        /// Sum of the durations that this event counts, ns.
         lasted_ns: u64,
     },
 }
 
-/// A limit of the flow of data, and thereby the side that sets it.
+/// A limit of the data flow, which tells the side that causes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum LimitedBy {
-    /// Our congestion window: the path.
+    /// Our congestion window limits: the path is slow or lossy.
     Congestion = 1,
-    /// The peer's receive window: its application reads too slowly.
+    /// The peer's receive window limits: its application reads too slowly.
     PeerWindow = 2,
-    /// Our send buffer is too small for the path.
+    /// Our send buffer limits: it is too small for the path.
     SendBuffer = 3,
-    /// Our receive window keeps the peer from sending: our application reads too slowly.
+    /// Our receive window limits the peer: our application reads too slowly.
     OurWindow = 4,
 }
 
@@ -74,7 +74,7 @@ pub enum LimitedBy {
 pub struct StoryLine {
     /// When the event began, ns by the stack's clock.
     pub at_ns: u64,
-    /// How often the event came in a row.
+    /// Number of equal events in a row.
     pub count: u32,
     /// The event.
     pub event: StoryEvent,
@@ -185,7 +185,7 @@ impl StoryLine {
         [self.at_ns, what, values[0], values[1]]
     }
 
-    /// An event from words that another process sent; `None` if they make no sense.
+    /// Decodes an event from words of another process; `None` if they are invalid.
     #[must_use]
     pub fn from_words(words: [u64; STORY_WORDS]) -> Option<Self> {
         let [at_ns, what, value, counts] = words;
@@ -224,7 +224,7 @@ impl StoryLine {
         })
     }
 
-    /// Takes `next` into this event, if it says the same again.
+    /// Merges `next` into this event if both say the same. False: they differ.
     pub(crate) fn absorb(&mut self, next: &StoryEvent) -> bool {
         match (&mut self.event, next) {
             (

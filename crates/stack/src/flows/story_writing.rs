@@ -1,4 +1,5 @@
-//! Where the stack writes the story of a connection: at its begin, after calls into it, at timers.
+//! The points at which the stack writes a connection's story: its begin, after calls into it, at
+//! timers.
 
 use ring::socket_block::SocketId;
 use tcp::glance::DueTimer;
@@ -8,7 +9,7 @@ use crate::flows::Flows;
 use crate::flows::stories::Moment;
 
 impl Flows {
-    /// Begins a story of a new connection, if it is one of the sample.
+    /// Begins a story of a new connection if the sample includes it.
     #[inline]
     pub(crate) fn sample_story(&mut self, socket: u32, now_ns: u64, counters: &mut Counters) {
         if self.stories.samples_next() {
@@ -16,8 +17,8 @@ impl Flows {
         }
     }
 
-    /// Begins a story of the connection of `socket`. Returns the story's place; `None`: all places
-    /// are taken, or the connection is gone.
+    /// Begins a story of the connection of `socket`, and returns its place. `None`: no place is
+    /// free, or the connection is gone.
     #[cold]
     pub(crate) fn begin_story(
         &mut self,
@@ -45,7 +46,7 @@ impl Flows {
         Some(place)
     }
 
-    /// The connection whose story lies at `place`, if it lives, goes on without.
+    /// Stops the story at `place`; its connection, if still live, goes on without one.
     fn take_story_away(&mut self, place: usize) {
         let Some(held) = self.stories.at(place).map(|story| story.socket) else {
             return;
@@ -59,7 +60,7 @@ impl Flows {
         }
     }
 
-    /// Adds to the story of `socket` what has changed. `leaves`: the connection is about to go.
+    /// Adds changes to the story of `socket`. `leaves`: the connection is about to end.
     #[cold]
     #[inline(never)]
     pub(crate) fn write_story(&mut self, socket: u32, moment: Moment, leaves: bool, now_ns: u64) {

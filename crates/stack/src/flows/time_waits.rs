@@ -1,16 +1,16 @@
 //! Connections in TIME_WAIT, and those in FIN_WAIT_2 whose application has gone, as compact
 //! entries.
 //!
-//! In TIME_WAIT all entries wait equally long, so their list is sorted by construction: a new or
-//! restarted entry goes to the end, and due ones are at the front. An entry that comes late,
-//! because its application held the socket for a part of the wait, waits as long as the one before
-//! it. In FIN_WAIT_2 each waits as long as its socket was told to (`TCP_LINGER2`): a timer wheel
-//! knows which are due, and their list which has waited longest.
+//! All entries wait equally long in TIME_WAIT, so their list is sorted by construction. New and
+//! restarted entries go to the end, and due ones are at the front. An entry whose socket was held
+//! for a part of its wait comes late, and waits as long as the one before it. Entries in FIN_WAIT_2
+//! wait as long as their sockets were told to (`TCP_LINGER2`): a timer wheel finds the due ones,
+//! and a list the oldest.
 //!
-//! At the limit the oldest entry in TIME_WAIT is forgotten, because its peer is the likeliest to be
-//! gone (`time_wait_evicted`). Only if there is none, the oldest in FIN_WAIT_2 gives way to a newer
-//! one (`fin_wait_2_evicted`). Its peer may still be reading, and its next segment would be
-//! answered by a RST.
+//! At the limit the oldest entry in TIME_WAIT is forgotten (`time_wait_evicted`), because its peer
+//! is the likeliest to be gone. If there is none, the oldest entry in FIN_WAIT_2 gives way to a
+//! newer one (`fin_wait_2_evicted`). Its peer may still be sending; the next segment then gets a
+//! RST.
 
 use ring::huge_pages::PageSource;
 use tcp::time_wait::TimeWait;
@@ -21,7 +21,7 @@ use crate::schedule::timers::Wheel;
 
 const NONE: u32 = u32::MAX;
 
-/// The lists, by who is in them.
+/// Index of the list of entries in TIME_WAIT.
 const IN_TIME_WAIT: usize = 0;
 const IN_FIN_WAIT_2: usize = 1;
 
@@ -35,7 +35,7 @@ pub(crate) struct TimeWaitSlot {
     next: u32,
 }
 
-/// The ends of a list.
+/// First and last entry of a list.
 #[derive(Clone, Copy)]
 struct Ends {
     head: u32,
@@ -52,9 +52,9 @@ impl Ends {
 pub(crate) struct TimeWaits {
     slots: Slab<TimeWaitSlot>,
     lists: [Ends; 2],
-    /// Entries in FIN_WAIT_2.
+    /// Number of entries in FIN_WAIT_2.
     fin_wait_2: usize,
-    /// When their waits end.
+    /// Timers of the entries in FIN_WAIT_2.
     wheel: Wheel,
 }
 
@@ -68,12 +68,12 @@ impl TimeWaits {
         }
     }
 
-    /// Entries of both kinds.
+    /// Number of entries in both states.
     pub fn len(&self) -> usize {
         self.slots.len()
     }
 
-    /// Entries in FIN_WAIT_2.
+    /// Number of entries in FIN_WAIT_2.
     pub fn fin_wait_2(&self) -> usize {
         self.fin_wait_2
     }
@@ -82,8 +82,8 @@ impl TimeWaits {
         self.slots.is_full()
     }
 
-    /// Adds an entry at the end of its list; `None` when the table is full: the caller makes room
-    /// first.
+    /// Adds an entry at the end of its list. `None`: the table is full, and the caller must make
+    /// room first.
     pub fn insert(&mut self, key: FlowKey, hash: u64, entry: TimeWait, dscp: u8) -> Option<u32> {
         let mut entry = entry;
         let is_fin_wait_2 = entry.is_fin_wait_2();
@@ -128,7 +128,7 @@ impl TimeWaits {
         self.slots.at_mut(index)
     }
 
-    /// Takes an entry out. Under which hash it lay, and whether it was in FIN_WAIT_2.
+    /// Removes an entry. Returns its hash, and whether it was in FIN_WAIT_2.
     #[inline]
     pub fn remove(&mut self, index: u32) -> Option<(u64, bool)> {
         let slot = self.slots.at(index)?;
@@ -142,26 +142,26 @@ impl TimeWaits {
         Some(gone)
     }
 
-    /// The entry's wait in TIME_WAIT began anew.
+    /// Moves an entry to the end of its list, because its wait in TIME_WAIT restarted.
     pub fn restarted(&mut self, index: u32) {
         self.unlink(index, IN_TIME_WAIT);
         self.link_in_time_wait(index);
     }
 
-    /// The entry was in FIN_WAIT_2 and is in TIME_WAIT now.
+    /// Moves an entry from the list of FIN_WAIT_2 to that of TIME_WAIT.
     pub fn entered_time_wait(&mut self, index: u32) {
         self.leave_fin_wait_2(index);
         self.link_in_time_wait(index);
     }
 
-    /// Asks for the memory of an entry.
+    /// Prefetches the memory of an entry.
     #[inline]
     pub fn prefetch(&self, index: u32) {
         self.slots.prefetch(index);
     }
 
-    /// Asks for the memory of the one behind the oldest in TIME_WAIT, and says under which hash the
-    /// oldest lies: for who evicts one after another.
+    /// The hash of the oldest entry in TIME_WAIT. Also prefetches the entry behind it, for a caller
+    /// that evicts several in a row.
     #[inline]
     pub fn look_ahead(&self) -> Option<u64> {
         let oldest = self.slots.at(self.lists[IN_TIME_WAIT].head)?;
@@ -169,15 +169,15 @@ impl TimeWaits {
         Some(oldest.hash)
     }
 
-    /// The entry that gives way at the limit to one that is in FIN_WAIT_2 or not; `None`: no entry
-    /// should.
+    /// The entry to evict at the limit. `to_fin_wait_2`: the newcomer is in FIN_WAIT_2. `None`: the
+    /// newcomer gets no place.
     #[inline]
     pub fn gives_way(&self, to_fin_wait_2: bool) -> Option<u32> {
         let in_time_wait = Some(self.lists[IN_TIME_WAIT].head).filter(|&head| head != NONE);
         in_time_wait.or_else(|| self.oldest_in_fin_wait_2().filter(|_| to_fin_wait_2))
     }
 
-    /// An entry whose wait is over, which the caller removes.
+    /// An entry whose wait is over; the caller removes it.
     #[inline]
     pub fn due(&mut self, now_ns: u64) -> Option<u32> {
         let head = self.lists[IN_TIME_WAIT].head;
@@ -191,8 +191,7 @@ impl TimeWaits {
     fn due_in_fin_wait_2(&mut self, now_ns: u64) -> Option<u32> {
         while let Some(index) = self.wheel.poll(now_ns) {
             match self.slots.at(index) {
-                // The wheel had not been looked at for so long that it took the deadline for nearer
-                // than it is.
+                // The wheel was not polled for so long that it fired too early for this deadline.
                 Some(slot) if slot.entry.deadline_ns() > now_ns => {
                     let deadline_ns = slot.entry.deadline_ns();
                     self.wheel.set_at_latest(index, deadline_ns);
@@ -203,7 +202,7 @@ impl TimeWaits {
         None
     }
 
-    /// When [`due`](Self::due) should be asked next.
+    /// Time at which [`due`](Self::due) next finds an entry, ns.
     pub fn next_ns(&self) -> Option<u64> {
         let head = self.lists[IN_TIME_WAIT].head;
         let time_wait_ns = self.slots.at(head).map(|slot| slot.entry.deadline_ns());
@@ -214,7 +213,7 @@ impl TimeWaits {
         [time_wait_ns, fin_wait_2_ns].into_iter().flatten().min()
     }
 
-    /// The entry that has been in FIN_WAIT_2 the longest.
+    /// The entry that has been in FIN_WAIT_2 longest.
     pub fn oldest_in_fin_wait_2(&self) -> Option<u32> {
         Some(self.lists[IN_FIN_WAIT_2].head).filter(|&head| head != NONE)
     }
@@ -235,7 +234,7 @@ impl TimeWaits {
         self.unlink(index, IN_FIN_WAIT_2);
     }
 
-    /// Links `index` behind the former last entry.
+    /// Links `index` behind the last entry of a list.
     fn follow(&mut self, tail: u32, index: u32, list: usize) {
         self.lists[list].tail = index;
         match self.slots.at_mut(tail) {

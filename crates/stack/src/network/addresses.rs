@@ -1,9 +1,8 @@
 //! The stack's own IP addresses and the `address/length` notation.
 //!
-//! The module owns [`IpCidr`] (an address with the length of its on-link prefix) and
-//! [`LocalAddresses`] (our addresses, their ports, and the choice of a source for a given
-//! destination). Configuration fills it; `demux`, `arp_nd` and `connect` ask it. Nothing here
-//! allocates after set-up.
+//! [`IpCidr`] is an address with the length of its on-link prefix. [`LocalAddresses`] holds our
+//! addresses with their ports, and chooses a source for a destination. Configuration fills it;
+//! `demux`, `arp_nd` and `connect` ask it. Nothing here allocates after set-up.
 
 use core::cell::Cell;
 use core::fmt;
@@ -18,15 +17,15 @@ use crate::limits::LOCAL_ADDRESSES_MAX;
 #[cfg(test)]
 mod tests;
 
-/// An IP address with a prefix length, as in `10.0.0.1/24`. For a local address the length is that
-/// of the on-link prefix; a route's prefix ignores the host bits.
+/// An IP address with a prefix length, as in `10.0.0.1/24`. For a local address this is the on-link
+/// prefix; in a route the host bits are ignored.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct IpCidr {
     address: IpAddr,
     prefix_len: u8,
 }
 
-/// The reason why a text is not an [`IpCidr`].
+/// The reason why a text is not a valid [`IpCidr`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum CidrError {
     /// The part before `/` is not an IPv4 or IPv6 address.
@@ -41,7 +40,7 @@ pub enum CidrError {
 }
 
 impl IpCidr {
-    /// `address/prefix_len`.
+    /// Makes `address/prefix_len`.
     ///
     /// # Errors
     /// [`CidrError::TooLong`](crate::CidrError::TooLong) when the prefix is longer than the
@@ -56,7 +55,7 @@ impl IpCidr {
         })
     }
 
-    /// The single address `address/32` or `address/128`.
+    /// Makes the host prefix `address/32` or `address/128`.
     pub fn host(address: IpAddr) -> IpCidr {
         IpCidr {
             address,
@@ -90,7 +89,7 @@ impl IpCidr {
         }
     }
 
-    /// True if `address` lies within the prefix. Families never match each other.
+    /// True if `address` lies within the prefix. IPv4 and IPv6 never match each other.
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address, address) {
             (IpAddr::V4(own), IpAddr::V4(other)) => {
@@ -118,7 +117,7 @@ impl IpCidr {
 impl FromStr for IpCidr {
     type Err = CidrError;
 
-    /// `address/length`; a bare address is a host prefix.
+    /// Parses `address/length`; an address alone is a host prefix.
     fn from_str(text: &str) -> Result<IpCidr, CidrError> {
         let Some((address, length)) = text.split_once('/') else {
             return text
@@ -127,7 +126,7 @@ impl FromStr for IpCidr {
                 .map_err(|_| CidrError::Address);
         };
         let address = address.parse().map_err(|_| CidrError::Address)?;
-        // `u8::from_str` takes a leading plus sign, which is certainly a mistake here.
+        // `u8::from_str` accepts a leading plus sign, which is surely a mistake here.
         if length.starts_with('+') {
             return Err(CidrError::Length);
         }
@@ -144,13 +143,13 @@ impl fmt::Display for IpCidr {
 /// The reason why an address cannot become one of ours.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum AddressError {
-    /// [`LOCAL_ADDRESSES_MAX`] addresses are held already.
+    /// [`LOCAL_ADDRESSES_MAX`] addresses are configured already.
     #[error("too many local addresses (LOCAL_ADDRESSES_MAX)")]
     Full,
     /// The address is already ours.
     #[error("address already configured")]
     Duplicate,
-    /// Unspecified, multicast or broadcast: nothing that a host can be reached at.
+    /// The address is unspecified, multicast or broadcast, so no host can have it.
     #[error("not a unicast host address")]
     NotUnicast,
 }
@@ -160,11 +159,11 @@ pub enum AddressError {
 pub enum Destination {
     /// A unicast address of ours.
     Local,
-    /// Limited or directed broadcast. TCP discards these in silence (RFC 9293 MUST-57).
+    /// Limited or directed broadcast. TCP drops such segments silently (RFC 9293 MUST-57).
     Broadcast,
-    /// A multicast group. TCP discards these in silence (RFC 9293 MUST-57).
+    /// A multicast group. TCP drops such segments silently (RFC 9293 MUST-57).
     Multicast,
-    /// Somebody else's.
+    /// A unicast address of another host.
     Foreign,
 }
 
@@ -173,25 +172,27 @@ pub enum Destination {
 pub struct LocalAddress {
     /// The address and the length of its on-link prefix.
     pub cidr: IpCidr,
-    /// Index of the port that has it.
+    /// Index of the port that has the address.
     pub port: u8,
 }
 
-/// The set of local addresses, in order of configuration. At most [`LOCAL_ADDRESSES_MAX`].
+/// The local addresses in order of configuration, [`LOCAL_ADDRESSES_MAX`] at most.
 #[derive(Debug)]
 pub struct LocalAddresses {
     held: Vec<LocalAddress>,
-    /// The same addresses as `demux` compares them, once per segment.
+    /// The same addresses in the form that `demux` compares, once per segment.
     own: Vec<Addr>,
-    /// Broadcast addresses of their subnets, in the same order.
+    /// Broadcast addresses of the subnets, in the order of the addresses.
     broadcasts: Vec<Addr>,
-    /// The ends of the last packet that passed [`may_exchange`](Self::may_exchange), ours first;
-    /// void when addresses change.
+    /// The ends of the last packet that [`may_exchange`](Self::may_exchange) accepted, ours first.
+    /// Cleared when addresses change.
     last: Cell<Option<(Ipv4Addr, Ipv4Addr)>>,
-    /// 127.0.0.0/8 and ::1 are ours as well, inside the stack alone: [`is_own`](Self::is_own) and
-    /// [`may_be_peer`](Self::may_be_peer), which judge what a wire brings, know nothing of them.
+    /// True if 127.0.0.0/8 and ::1 are ours too, for packets within the stack.
+    /// [`is_own`](Self::is_own) and [`may_be_peer`](Self::may_be_peer) judge packets of a wire and
+    /// exclude them.
     has_loopback: bool,
-    /// Peers may have our addresses: the host behind the port shares them with others.
+    /// True if peers may have our addresses, because the host behind the port shares them with
+    /// other programs.
     has_own_peers: bool,
 }
 
@@ -202,7 +203,7 @@ impl Default for LocalAddresses {
 }
 
 impl LocalAddresses {
-    /// An empty set, with room for all it may ever hold.
+    /// Makes an empty set with room for all addresses that it may hold.
     pub fn new() -> LocalAddresses {
         LocalAddresses {
             held: Vec::with_capacity(LOCAL_ADDRESSES_MAX),
@@ -217,7 +218,7 @@ impl LocalAddresses {
     /// Makes `cidr.address()` ours on `port`.
     ///
     /// # Errors
-    /// [`AddressError`] when it is no host address, held already, or the set is full.
+    /// [`AddressError`] if no host can have the address, it is ours already, or the set is full.
     pub fn add(&mut self, cidr: IpCidr, port: u8) -> Result<(), AddressError> {
         if !is_unicast(cidr.address)
             || cidr
@@ -242,7 +243,7 @@ impl LocalAddresses {
         self.has_loopback = true;
     }
 
-    /// Peers may have our addresses from now on, or may not: the host behind the port says so.
+    /// Sets whether peers may have our addresses; the host behind the port decides it.
     pub fn set_own_peers(&mut self, on: bool) {
         self.has_own_peers = on;
         self.last.set(None);
@@ -257,7 +258,7 @@ impl LocalAddresses {
         self.has_loopback.then_some(address)
     }
 
-    /// Gives `address` up; false if it was not ours.
+    /// Removes `address`; false if it was not ours.
     pub fn remove(&mut self, address: IpAddr) -> bool {
         let before = self.held.len();
         self.held.retain(|own| own.cidr.address != address);
@@ -279,13 +280,13 @@ impl LocalAddresses {
         );
     }
 
-    /// [`is_local`](Self::is_local) as the data path asks it.
+    /// [`is_local`](Self::is_local) in the form for the data path.
     #[inline]
     pub fn is_own(&self, address: Addr) -> bool {
         self.own.contains(&address)
     }
 
-    /// [`is_valid_source`](Self::is_valid_source) as the data path asks it.
+    /// [`is_valid_source`](Self::is_valid_source) in the form for the data path.
     #[inline]
     pub fn may_be_peer(&self, address: Addr) -> bool {
         let is_unicast = match address.to_v4() {
@@ -297,8 +298,8 @@ impl LocalAddresses {
         is_unicast && !self.broadcasts.contains(&address) && !is_forged
     }
 
-    /// True if `own` [is ours](Self::is_own) and `peer` [may be a peer](Self::may_be_peer). Packets
-    /// between two hosts come in numbers, so the last answer is cached.
+    /// True if `own` [is ours](Self::is_own) and `peer` [may be a peer](Self::may_be_peer).
+    /// Consecutive packets are often of the same two hosts, so the last positive answer is cached.
     #[inline]
     pub fn may_exchange(&self, own: Ipv4Addr, peer: Ipv4Addr) -> bool {
         if self.last.get() == Some((own, peer)) {
@@ -343,7 +344,7 @@ impl LocalAddresses {
         self.index();
     }
 
-    /// Sorts a destination address into ours, broadcast, multicast and foreign.
+    /// Classifies a destination address as ours, broadcast, multicast or foreign.
     #[inline]
     pub fn classify(&self, address: IpAddr) -> Destination {
         if self.is_local(address) {
@@ -358,9 +359,9 @@ impl LocalAddresses {
         Destination::Foreign
     }
 
-    /// True if a packet may come from `address`. Multicast, broadcast, unspecified and loopback
-    /// sources are refused, and so are our own unless the host says otherwise (RFC 9293 MUST-63,
-    /// RFC 1122 3.2.1.3).
+    /// True if a packet may come from `address` (RFC 9293 MUST-63, RFC 1122 section 3.2.1.3).
+    /// Multicast, broadcast, unspecified and loopback sources are refused. Our own addresses are
+    /// refused too, unless the host shares them.
     #[inline]
     pub fn is_valid_source(&self, address: IpAddr) -> bool {
         is_unicast(address)
@@ -369,9 +370,10 @@ impl LocalAddresses {
             && (self.has_own_peers || !self.is_local(address))
     }
 
-    /// The source address for packets to `destination` that leave on `port` (any port if `None`):
-    /// RFC 6724 section 5 reduced to its rules 1 (same address), 2 (appropriate scope), 5 (outgoing
-    /// interface) and 8 (longest matching prefix). The first configured wins a draw.
+    /// The source address for packets to `destination` that leave on `port` (any port if `None`).
+    /// The choice follows RFC 6724 section 5 with its rules 1 (same address), 2 (appropriate
+    /// scope), 5 (outgoing interface) and 8 (longest matching prefix). Among equals the first
+    /// configured wins.
     pub fn source_for(&self, destination: IpAddr, port: Option<u8>) -> Option<IpAddr> {
         if self.has_loopback && destination.is_loopback() {
             return self.loopback(destination.is_ipv4());
@@ -400,8 +402,7 @@ impl LocalAddresses {
     }
 }
 
-/// How well a source suits a destination; later variants of the derived order are better, fields
-/// compared in order.
+/// The fitness of a source address for a destination: compared field by field, the greatest wins.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct SourceRank {
     same_address: bool,
@@ -413,8 +414,8 @@ struct SourceRank {
 impl SourceRank {
     fn of(own: &LocalAddress, destination: IpAddr, port: Option<u8>) -> SourceRank {
         let (own_scope, wanted) = (scope(own.cidr.address), scope(destination));
-        // Rule 2: the smallest scope that still reaches the destination; a scope too small is worst
-        // of all.
+        // Rule 2: the smallest scope that still covers the destination is best; too small a scope
+        // is worst.
         let scope = if own_scope < wanted {
             own_scope - 64
         } else {
@@ -424,14 +425,14 @@ impl SourceRank {
             same_address: own.cidr.address == destination,
             scope,
             on_port: port.is_none_or(|port| port == own.port),
-            // Rule 8: never more than the source's own prefix, so that host bits do not decide.
+            // Rule 8: at most the source's own prefix counts, so that host bits do not decide.
             matching_bits: common_bits(own.cidr.address, destination).min(own.cidr.prefix_len),
         }
     }
 }
 
-/// True if a host may be reached at `address`: neither unspecified, multicast, limited broadcast
-/// nor class E.
+/// True if a host may have `address`: neither unspecified, multicast, limited broadcast nor class
+/// E.
 pub fn is_unicast(address: IpAddr) -> bool {
     match address {
         // 0/8 is "this network" (RFC 1122 3.2.1.3), 240/4 is reserved.
@@ -440,7 +441,7 @@ pub fn is_unicast(address: IpAddr) -> bool {
     }
 }
 
-/// True for an IPv6 address that means something on its own link only.
+/// True for a link-local IPv6 address, which is valid only on its own link.
 #[inline]
 pub fn is_link_local(address: Addr) -> bool {
     address.octets()[0] == 0xfe && address.octets()[1] & 0xc0 == 0x80

@@ -1,14 +1,12 @@
-//! ARP and neighbour discovery: from messages to the neighbour cache, and from its requests to
-//! frames.
+//! ARP and neighbour discovery: messages into the neighbour cache, and its requests into frames.
 //!
-//! The cold path of `packet_in` hands over ARP packets and, by way of
-//! [`icmp`](crate::network::icmp), neighbour solicitations and advertisements. Answers leave from
-//! here as complete frames; learnt addresses go to [`Neighbours`]. The timer stage turns
-//! [`Request`]s into frames here too.
+//! The cold path of `packet_in` passes ARP packets here, and by way of
+//! [`icmp`](crate::network::icmp) neighbour solicitations and advertisements. Answers leave as
+//! complete frames; learned addresses go to [`Neighbours`]. The timer stage uses this module to
+//! turn a [`Request`] into a frame.
 //!
-//! Rules for unknown senders: a neighbour that asks for one of our addresses is learned, and one
-//! that merely announces itself only updates an existing entry. An address that is not on the link
-//! is never learned.
+//! A neighbour that asks for one of our addresses is learned. One that merely announces itself only
+//! updates an existing entry. An address that is not on the link is never learned.
 
 use core::net::{IpAddr, Ipv6Addr};
 
@@ -24,7 +22,7 @@ use crate::network::neighbours::{Advertisement, Link, NeighbourId, Neighbours, R
 #[cfg(test)]
 mod tests;
 
-/// A small frame, complete from its Ethernet header on.
+/// A small frame, complete with Ethernet header.
 #[derive(Clone, Debug)]
 pub struct ControlFrame {
     bytes: [u8; CONTROL_FRAME_BYTES_MAX],
@@ -38,7 +36,7 @@ const _: () = assert!(
 );
 
 impl ControlFrame {
-    /// The frame's bytes.
+    /// The bytes of the frame.
     pub fn as_slice(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }
@@ -53,12 +51,12 @@ pub struct LinkIdentity {
     pub mac: MacAddr,
 }
 
-/// The consequences of a message.
+/// The result of an ARP or ND message.
 #[derive(Debug)]
 pub struct Handled {
     /// A frame to send.
     pub reply: Option<ControlFrame>,
-    /// A neighbour that became usable and has things waiting: [`Neighbours::release`] it.
+    /// A neighbour that became usable while something waits for it: call [`Neighbours::release`].
     pub release: Option<NeighbourId>,
 }
 
@@ -69,8 +67,8 @@ impl Handled {
     };
 }
 
-/// An ARP packet arrived (RFC 826, RFC 5227 section 2.4 for the announcements). `packet` is what
-/// follows the Ethernet header.
+/// Processes an ARP packet (RFC 826; announcements by RFC 5227 section 2.4). `packet` begins behind
+/// the Ethernet header.
 ///
 /// # Errors
 /// Errors of [`Repr::parse`]; [`WireError::BadAddress`] for a sender that claims one of our
@@ -85,8 +83,8 @@ pub fn on_arp(
     let arp = Repr::parse(packet)?;
     let is_for_us = addresses.is_local(IpAddr::V4(arp.tpa));
     if arp.spa.is_unspecified() {
-        // RFC 5227 2.1.1: a probe by a host that wants an address. Ours is defended, and nothing is
-        // learned.
+        // RFC 5227 section 2.1.1: a probe by a host that wants an address. If the address is ours
+        // it is defended; nothing is learned.
         return Ok(answer_arp(&arp, is_for_us, identity));
     }
     let sender = IpAddr::V4(arp.spa);
@@ -114,12 +112,13 @@ pub fn on_arp(
     })
 }
 
-/// A neighbour solicitation or advertisement arrived (RFC 4861 section 7.2), parsed and verified by
-/// [`icmp`](crate::network::icmp); `source` is that of its IPv6 header. Other messages are ignored.
+/// Processes a neighbour solicitation or advertisement (RFC 4861 section 7.2) that
+/// [`icmp`](crate::network::icmp) has verified. `source` is its IPv6 source. Other messages are
+/// ignored.
 ///
 /// # Errors
-/// [`WireError::BadAddress`] for a sender that claims one of our addresses, or a target that is
-/// ours.
+/// [`WireError::BadAddress`] for a sender with one of our addresses, and for an advertisement of
+/// one.
 pub fn on_nd(
     message: &Message<'_>,
     source: Ipv6Addr,
@@ -152,7 +151,7 @@ pub fn on_nd(
             target_lladdr,
         } => {
             if addresses.is_local(IpAddr::V6(target)) {
-                // Somebody else claims our address (RFC 4862 5.4.4).
+                // Another host claims our address (RFC 4862 section 5.4.4).
                 return Err(WireError::BadAddress);
             }
             let said = Advertisement {
@@ -170,7 +169,7 @@ pub fn on_nd(
     }
 }
 
-/// The frame that asks for `request.target`; `None` without an address of ours to ask from.
+/// Makes the frame that asks for `request.target`. `None`: no address of ours can be its source.
 pub fn request_frame(
     request: &Request,
     identity: LinkIdentity,
@@ -205,8 +204,8 @@ pub fn request_frame(
     }
 }
 
-/// The frame that tells the link of an address of ours that is new or has moved. It is a gratuitous
-/// ARP request (RFC 5227 2.3) or an unsolicited neighbour advertisement (RFC 4861 7.2.6).
+/// Makes the frame that announces a new or moved address of ours: a gratuitous ARP request (RFC
+/// 5227 section 2.3) or an unsolicited neighbour advertisement (RFC 4861 section 7.2.6).
 pub fn announcement_frame(address: IpAddr, identity: LinkIdentity) -> ControlFrame {
     match address {
         IpAddr::V4(own) => {
@@ -227,7 +226,7 @@ pub fn announcement_frame(address: IpAddr, identity: LinkIdentity) -> ControlFra
     }
 }
 
-/// True if we listen to an IPv6 group: all nodes, and the solicited-node groups of our addresses.
+/// True if we listen to an IPv6 group: all nodes, or a solicited-node group of our addresses.
 pub fn is_own_group(group: Ipv6Addr, addresses: &LocalAddresses) -> bool {
     group == ALL_NODES
         || addresses.iter().any(|own| match own.cidr.address() {
@@ -236,10 +235,10 @@ pub fn is_own_group(group: Ipv6Addr, addresses: &LocalAddresses) -> bool {
         })
 }
 
-/// `ff02::1`.
+/// The group of all nodes, `ff02::1`.
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 
-/// RFC 4861 7.2.3 and 7.2.4: `target` is ours.
+/// Answers a solicitation for `target`, an address of ours (RFC 4861 sections 7.2.3 and 7.2.4).
 fn on_solicitation(
     target: Ipv6Addr,
     source: Ipv6Addr,
@@ -250,8 +249,8 @@ fn on_solicitation(
     now_ns: u64,
 ) -> Result<Handled, WireError> {
     if source.is_unspecified() {
-        // Somebody probes whether the address is free (RFC 4862 5.4.3): it is not, and everybody
-        // shall know.
+        // A host probes whether the address is free (RFC 4862 section 5.4.3). The answer that it is
+        // taken goes to all nodes.
         let told = advertisement(target, identity, false);
         let to_mac = MacAddr::multicast_v6(ALL_NODES);
         return Ok(Handled {
@@ -265,8 +264,8 @@ fn on_solicitation(
     }
     let told = advertisement(target, identity, true);
     let Some(mac) = source_lladdr.filter(|mac| mac.is_unicast()) else {
-        // A probe by unicast need not say where it comes from (RFC 4861 4.3): the cache knows, or
-        // finds out.
+        // A unicast probe may omit the sender's link address (RFC 4861 section 4.3): the cache
+        // knows it or asks.
         let frame = nd_frame(&told, target, source, identity.mac, MacAddr::UNSPECIFIED);
         return Ok(send_or_hold(frame, sender, identity, neighbours, now_ns));
     };
@@ -277,7 +276,7 @@ fn on_solicitation(
     })
 }
 
-/// Addresses `frame` to the neighbour `to`, or has it wait until that is known.
+/// Sends `frame` to the neighbour `to`, or holds it until the neighbour is resolved.
 fn send_or_hold(
     mut frame: ControlFrame,
     to: IpAddr,
@@ -297,7 +296,7 @@ fn send_or_hold(
             }
         }
         Link::Waiting => {
-            // Counted by the cache if it cannot be held.
+            // The cache counts a frame that it cannot hold.
             neighbours.hold_frame(id, frame.as_slice());
             Handled::NOTHING
         }
@@ -367,7 +366,7 @@ fn nd_frame(
     let ip = ipv6::Header {
         payload_len: message.emit_len() as u16,
         next_header: protocol::ICMPV6,
-        // RFC 4861 7.1: proves that no router forwarded it.
+        // RFC 4861 section 7.1: shows that no router forwarded the packet.
         hop_limit: 255,
         src: source,
         dst: destination,

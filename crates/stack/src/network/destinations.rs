@@ -1,9 +1,9 @@
-//! Knowledge about remote hosts that outlives a connection. It is the path's MTU as a router
-//! reported it (RFC 1191 6.2, RFC 8201 5.2), the Fast Open cookie and its MSS (RFC 7413 4.1.3).
+//! Knowledge about remote hosts that outlives a connection: path MTUs reported by routers (RFC 1191
+//! section 6.2, RFC 8201 section 5.2), Fast Open cookies and their MSS (RFC 7413 section 4.1.3).
 //!
 //! The table consists of small sets, found by a keyed hash of the address, so an outsider cannot
 //! aim at one set. In a full set the least recently used entry is replaced
-//! ([`DESTINATIONS_MAX`](crate::limits::DESTINATIONS_MAX)): its knowledge is learnt again.
+//! ([`DESTINATIONS_MAX`](crate::limits::DESTINATIONS_MAX)). What it held is learned again.
 
 use tcp::{FastOpenReply, FastOpenSettings, FastOpenSyn};
 use wire::siphash::siphash13_words;
@@ -15,19 +15,19 @@ use crate::limits::{DESTINATIONS_EACH_SET, DESTINATIONS_MAX};
 #[cfg(test)]
 mod tests;
 
-/// A router's report about the way to a host.
+/// A router's report about the path to a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PathWord {
-    /// No more bytes than this fit.
+    /// The path MTU to use, bytes.
     pub mtu: u16,
-    /// The router named less, and less than is ever believed: packets of `mtu` bytes pass in
-    /// fragments.
+    /// True if the router reported less than the least MTU that is believed. Packets of `mtu` bytes
+    /// then pass only in fragments.
     pub too_narrow: bool,
-    /// The end of its validity.
+    /// Time until which the report counts, ns.
     pub until_ns: u64,
 }
 
-/// The memory of one host.
+/// The entry of one host.
 #[derive(Clone, Copy, Debug)]
 struct Destination {
     address: Addr,
@@ -35,7 +35,7 @@ struct Destination {
     used: u32,
     path: Option<PathWord>,
     cookie: Option<FastOpenCookie>,
-    /// The peer's MSS, learnt with Fast Open; 0: not known.
+    /// The peer's MSS, learned with Fast Open; 0: unknown.
     mss: u16,
     /// See [`FastOpenReply::experimental`].
     experimental: u8,
@@ -47,17 +47,17 @@ pub(crate) struct Destinations {
     key: [u64; 2],
     uses: u32,
     evicted: u64,
-    /// The end of the last report's validity: before any report, no look-up is needed.
+    /// Latest end of any report's validity, ns. After it no look-up is needed.
     path_mtu_until_ns_max: u64,
     pause: Pause,
 }
 
-/// Fast Open, as a client, rests after it fell into a black hole (Linux's
+/// A pause of Fast Open as a client, after a black hole was suspected (Linux's
 /// `tcp_fastopen_blackhole_timeout_sec`).
 #[derive(Clone, Copy, Debug, Default)]
 struct Pause {
     until_ns: u64,
-    /// Pauses in a row: each is twice as long as the last.
+    /// Number of consecutive pauses; each is twice as long as the last.
     times: u32,
 }
 
@@ -73,18 +73,18 @@ impl Destinations {
         }
     }
 
-    /// Destinations that were replaced.
+    /// Number of entries replaced.
     pub fn evicted(&self) -> u64 {
         self.evicted
     }
 
-    /// Some router's word still counts.
+    /// True if some router's report is still valid.
     #[inline]
     pub fn heeds_routers(&self, now_ns: u64) -> bool {
         now_ns < self.path_mtu_until_ns_max
     }
 
-    /// A router's word of the path to `address`, if it still counts.
+    /// A router's report about the path to `address`, if it is still valid.
     #[inline]
     pub fn path(&mut self, address: Addr, now_ns: u64) -> Option<PathWord> {
         if !self.heeds_routers(now_ns) {
@@ -95,9 +95,9 @@ impl Destinations {
             .filter(|word| now_ns < word.until_ns)
     }
 
-    /// A router reports the MTU on the way to `address`. Returns the value in force: an earlier,
-    /// smaller MTU counts until it is old, since no message says that more fits than was thought
-    /// (RFC 1191 3; Linux).
+    /// Notes a router's report about the path to `address`, and returns the report in force. An
+    /// earlier report of a smaller MTU counts until it expires, because no message says that more
+    /// fits (RFC 1191 section 3; Linux).
     pub fn learn_path(&mut self, address: Addr, word: PathWord, now_ns: u64) -> PathWord {
         let entry = self.entry(address);
         let counts = match entry.path {
@@ -109,8 +109,8 @@ impl Destinations {
         counts
     }
 
-    /// The Fast Open form of a SYN to `address`, over a link whose segments have at most `mss`
-    /// bytes; `None`: the SYN is plain.
+    /// The Fast Open part of a SYN to `address` over a link with segments of at most `mss` bytes.
+    /// `None`: the SYN is plain.
     pub fn fast_open_syn(
         &mut self,
         address: Addr,
@@ -146,7 +146,7 @@ impl Destinations {
         })
     }
 
-    /// Remembers what a SYN-ACK taught.
+    /// Remembers what a SYN-ACK told about Fast Open.
     pub fn learn_fast_open(&mut self, address: Addr, reply: &FastOpenReply) {
         let entry = self.entry(address);
         entry.mss = reply.mss;
@@ -159,15 +159,14 @@ impl Destinations {
         }
     }
 
-    /// Forgets all Fast Open cookies, as in a host that has just started. Routers' reports stay,
-    /// and so does a pause.
+    /// Forgets all Fast Open cookies, as after a restart. Routers' reports and a pause stay.
     pub fn forget_fast_open(&mut self) {
         for entry in self.sets.iter_mut().flatten().flatten() {
             (entry.cookie, entry.mss, entry.experimental) = (None, 0, 0);
         }
     }
 
-    /// A connection that was opened fast fell into a black hole: for a time, none is opened so.
+    /// Pauses Fast Open for a time, because a connection suspects a black hole.
     pub fn pause_fast_open(&mut self, settings: &FastOpenSettings, now_ns: u64) {
         if settings.blackhole_timeout_ns == 0 {
             return;
@@ -196,7 +195,7 @@ impl Destinations {
         Some(found)
     }
 
-    /// The entry of `address`, a new one if there is none.
+    /// The entry of `address`; a new one if there is none.
     fn entry(&mut self, address: Addr) -> &mut Destination {
         self.uses = self.uses.wrapping_add(1);
         let (uses, set) = (self.uses, self.set_of(address));
@@ -223,7 +222,7 @@ impl Destinations {
     }
 }
 
-/// Index of a free or of the least recently used entry.
+/// Index of a free entry, or else of the least recently used one.
 fn oldest(set: &[Option<Destination>; DESTINATIONS_EACH_SET], uses: u32) -> usize {
     let mut place = 0;
     let mut age_max = 0;

@@ -1,18 +1,18 @@
 //! Whole frames that wait for the transmit stage, in a ring of fixed buffers. They come from the
-//! cold path (ARP, neighbour discovery, echo replies, ICMP errors), or waited for a neighbour.
+//! cold path (ARP, neighbour discovery, echo replies, ICMP errors), or were held for a neighbour.
 //!
-//! At the limit the newest frame is dropped; its receiver asks for all of these again.
+//! At the limit the newest frame is dropped: receivers ask again for each kind of frame here.
 
 use packetio::TxFrame;
 
 pub(crate) struct FrameQueue {
-    /// Zero and untouched as far as it was never used.
+    /// Frame buffers, in one allocation. Those never used are zero pages that take no memory.
     bytes: Box<[u8]>,
     lens: Box<[u32]>,
     frame_bytes_max: usize,
     head: usize,
     len: usize,
-    /// Frames that found no room.
+    /// Number of frames that found no room.
     refused: u64,
 }
 
@@ -32,12 +32,12 @@ impl FrameQueue {
         self.len == 0
     }
 
-    /// Frames that were dropped because the queue was full.
+    /// Number of frames dropped because the queue was full.
     pub fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// Lets `write` fill a frame and say how long it is; 0 takes it back. False: no room.
+    /// Lets `write` fill a frame and return its length; a length of 0 withdraws it. False: no room.
     pub fn push_with(&mut self, write: impl FnOnce(&mut [u8]) -> usize) -> bool {
         if self.len == self.lens.len() {
             self.refused += 1;
@@ -53,7 +53,7 @@ impl FrameQueue {
         true
     }
 
-    /// Copies a frame in. False: no room, or too long.
+    /// Copies a frame into the queue. False: there is no room, or the frame is too long.
     pub fn push(&mut self, frame: &[u8]) -> bool {
         frame.len() <= self.frame_bytes_max
             && self.push_with(|out| {
@@ -62,7 +62,7 @@ impl FrameQueue {
             })
     }
 
-    /// Moves frames to the driver's, as many as fit.
+    /// Moves frames into the driver's, as many as fit. Returns the number.
     pub fn fill(&mut self, frames: &[TxFrame]) -> usize {
         let count = self.len.min(frames.len());
         for frame in &frames[..count] {

@@ -1,10 +1,10 @@
-//! ICMP and ICMPv6: what arrives, and the errors that we send.
+//! ICMP and ICMPv6: received messages, and the errors that we send.
 //!
-//! The cold path of `packet_in` hands over whole packets for us. Echo requests are answered. An
-//! error about one of our TCP segments becomes an [`ErrorReport`], which the stack gives to the
-//! connection it names. The connection judges it by the quoted sequence number (RFC 5927).
-//! Neighbour discovery goes on to [`arp_nd`](crate::network::arp_nd). Packets are read from a local
-//! copy and answers are written to a buffer of the caller, both from the IP header on.
+//! The cold path of `packet_in` passes whole packets for us. Echo requests are answered. An error
+//! about one of our TCP segments becomes an [`ErrorReport`], which goes to the connection that it
+//! names. The connection checks the quoted sequence number (RFC 5927). Neighbour discovery goes on
+//! to [`arp_nd`](crate::network::arp_nd). Packets are read from a local copy, and answers are
+//! written to the caller's buffer, both from the IP header on.
 
 use core::net::Ipv4Addr;
 
@@ -26,57 +26,56 @@ mod tests;
 
 use limiter::Bucket;
 
-/// The code of "time exceeded" that is about reassembly.
+/// Code of "time exceeded" for a reassembly timeout (RFC 792).
 const V4_REASSEMBLY_TIME: u8 = 1;
 
-/// Hop limit of what we send.
+/// Hop limit of our ICMP packets.
 const HOP_LIMIT: u8 = 64;
 
 /// The meaning of an ICMP packet to this host.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Incoming<'a> {
-    /// An echo request, answered: the first `len` bytes of the caller's buffer are an IP packet to
-    /// its sender.
+    /// An echo request that was answered. The first `len` bytes of the caller's buffer are the
+    /// reply packet.
     EchoReply {
-        /// Bytes of the answer.
+        /// Length of the reply, bytes.
         len: usize,
     },
-    /// A packet of ours did not arrive.
+    /// One of our packets was not delivered.
     Error(ErrorReport),
-    /// Neighbour discovery: give it to [`arp_nd::on_nd`](crate::network::arp_nd::on_nd) with the
-    /// packet's source address.
+    /// Neighbour discovery, for [`arp_nd::on_nd`](crate::network::arp_nd::on_nd) with the packet's
+    /// source address.
     Neighbour {
         /// The message.
         message: icmpv6::Message<'a>,
         /// The packet's source.
         source: core::net::Ipv6Addr,
     },
-    /// Nothing to be done, and why.
+    /// A packet without effect, and the reason.
     Dropped(Drop),
 }
 
 /// The reason why an ICMP packet had no effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Drop {
-    /// Malformed, or an error whose quote is cut short or no TCP segment.
+    /// The packet is malformed, or an error that quotes too little or no TCP segment.
     Wire(WireError),
-    /// The address or group is not ours, or the source is impossible.
+    /// The destination is not ours, or the source is impossible.
     Address,
-    /// A kind that a TCP host has no use for.
+    /// The type of message is of no use to a TCP host.
     Kind,
-    /// The rate limit, or the answer does not fit the buffer.
+    /// The rate limit is reached, or the answer does not fit the buffer.
     Limit,
     /// Echo is turned off.
     EchoOff,
 }
 
-/// An ICMP error about a TCP segment that we are said to have sent.
+/// An ICMP error about a TCP segment that seems to come from us.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ErrorReport {
-    /// The connection: `local` is the quoted source.
+    /// The quoted flow: `local` is the quoted source.
     pub flow: FlowKey,
-    /// The quoted sequence number. It is believed only within SND.UNA..SND.NXT (RFC 5927 section
-    /// 4.1).
+    /// The quoted sequence number. Only one in SND.UNA..SND.NXT is believed (RFC 5927 section 4.1).
     pub seq: SeqNumber,
     /// The fate of the segment.
     pub kind: ErrorKind,
@@ -85,29 +84,28 @@ pub struct ErrorReport {
 /// The fate of a packet of ours.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ErrorKind {
-    /// The packet was dropped: for
+    /// The packet was dropped for this reason.
     Failed(IcmpError),
-    /// The packet was too big for a link (RFC 1191, RFC 8201): for `Connection::on_mtu`. IPv4's
-    /// "fragmentation needed" and IPv6's "packet too big" are one.
+    /// The packet was too big for a link (RFC 1191, RFC 8201), for `Connection::on_mtu`: IPv4's
+    /// "fragmentation needed" or IPv6's "packet too big".
     PacketTooBig {
-        /// The size that would have fitted, bytes of IP packet; never below the family's minimum
-        /// (68, 1280).
+        /// The MTU that would have fitted, bytes; never below the family's minimum (68, 1280).
         mtu: u32,
     },
 }
 
-/// The ICMP error that is due.
+/// The ICMP error to send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
-    /// Nothing listens on the port (UDP).
+    /// Port unreachable: no socket listens (UDP).
     Port,
-    /// We do not speak the protocol.
+    /// Protocol unreachable: the stack does not speak it.
     Protocol,
-    /// A packet rule rejects it.
+    /// Administratively prohibited: a packet rule rejects the packet.
     Prohibited,
 }
 
-/// The rate limits of what we send (RFC 1122 3.2.2, RFC 4443 2.4(f)).
+/// Rate limits for ICMP packets that we send (RFC 1122 section 3.2.2, RFC 4443 section 2.4(f)).
 #[derive(Clone, Debug)]
 pub struct IcmpLimiter {
     errors: Bucket,
@@ -115,8 +113,8 @@ pub struct IcmpLimiter {
 }
 
 impl IcmpLimiter {
-    /// Full buckets. `seed` blurs the limits, so that an outsider cannot infer traffic to others
-    /// (CVE-2020-25705).
+    /// Makes full buckets. `seed` blurs the limits, so that an outsider cannot infer our traffic
+    /// with other hosts (CVE-2020-25705).
     pub fn new(seed: u64) -> IcmpLimiter {
         IcmpLimiter {
             errors: Bucket::new(ICMP_ERRORS_PER_SECOND_MAX, ICMP_ERRORS_BURST_MAX, seed),
@@ -125,27 +123,27 @@ impl IcmpLimiter {
     }
 }
 
-/// The parts of a stack that ICMP packets are judged and answered with.
+/// The parts of a stack that process ICMP packets.
 #[derive(Debug)]
 pub struct Icmp<'a> {
     /// Our addresses.
     pub addresses: &'a LocalAddresses,
     /// The rate limits.
     pub limiter: &'a mut IcmpLimiter,
-    /// Answer echo requests.
+    /// True to answer echo requests.
     pub echo: bool,
-    /// The time of this turn.
+    /// The time of this turn, ns.
     pub now_ns: u64,
 }
 
 impl Icmp<'_> {
-    /// An IPv4 packet whose protocol is ICMP. `packet` starts with the IP header and holds all of
-    /// it; padding behind it is ignored. An answer is written to `out`.
+    /// Processes an IPv4 packet with ICMP. `packet` begins with the IP header; padding behind it is
+    /// ignored. An answer is written to `out`.
     pub fn on_v4<'p>(&mut self, packet: &'p [u8], out: &mut [u8]) -> Incoming<'p> {
         self.try_v4(packet, out).unwrap_or_else(Incoming::Dropped)
     }
 
-    /// An IPv6 packet whose upper layer is ICMPv6, as [`Icmp::on_v4`].
+    /// Processes an IPv6 packet with ICMPv6, like [`Icmp::on_v4`].
     pub fn on_v6<'p>(&mut self, packet: &'p [u8], out: &mut [u8]) -> Incoming<'p> {
         self.try_v6(packet, out).unwrap_or_else(Incoming::Dropped)
     }
@@ -153,8 +151,8 @@ impl Icmp<'_> {
     fn try_v4<'p>(&mut self, packet: &'p [u8], out: &mut [u8]) -> Result<Incoming<'p>, Drop> {
         use icmpv4::Message;
         let header = ipv4::Header::parse(packet, packet.len()).map_err(Drop::Wire)?;
-        // Answers to broadcasts are how a small packet becomes a large one (RFC 1122 3.2.2.6 allows
-        // to stay silent).
+        // Answering broadcasts would amplify a small packet (RFC 1122 section 3.2.2.6 allows
+        // silence).
         self.check_ends(header.dst.into(), header.src.into())?;
         if header.is_fragment() {
             return Err(Drop::Wire(WireError::Fragment));
@@ -179,7 +177,8 @@ impl Icmp<'_> {
                 ErrorKind::Failed(unreachable_v4(code).ok_or(Drop::Kind)?),
                 quote,
             ),
-            // Errors about fragments say nothing of the path that our segments take whole (Linux).
+            // Errors about fragments say nothing of a path that our segments pass unfragmented
+            // (Linux).
             Message::TimeExceeded { code, .. } if code == V4_REASSEMBLY_TIME => {
                 return Err(Drop::Kind);
             }
@@ -189,7 +188,7 @@ impl Icmp<'_> {
             Message::ParameterProblem { quote, .. } => {
                 (ErrorKind::Failed(IcmpError::ParameterProblem), quote)
             }
-            // Source quench is discarded in silence (RFC 9293 MUST-55), redirects are not followed.
+            // Source quench is dropped silently (RFC 9293 MUST-55); redirects are not followed.
             Message::EchoReply { .. } | Message::Other { .. } => return Err(Drop::Kind),
         };
         self.report(Quote::parse_v4(quote), kind)
@@ -221,7 +220,8 @@ impl Icmp<'_> {
             Message::DestinationUnreachable { code, quote } => {
                 (ErrorKind::Failed(unreachable_v6(code)), quote)
             }
-            // Every link of IPv6 takes that much: RFC 8201 section 4 has such a message discarded.
+            // Every IPv6 link carries that much, so RFC 8201 section 4 has such a message
+            // discarded.
             Message::PacketTooBig { mtu, .. } if mtu < MTU_MIN_V6 => return Err(Drop::Kind),
             Message::PacketTooBig { mtu, quote } => (ErrorKind::PacketTooBig { mtu }, quote),
             Message::TimeExceeded { quote, .. } => {
@@ -235,9 +235,9 @@ impl Icmp<'_> {
         self.report(Quote::parse_v6(quote), kind)
     }
 
-    /// Writes the ICMP error for `packet`, a whole packet for us that nobody takes, to `out`: an IP
-    /// packet of the returned length. `None` when RFC 1122 3.2.2 or RFC 4443 2.4(e) forbids one,
-    /// the rate limit does, or `out` is too short (576 bytes serve IPv4, 1280 IPv6).
+    /// Writes the ICMP error that refuses `packet`, and returns its length. `None`: RFC 1122
+    /// section 3.2.2, RFC 4443 section 2.4(e) or the rate limit forbid one, or `out` is too short
+    /// (576 bytes suffice for IPv4, 1280 for IPv6).
     pub fn refuse(&mut self, packet: &[u8], refusal: Refusal, out: &mut [u8]) -> Option<usize> {
         match packet.first()? >> 4 {
             4 => self.refuse_v4(packet, refusal, out),
@@ -316,7 +316,7 @@ impl Icmp<'_> {
         })
     }
 
-    /// True for a packet to one of our unicast addresses from a possible peer.
+    /// Checks that a packet goes to one of our unicast addresses and comes from a possible peer.
     fn check_ends(&self, to: core::net::IpAddr, from: core::net::IpAddr) -> Result<(), Drop> {
         if self.addresses.classify(to) == Destination::Local
             && is_unicast(from)
@@ -350,11 +350,11 @@ impl Icmp<'_> {
     }
 }
 
-/// The least that every link carries: RFC 791, RFC 8200.
+/// The least MTU of a link: RFC 791, RFC 8200.
 const MTU_MIN_V4: u32 = 68;
 const MTU_MIN_V6: u32 = 1280;
 
-/// Plateaus of RFC 1191 section 7.1, for routers that do not say what would have fitted.
+/// Plateaus of RFC 1191 section 7.1, for routers that do not report the MTU that fits.
 const PLATEAUS: [u16; 10] = [
     32_000, 17_914, 8_166, 4_352, 2_002, 1_492, 1_006, 508, 296, 68,
 ];
@@ -376,7 +376,8 @@ fn too_big_v4(next_hop_mtu: u16, quote: &[u8]) -> Result<ErrorKind, Drop> {
     })
 }
 
-/// RFC 792, RFC 1122 3.2.2.1, RFC 1812 5.2.7.1.
+/// The error of an IPv4 "destination unreachable" by its code (RFC 792, RFC 1122 section 3.2.2.1,
+/// RFC 1812 section 5.2.7.1).
 fn unreachable_v4(code: u8) -> Option<IcmpError> {
     Some(match code {
         0 => IcmpError::NetUnreachable,
@@ -392,14 +393,14 @@ fn unreachable_v4(code: u8) -> Option<IcmpError> {
     })
 }
 
-/// RFC 4443 section 3.1.
+/// The error of an ICMPv6 "destination unreachable" by its code (RFC 4443 section 3.1).
 fn unreachable_v6(code: u8) -> IcmpError {
     match code {
         0 => IcmpError::NetUnreachable,
         2 | 3 => IcmpError::HostUnreachable,
         4 => IcmpError::PortUnreachable,
         1 | 5 | 6 => IcmpError::AccessDenied,
-        // Codes of later years are some problem or other (Linux).
+        // Codes defined later count as a parameter problem (Linux).
         _ => IcmpError::ParameterProblem,
     }
 }
@@ -468,8 +469,8 @@ fn write_v6(
     Some(len)
 }
 
-/// The position of the field that names the upper layer at `upper_at`: in the fixed header, or at
-/// the start of the last extension header (RFC 4443 section 3.4's pointer).
+/// Offset of the next-header field that names the upper layer at `upper_at`: in the fixed header,
+/// or at the start of the last extension header (the pointer of RFC 4443 section 3.4).
 fn next_header_at(packet: &[u8], upper_at: usize) -> u32 {
     const FIXED_NEXT_HEADER_AT: usize = 6;
     let (mut field_at, mut at) = (FIXED_NEXT_HEADER_AT, ipv6::HEADER_LEN);

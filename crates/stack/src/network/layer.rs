@@ -1,5 +1,5 @@
-//! The network below TCP, as one stack sees it: its addresses, its routes, its neighbours, and the
-//! frames of the cold path.
+//! The network below TCP, as a stack uses it: local addresses, routes, neighbours, and frames of
+//! the cold path.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -24,14 +24,14 @@ use crate::network::neighbours::{
 };
 use crate::network::routes::{NextHop, Route, RouteError, Routes};
 
-/// The port of a stack that has one, and of the addresses that come later.
+/// The only port of most stacks; addresses added later belong to it.
 pub(crate) const FIRST_PORT: u8 = 0;
 
 /// The link behind one port.
 pub(crate) struct PortLink {
     mtu: usize,
     pub out: FrameQueue,
-    /// Frames that waited for neighbours that have answered.
+    /// Held frames whose neighbour has answered.
     pub released: FrameQueue,
 }
 
@@ -45,48 +45,51 @@ impl PortLink {
     }
 }
 
-/// The neighbour that stands for all addresses of ours. No packet has this destination.
+/// Address of the neighbour entry for all our addresses, when packets stay in the stack. No packet
+/// has this destination.
 const OURSELVES: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-/// The neighbour that stands for the same addresses while the host has a way to them. No packet has
-/// this destination either.
+/// Address of the neighbour entry for our own addresses when the host delivers such packets. No
+/// packet has this destination.
 const OUR_HOST: IpAddr = IpAddr::V4(Ipv4Addr::BROADCAST);
 
 pub(crate) struct Network {
-    /// The port whose stages move what the stack sends to itself: the first that is not gone.
+    /// The port whose stages process the stack's traffic with itself: the first that is not gone.
     own_port: u8,
     links: Vec<PortLink>,
-    /// Our MAC address on each link, apart from it because each frame needs one.
+    /// Our MAC address on each link; separate from `links` because each frame needs one.
     macs: [MacAddr; PORTS_MAX],
     pub(super) addresses: LocalAddresses,
     routes: Routes,
-    /// The ends of the last question to [`hop`](Self::hop), the remote one first, and the answer;
-    /// void when a route comes or goes.
+    /// The last question to [`hop`](Self::hop), remote end first, and its answer. Cleared when
+    /// routes or addresses change.
     last_hop: Option<(Addr, Addr, NeighbourId)>,
-    /// The last answer of [`source_to`](Self::source_to); void when an address comes.
+    /// The last question to [`source_to`](Self::source_to) and its answer. Cleared when addresses
+    /// change.
     last_source: Option<(IpAddr, IpAddr)>,
     pub neighbours: Neighbours,
-    /// Packets go from this stack to itself, or did.
+    /// True once a packet went from this stack to itself.
     talks_to_itself: bool,
-    /// Those packets. Made with the first of them, so that other stacks pay nothing.
+    /// Packets from this stack to itself. Allocated on first use, so that other stacks pay nothing.
     local: Option<Box<LocalQueue>>,
     pub destinations: Destinations,
     limiter: IcmpLimiter,
     echo: bool,
-    /// A host behind the port does ARP and ND for us, and owns addresses and routes.
+    /// True if a host behind the port does ARP and ND for us, and owns addresses and routes.
     has_host: bool,
-    /// The host takes packets between its own addresses that have this destination MAC address.
+    /// Destination MAC address of packets that the host delivers between its own addresses, if it
+    /// does.
     own_hop: Option<MacAddr>,
-    /// Next hops to ask the host for.
+    /// Next hops for which to ask the host.
     wanted: Vec<IpAddr>,
-    /// Sockets that waited for neighbours that have answered: storage, empty between calls.
+    /// Storage for the sockets that [`release`](Self::release) returns; empty between calls.
     released_sockets: Vec<u32>,
-    /// Storage for a packet of the cold path that is being parsed.
+    /// Storage for a packet of the cold path while it is parsed.
     scratch: Vec<u8>,
 }
 
 impl Network {
-    /// A network without addresses and routes, on ports of these capabilities. `keys`: of
-    /// neighbours, ICMP's limiter and destinations.
+    /// Makes a network without addresses and routes, on ports with these capabilities. `keys`:
+    /// those of neighbours, ICMP's limiter and destinations.
     pub fn new<'a>(
         ports: impl Iterator<Item = &'a Capabilities>,
         echo: bool,
@@ -120,20 +123,20 @@ impl Network {
         }
     }
 
-    /// Adds one of the addresses that the stack begins with, and the route to its subnet. Later
-    /// ones are [announced](Self::add_address) at once.
+    /// Adds an address that the stack begins with, and the route to its subnet. Later addresses are
+    /// [announced](Self::add_address) at once.
     ///
     /// # Errors
-    /// The address cannot be one of ours.
+    /// The address cannot become one of ours.
     pub fn add_first_address(&mut self, cidr: IpCidr, port: u8) -> Result<(), AddressError> {
         self.addresses.add(cidr, port)?;
         self.add_on_link(cidr, port);
         Ok(())
     }
 
-    /// Adds a subnet that is reached directly by `port`, unless it has a route there already.
+    /// Adds a subnet that is directly reachable by `port`, unless it has such a route already.
     pub fn add_on_link(&mut self, subnet: IpCidr, port: u8) {
-        // Two addresses of one subnet share its route.
+        // Two addresses in one subnet share its route.
         let _ = self.routes.add(Route {
             prefix: subnet.network(),
             gateway: None,
@@ -144,7 +147,7 @@ impl Network {
     /// Adds a route through a gateway on the link of `port`.
     ///
     /// # Errors
-    /// The route cannot be added.
+    /// The routing table refuses the route.
     pub fn add_route(
         &mut self,
         prefix: IpCidr,
@@ -158,13 +161,13 @@ impl Network {
         })
     }
 
-    /// Adds a neighbour on the link of `port` that is known for good.
+    /// Adds a permanent neighbour on the link of `port`.
     pub fn add_neighbour(&mut self, address: IpAddr, mac: MacAddr, port: u8) {
         let _ = self.neighbours.set_permanent(port, address, mac, 0);
     }
 
-    /// An address of the first port that comes later. Nothing changes if it is held already or
-    /// cannot be held.
+    /// Adds and announces an address of the first port while the stack runs. Nothing changes if the
+    /// address is ours already or cannot be.
     pub fn add_address(&mut self, cidr: IpCidr) {
         if self.addresses.add(cidr, FIRST_PORT).is_err() {
             return;
@@ -181,11 +184,11 @@ impl Network {
     /// Our MAC address on the link of a port.
     #[inline]
     pub fn mac(&self, port: u8) -> MacAddr {
-        // The mask saves a check of bounds.
+        // The modulo saves a bounds check.
         self.macs[usize::from(port) % PORTS_MAX]
     }
 
-    /// The host's interface has another MAC address.
+    /// Takes over the new MAC address of the host's interface.
     pub fn set_mac(&mut self, mac: MacAddr) {
         self.macs[usize::from(FIRST_PORT)] = mac;
     }
@@ -196,12 +199,12 @@ impl Network {
         &self.links[usize::from(port)]
     }
 
-    /// The link behind a port, to change it.
+    /// The link behind a port, by mutable reference.
     pub fn link_mut(&mut self, port: u8) -> &mut PortLink {
         &mut self.links[usize::from(port)]
     }
 
-    /// See the field.
+    /// The port whose stages process the stack's traffic with itself.
     pub fn own_port(&self) -> u8 {
         self.own_port
     }
@@ -212,7 +215,7 @@ impl Network {
         self.links.len() as u8
     }
 
-    /// A port is gone for good, and its addresses and routes with it.
+    /// Removes the addresses and routes of a lost port. `next`: the first port that remains.
     pub fn lose_port(&mut self, port: u8, next: u8) {
         if self.own_port == port {
             self.own_port = next;
@@ -222,7 +225,7 @@ impl Network {
         self.addresses.remove_port(port);
     }
 
-    /// The port from which packets with the source `local` leave: the one that has the address.
+    /// The port for packets with the source `local`: the one that has the address.
     fn port_of(&self, local: Addr) -> Option<u8> {
         match self.links.len() {
             1 => Some(FIRST_PORT),
@@ -231,7 +234,7 @@ impl Network {
     }
 
     /// The link on which a connection's frames leave, if it is known, fresh and behind `port`.
-    /// `news_ns`: when its peer was last heard of.
+    /// `news_ns`: time of the peer's last news.
     #[inline]
     pub fn link_to(
         &mut self,
@@ -251,7 +254,7 @@ impl Network {
         }
     }
 
-    /// Removes an address, and its subnet's route unless another address is in that subnet.
+    /// Removes an address, and its subnet's route unless another address lies in that subnet.
     pub fn remove_address(&mut self, cidr: IpCidr) {
         (self.last_hop, self.last_source) = (None, None);
         self.addresses.remove(cidr.address());
@@ -265,8 +268,8 @@ impl Network {
         }
     }
 
-    /// Replaces the route for a prefix by the host's. A route that the table refuses leaves its
-    /// prefix unreachable.
+    /// Replaces the route for a prefix by the host's. If the table refuses it, the prefix is
+    /// unreachable.
     pub fn replace_route(&mut self, prefix: IpCidr, gateway: Option<IpAddr>) {
         self.remove_route(prefix);
         let _ = self.routes.add(Route {
@@ -282,25 +285,26 @@ impl Network {
         self.routes.remove(prefix, FIRST_PORT);
     }
 
-    /// Sets the size of packet that the host's link takes, bytes.
+    /// Sets the MTU of the host's link, bytes.
     pub fn set_mtu(&mut self, mtu: usize) {
         self.link_mut(FIRST_PORT).mtu = mtu;
     }
 
-    /// Packets to this MAC address stay on the host: they are for peers at our own addresses.
+    /// True if packets to this MAC address stay on the host, for peers at our own addresses.
     #[inline]
     pub fn is_own_hop(&self, mac: MacAddr) -> bool {
         self.own_hop == Some(mac)
     }
 
-    /// Takes or loses the way to peers at our own addresses, which the host has.
+    /// Sets the host's MAC address for peers at our own addresses; `None`: the host delivers no
+    /// such packets.
     pub fn set_own_hop(&mut self, mac: Option<MacAddr>) {
         self.own_hop = mac;
         self.last_hop = None;
         self.addresses.set_own_peers(mac.is_some());
     }
 
-    /// Takes the host's answer for a next hop; `None` if no packet waits for that address.
+    /// Notes the host's answer for a next hop. Returns the neighbour if it is now known.
     pub fn next_hop(
         &mut self,
         address: IpAddr,
@@ -320,8 +324,8 @@ impl Network {
         }
     }
 
-    /// Tells the link of our addresses, so that neighbours forget who had them before. A host
-    /// behind the port has done so.
+    /// Announces our addresses on their links, so that neighbours forget previous owners. A host
+    /// behind the port has done so itself.
     pub fn announce(&mut self) {
         if self.has_host {
             return;
@@ -343,7 +347,7 @@ impl Network {
         &self.addresses
     }
 
-    /// Adds the addresses of the kernel's loopback device.
+    /// Adds the addresses of the loopback device, 127.0.0.0/8 and ::1.
     pub fn add_loopback(&mut self) {
         self.addresses.add_loopback();
     }
@@ -354,18 +358,18 @@ impl Network {
         self.has_host
     }
 
-    /// Notes a next hop that the host is to be asked for.
+    /// Notes a next hop for which to ask the host.
     pub fn ask_host(&mut self, target: IpAddr) {
         self.wanted.push(target);
     }
 
-    /// The next hops to ask the host for.
+    /// Takes the next hops for which to ask the host.
     #[inline]
     pub fn take_wanted(&mut self) -> impl Iterator<Item = IpAddr> + '_ {
         self.wanted.drain(..)
     }
 
-    /// Takes an ARP packet of the link of `port`.
+    /// Processes an ARP packet from the link of `port`.
     ///
     /// # Errors
     /// The packet is malformed or not for us.
@@ -380,7 +384,7 @@ impl Network {
         )
     }
 
-    /// Takes a message of neighbour discovery from the link of `port`.
+    /// Processes a neighbour discovery message from the link of `port`.
     ///
     /// # Errors
     /// The message is malformed or not for us.
@@ -402,7 +406,7 @@ impl Network {
         )
     }
 
-    /// ICMP at this instant.
+    /// The ICMP processor, at this time.
     pub fn icmp(&mut self, now_ns: u64) -> Icmp<'_> {
         Icmp {
             addresses: &self.addresses,
@@ -412,49 +416,49 @@ impl Network {
         }
     }
 
-    /// Storage for a packet of the cold path, until [`put_scratch`](Self::put_scratch).
+    /// Lends storage for a packet of the cold path, until [`put_scratch`](Self::put_scratch).
     pub fn take_scratch(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.scratch)
     }
 
-    /// Gives the storage back.
+    /// Takes the storage back.
     pub fn put_scratch(&mut self, scratch: Vec<u8>) {
         self.scratch = scratch;
     }
 
-    /// True if packets go from this stack to itself, or did.
+    /// True once a packet went from this stack to itself.
     #[inline]
     pub fn talks_to_itself(&self) -> bool {
         self.talks_to_itself
     }
 
-    /// The queue of packets from this stack to itself, made if there is none.
+    /// The queue of packets from this stack to itself; made on first use.
     pub fn local_queue(&mut self, frame_bytes: usize) -> &mut LocalQueue {
         let local = &mut self.local;
         local.get_or_insert_with(|| Box::new(LocalQueue::new(frame_bytes)))
     }
 
-    /// That queue, if there is one, until [`put_local`](Self::put_local).
+    /// Lends the queue of packets from this stack to itself, until [`put_local`](Self::put_local).
     #[inline]
     pub fn take_local(&mut self) -> Option<Box<LocalQueue>> {
         self.local.take()
     }
 
-    /// Gives the queue back.
+    /// Takes the queue back.
     #[inline]
     pub fn put_local(&mut self, local: Box<LocalQueue>) {
         self.local = Some(local);
     }
 
-    /// Frames from this stack to itself wait for the next turn.
+    /// True if frames from this stack to itself wait for the next turn.
     #[inline]
     pub fn hears_itself(&self) -> bool {
         self.local.as_ref().is_some_and(|local| !local.is_empty())
     }
 
-    /// Releases everything that waited for a neighbour: frames go to its port. Returns the
+    /// Releases everything that waited for a neighbour; frames go to its port. Returns the
     /// connections, in storage for [`put_released`](Self::put_released), and the number of frames
-    /// that found no room.
+    /// without room.
     pub fn release(&mut self, id: NeighbourId) -> (Vec<u32>, u64) {
         let mut sockets = std::mem::take(&mut self.released_sockets);
         let out = &mut self.links[usize::from(id.port())].released;
@@ -466,7 +470,7 @@ impl Network {
         (sockets, dropped)
     }
 
-    /// Gives the storage of released connections back, empty.
+    /// Takes the storage for released connections back, empty.
     pub fn put_released(&mut self, sockets: Vec<u32>) {
         self.released_sockets = sockets;
     }
@@ -476,18 +480,18 @@ impl Network {
         self.link_mut(port).out.push(frame);
     }
 
-    /// Frames of the cold path that found no room.
+    /// Number of frames of the cold path that found no room.
     pub fn cold_refused(&self) -> u64 {
         self.links.iter().map(|link| link.out.refused()).sum()
     }
 
-    /// Frames of the cold path wait to leave by `port`.
+    /// True if frames of the cold path wait to leave by `port`.
     pub fn has_frames(&self, port: u8) -> bool {
         let link = self.link(port);
         !link.out.is_empty() || !link.released.is_empty()
     }
 
-    /// Moves those frames to the driver's.
+    /// Moves frames of the cold path into the driver's.
     pub fn fill_frames(&mut self, port: u8, frames: &[packetio::TxFrame]) -> usize {
         let link = self.link_mut(port);
         let used = link.out.fill(frames);
@@ -501,8 +505,8 @@ impl Network {
         }
     }
 
-    /// The neighbour to which packets from `local` to `remote` go. An application that talks to one
-    /// peer opens many connections to it, so the last answer is remembered.
+    /// The neighbour for packets from `local` to `remote`. Applications often open many connections
+    /// to one peer, so the last answer is cached.
     #[inline]
     pub fn hop(&mut self, local: Addr, remote: Addr, now_ns: u64) -> Result<NeighbourId, Errno> {
         if let Some((last_remote, last_local, id)) = self.last_hop
@@ -517,8 +521,8 @@ impl Network {
         Ok(id)
     }
 
-    /// A packet leaves by the port of its source address, if a route leads there. A source that no
-    /// port has leaves by the best route of all.
+    /// Looks up the neighbour. A packet leaves by the port of its source address if a route leads
+    /// there. A source without a port leaves by the best route of all.
     fn look_up_hop(
         &mut self,
         local: Addr,
@@ -552,8 +556,8 @@ impl Network {
             .map_err(|_| Errno::NOBUFS)
     }
 
-    /// The port by which a new connection to `remote` leaves: that of the best route whose next hop
-    /// is not known to be silent. `None`: there is one port, or no route.
+    /// The port for a new connection to `remote`: that of the best route whose next hop is not
+    /// known to be silent. `None`: there is only one port, or no route.
     fn port_to(&mut self, remote: IpAddr) -> Option<u8> {
         if self.links.len() == 1 {
             return None;
@@ -573,15 +577,14 @@ impl Network {
         Some(better.unwrap_or(first).port)
     }
 
-    /// The address of one host: a peer, or ourselves.
+    /// True if `remote` is the address of a single host, a peer or ourselves.
     pub fn may_reach(&self, remote: IpAddr) -> bool {
         let is_last = self.last_source.is_some_and(|(last, _)| last == remote);
         let is_host = |kind| matches!(kind, Destination::Foreign | Destination::Local);
         is_last || (is_unicast(remote) && is_host(self.addresses.classify(remote)))
     }
 
-    /// The address of ours from which `remote`, which we [may reach](Self::may_reach), is talked
-    /// to.
+    /// The source address for `remote`, which [may be reached](Self::may_reach).
     pub fn source_to(&mut self, remote: IpAddr) -> Option<IpAddr> {
         if let Some((last, source)) = self.last_source
             && last == remote
@@ -595,13 +598,13 @@ impl Network {
         Some(source)
     }
 
-    /// The address from which a link-local `remote` on the link of `port` is talked to.
+    /// The source address for a link-local `remote` on the link of `port`.
     pub fn source_on(&self, remote: IpAddr, port: u8) -> Option<IpAddr> {
         let source = self.addresses.source_for(remote, Some(port))?;
         (self.addresses.port_of(Addr::from(source)) == Some(port)).then_some(source)
     }
 
-    /// The largest segment that the link of `local` takes, for a peer of its family (RFC 9293
+    /// Largest segment for the link of `local`, to a peer of its family, bytes (RFC 9293 section
     /// 3.7.1, RFC 6691).
     pub fn mss_for(&self, local: Addr) -> u16 {
         let headers = if local.is_v4() { 40 } else { 60 };
@@ -610,7 +613,8 @@ impl Network {
         mtu.saturating_sub(headers).min(usize::from(u16::MAX)) as u16
     }
 
-    /// The path's MTU as far as a connection knows it: a router's word, or what our link takes.
+    /// The path MTU as far as a connection knows it, bytes: a router's report, or the MTU of our
+    /// link.
     pub fn path_mtu(&self, info: &tcp::Info, local: Addr) -> u32 {
         let mss = match info.narrow_mss {
             0 => u32::from(self.mss_for(local)),

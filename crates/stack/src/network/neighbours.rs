@@ -1,11 +1,11 @@
-//! The neighbour cache: which MAC address an on-link IP address has, by ARP or by neighbour
+//! The neighbour cache: MAC addresses of IP addresses on the link, learned by ARP or neighbour
 //! discovery.
 //!
-//! The module owns the entries with their states and timers, and the connections and control frames
-//! that wait for an answer. `arp_nd` feeds it the link's messages,
-//! [`Routes`](crate::network::routes::Routes) names the address to resolve, `packet_out` reads MAC
-//! addresses, and the timer stage polls it for requests to send. One state machine serves both
-//! families (RFC 4861 section 7.3, RFC 1122 2.3.2.1):
+//! The cache owns the entries with their states and timers, and the connections and control frames
+//! that wait for an answer. `arp_nd` passes it the link's messages,
+//! [`Routes`](crate::network::routes::Routes) names the address to resolve, and `packet_out` reads
+//! MAC addresses. The timer stage polls it for requests to send. One state machine serves both
+//! families (RFC 4861 section 7.3, RFC 1122 section 2.3.2.1):
 //!
 //! ```text
 //!              resolve                        answer                   reachable time over
@@ -16,9 +16,10 @@
 //!                                 3 unicast requests          └── confirm ───────────────────┘  5 s
 //! ```
 //!
-//! A connection keeps a [`NeighbourId`]; reading the MAC address behind it is one bounds check, one
-//! comparison of generations and one of times. A replaced entry takes its generation with it:
-//! [`Link::Gone`], resolve again. Nothing allocates after [`Neighbours::new`].
+//! A connection keeps a [`NeighbourId`]. Reading its MAC address takes one bounds check, one
+//! comparison of generations and one of times. A replaced entry has another generation:
+//! [`Link::Gone`] tells the connection to resolve again. Nothing allocates after
+//! [`Neighbours::new`].
 
 use core::net::IpAddr;
 
@@ -41,10 +42,10 @@ use waiting::{Pools, Queue};
 /// Protocol constants of RFC 4861 section 10, all in nanoseconds or counts.
 #[derive(Clone, Copy, Debug)]
 pub struct NeighbourTimers {
-    /// Average validity of a confirmation; drawn between half and one and a half of this
-    /// (BaseReachableTime).
+    /// Average time for which a confirmation holds; the actual time is drawn between half and one
+    /// and a half of it (BaseReachableTime).
     pub reachable_ns: u64,
-    /// Time that a stale entry in use waits for a confirmation by TCP before it is probed
+    /// Time that a stale entry in use waits for TCP's confirmation before it is probed
     /// (DELAY_FIRST_PROBE_TIME).
     pub delay_ns: u64,
     /// Time between requests (RETRANS_TIMER).
@@ -53,7 +54,7 @@ pub struct NeighbourTimers {
     pub multicast_requests_max: u8,
     /// Unicast requests before a known neighbour counts as lost (MAX_UNICAST_SOLICIT).
     pub unicast_requests_max: u8,
-    /// Time for which an address without an answer is not asked for again.
+    /// Time for which an address without an answer is not requested again.
     pub failed_ns: u64,
 }
 
@@ -71,10 +72,10 @@ impl Default for NeighbourTimers {
     }
 }
 
-/// Time for which a peer's segment confirms its neighbour: ACKs leave sooner than that.
+/// Time for which news from a peer confirms its neighbour: by then the peer must have had our ACKs.
 const NEWS_NS: u64 = 1_000_000_000;
 
-/// A neighbour as a connection remembers it. Stale ids are recognised, not dangerous.
+/// A reference to a neighbour that a connection keeps. Outdated references are recognised.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct NeighbourId {
     index: u16,
@@ -85,14 +86,14 @@ pub struct NeighbourId {
 const _: () = assert!(NEIGHBOURS_MAX <= 1 << u16::BITS);
 
 impl NeighbourId {
-    /// The port behind which the neighbour is.
+    /// Index of the port behind which the neighbour is.
     #[inline]
     pub fn port(self) -> u8 {
         self.port
     }
 }
 
-/// State of an entry, RFC 4861 section 7.3.2.
+/// State of an entry (RFC 4861 section 7.3.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NeighbourState {
     /// A request was sent, no answer came yet.
@@ -101,69 +102,69 @@ pub enum NeighbourState {
     Reachable,
     /// The address is known, but not confirmed recently and not in use.
     Stale,
-    /// Stale and in use: TCP may confirm it before we ask.
+    /// Stale and in use: TCP may confirm the neighbour before it is probed.
     Delay,
-    /// Being asked by unicast.
+    /// The neighbour is being probed by unicast requests.
     Probe,
-    /// Nobody answered.
+    /// No answer came.
     Failed,
-    /// Set by hand or by a mirror of the kernel's table; never ages.
+    /// Configured, or given by the host; never ages.
     Permanent,
 }
 
-/// The link to a neighbour, as it is now.
+/// The current link to a neighbour.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Link {
-    /// Send, to this MAC address.
+    /// Frames go to this MAC address.
     Ready(MacAddr),
-    /// The address is not known yet: [`Neighbours::wait`] or [`Neighbours::hold_frame`].
+    /// The MAC address is unknown as yet: call [`Neighbours::wait`] or [`Neighbours::hold_frame`].
     Waiting,
-    /// Nobody answered: the host is unreachable.
+    /// No answer came: the host is unreachable.
     Unreachable,
-    /// The entry was replaced: resolve again.
+    /// The entry was replaced: resolve the address again.
     Gone,
 }
 
 /// A task of the cache, from [`Neighbours::poll`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NeighbourEvent {
-    /// Send a request, see [`arp_nd::request_frame`](crate::network::arp_nd::request_frame).
+    /// Send this request, by [`arp_nd::request_frame`](crate::network::arp_nd::request_frame).
     Request(Request),
-    /// Nobody answered. [`Neighbours::release`] names the connections that waited.
+    /// The neighbour did not answer. [`Neighbours::release`] names the connections that waited.
     Failed(NeighbourId),
     /// The entry for which this connection waited was replaced.
     Displaced(u32),
 }
 
-/// A question to the link.
+/// A request for a neighbour's MAC address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Request {
     /// Index of the port to ask on.
     pub port: u8,
     /// The address whose MAC address is wanted.
     pub target: IpAddr,
-    /// Ask this MAC address only; `None` is broadcast (ARP) or the solicited-node group (ND).
+    /// Destination of a unicast request; `None`: broadcast (ARP) or solicited-node group (ND).
     pub unicast: Option<MacAddr>,
 }
 
-/// The claim of a neighbour about itself: a neighbour advertisement (RFC 4861 section 4.4) or an
-/// ARP reply.
+/// A neighbour's claim about its MAC address: a neighbour advertisement (RFC 4861 section 4.4) or
+/// an ARP reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Advertisement {
     /// The neighbour's MAC address, if the message holds one.
     pub mac: Option<MacAddr>,
-    /// The claim answers a request of ours.
+    /// True if the claim answers our request.
     pub solicited: bool,
-    /// The claim replaces the address known so far.
+    /// True if the claim may replace a known MAC address.
     pub overrides: bool,
 }
 
 /// Something that waited for a neighbour, from [`Neighbours::release`].
 #[derive(Debug)]
 pub enum Waiter<'a> {
-    /// A connection, as it was given to [`Neighbours::wait`].
+    /// A connection's token, as given to [`Neighbours::wait`].
     Token(u32),
-    /// A frame with its destination MAC address filled in, ready to send.
+    /// A frame ready to send: its destination MAC address is filled in.
     Frame(&'a [u8]),
 }
 
@@ -175,24 +176,24 @@ pub enum NeighbourError {
     TableFull,
 }
 
-/// Counters of the cache: its actions and its drops.
+/// Counters of the cache.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct NeighbourCounters {
-    /// Requests handed out by [`Neighbours::poll`].
+    /// Requests that [`Neighbours::poll`] returned.
     pub requests: u64,
-    /// Addresses without an answer.
+    /// Addresses that did not answer.
     pub failed: u64,
     /// Entries that were replaced.
     pub evicted: u64,
     /// New entries refused because no other could be replaced.
     pub table_full: u64,
-    /// Connections not noted: `NEIGHBOUR_WAITING_MAX`.
+    /// Connections not noted because `NEIGHBOUR_WAITING_MAX` was reached.
     pub waiting_full: u64,
-    /// Frames dropped: too long, too many, the neighbour failed or its entry was replaced.
+    /// Frames dropped: too long, too many, or the neighbour failed or was replaced.
     pub frames_dropped: u64,
 }
 
-/// The cache. At most [`NEIGHBOURS_MAX`] entries over all ports.
+/// The neighbour cache, with at most [`NEIGHBOURS_MAX`] entries over all ports.
 #[derive(Debug)]
 pub struct Neighbours {
     entries: Vec<Entry>,
@@ -200,8 +201,7 @@ pub struct Neighbours {
     pools: Pools,
     /// Connections that waited for replaced entries.
     displaced: Queue,
-    /// Entries whose state has a timer; an entry that has left such a state is removed when the
-    /// scan meets it.
+    /// Entries with a running timer. The scan removes an entry whose state has no timer any more.
     timed: Vec<u32>,
     scan: usize,
     deadline_ns: u64,
@@ -217,10 +217,10 @@ pub struct Neighbours {
 #[derive(Clone, Debug)]
 struct Entry {
     address: Addr,
-    /// Reachable: until when. Incomplete, Delay, Probe: when to act. Failed: until when not to ask
-    /// again.
+    /// End of the state's time, ns. Reachable: validity; Incomplete, Delay, Probe: next action;
+    /// Failed: no request before.
     until_ns: u64,
-    /// Time of the last wish to send to it; 0 never.
+    /// Time of the last wish to send to the neighbour, ns; 0: never.
     used_ns: u64,
     generation: u32,
     queue: Queue,
@@ -242,12 +242,12 @@ impl Entry {
         !matches!(self.state, Incomplete | Failed)
     }
 
-    /// The value of the entry: the least goes first when the table is full, then the least recently
-    /// used.
+    /// The worth of the entry: when the table is full the least goes first, and among equals the
+    /// least recently used.
     fn worth(&self) -> u8 {
         match self.state {
             NeighbourState::Failed => 0,
-            // A flood of SYNs from invented neighbours must not push out those that exist.
+            // A flood of SYNs from invented neighbours must not displace real ones.
             NeighbourState::Incomplete => 1,
             NeighbourState::Stale => 2,
             NeighbourState::Reachable | NeighbourState::Delay | NeighbourState::Probe => 3,
@@ -257,8 +257,8 @@ impl Entry {
 }
 
 impl Neighbours {
-    /// An empty cache with all the memory it will ever use. `key` is a secret of this stack: it
-    /// keys the index and randomises the reachable time.
+    /// Makes an empty cache with all its memory. `key` is a secret of this stack: it keys the index
+    /// and randomises the reachable time.
     pub fn new(timers: NeighbourTimers, key: [u64; 2]) -> Neighbours {
         Neighbours::with_limit(timers, key, NEIGHBOURS_MAX)
     }
@@ -286,8 +286,8 @@ impl Neighbours {
         neighbours
     }
 
-    /// The neighbour `address` on `port`; begins to ask for it if it is not known.
-    /// [`Neighbours::poll`] then has the request.
+    /// The neighbour with `address` on `port`. An unknown one is requested: [`Neighbours::poll`]
+    /// returns the request.
     ///
     /// # Errors
     /// [`NeighbourError::TableFull`] when no entry can be replaced.
@@ -306,31 +306,28 @@ impl Neighbours {
         Ok(self.id(index))
     }
 
-    /// The entry that `id` names is still the one it named.
+    /// True if `id` still names the same entry.
     #[inline]
     pub fn is_current(&self, id: NeighbourId) -> bool {
         let entry = self.entries.get(usize::from(id.index));
         entry.is_some_and(|entry| entry.generation == id.generation)
     }
 
-    /// The link to `id` now. The data path calls this once per frame. It also notes that the entry
-    /// is in use, by which a stale one is probed.
+    /// The current link to `id`, for one frame of the data path. The call marks the entry as used,
+    /// so that a stale one is probed.
     #[inline]
     pub fn link(&mut self, id: NeighbourId, now_ns: u64) -> Link {
         self.link_to_peer(id, now_ns, 0)
     }
 
-    /// The same for a connection whose peer last sent something new at `news_ns` (0 never). Such
-    /// news shows that our ACKs reach the peer (RFC 4861 7.3.1), so a pure receiver need not probe
-    /// its neighbour.
+    /// The current link to `id`, for a connection whose peer last sent something new at `news_ns`
+    /// (0: never). Such news shows that our ACKs reach the peer (RFC 4861 section 7.3.1), so a pure
+    /// receiver need not probe its neighbour.
     #[inline]
     pub fn link_to_peer(&mut self, id: NeighbourId, now_ns: u64, news_ns: u64) -> Link {
-        let Some(entry) = self.entries.get_mut(usize::from(id.index)) else {
+        let Some(entry) = self.live_mut(id) else {
             return Link::Gone;
         };
-        if entry.generation != id.generation {
-            return Link::Gone;
-        }
         entry.used_ns = now_ns;
         if entry.state == NeighbourState::Reachable && now_ns < entry.until_ns {
             return Link::Ready(entry.mac);
@@ -338,24 +335,21 @@ impl Neighbours {
         self.link_not_fresh(u32::from(id.index), now_ns, news_ns)
     }
 
-    /// TCP's advice: the peer behind this neighbour acknowledged new data, so both directions work
-    /// (RFC 4861 7.3.1).
+    /// Confirms a neighbour, because its peer acknowledged new data: both directions work (RFC 4861
+    /// section 7.3.1).
     #[inline]
     pub fn confirm(&mut self, id: NeighbourId, now_ns: u64) {
         use NeighbourState::{Delay, Probe, Reachable, Stale};
-        let Some(entry) = self.entries.get_mut(usize::from(id.index)) else {
-            return;
-        };
-        if entry.generation == id.generation
+        let until_ns = now_ns + self.reachable_ns;
+        if let Some(entry) = self.live_mut(id)
             && matches!(entry.state, Reachable | Stale | Delay | Probe)
         {
-            entry.state = Reachable;
-            entry.until_ns = now_ns + self.reachable_ns;
+            (entry.state, entry.until_ns) = (Reachable, until_ns);
         }
     }
 
-    /// TCP's opposite advice: segments were retransmitted again and again (RFC 9293 MUST-20). A
-    /// reachable entry becomes stale, so that its next use has it probed.
+    /// Doubts a neighbour, because segments were retransmitted repeatedly (RFC 9293 MUST-20). A
+    /// reachable entry becomes stale, so its next use probes it.
     pub fn doubt(&mut self, id: NeighbourId) {
         if let Some(entry) = self.live_mut(id)
             && entry.state == NeighbourState::Reachable
@@ -364,9 +358,9 @@ impl Neighbours {
         }
     }
 
-    /// Notes that the connection `token` waits for `id`. Once per connection: the caller remembers
-    /// that it waits. False if it was not noted ([`NeighbourCounters::waiting_full`]); the
-    /// connection's own timer is then the fallback.
+    /// Notes that the connection `token` waits for `id`. The caller calls it once per connection.
+    /// False if it was not noted ([`NeighbourCounters::waiting_full`]): the connection's own timer
+    /// must serve.
     pub fn wait(&mut self, id: NeighbourId, token: u32) -> bool {
         let Some(entry) = self.entries.get_mut(usize::from(id.index)) else {
             return false;
@@ -379,9 +373,9 @@ impl Neighbours {
         noted
     }
 
-    /// Keeps a copy of a small frame (Ethernet header included, its destination left open) until
-    /// `id` is known. When the neighbour has its share already, the oldest goes. False if the frame
-    /// was dropped.
+    /// Holds a copy of a small frame until `id` is resolved; its destination MAC address is filled
+    /// in then. At the neighbour's limit the oldest frame is dropped. False if this frame was
+    /// dropped.
     pub fn hold_frame(&mut self, id: NeighbourId, frame: &[u8]) -> bool {
         let Some(entry) = self.entries.get_mut(usize::from(id.index)) else {
             return false;
@@ -398,8 +392,8 @@ impl Neighbours {
         held.kept
     }
 
-    /// Hands out, oldest first, and forgets all that waited for `id`: tokens always, frames if the
-    /// MAC address is known (otherwise they are dropped and counted).
+    /// Passes everything that waited for `id` to `out`, oldest first, and forgets it. Frames are
+    /// dropped and counted if the MAC address is unknown.
     pub fn release(&mut self, id: NeighbourId, mut out: impl FnMut(Waiter<'_>)) {
         let Some(entry) = self.entries.get_mut(usize::from(id.index)) else {
             return;
@@ -422,8 +416,7 @@ impl Neighbours {
         }
     }
 
-    /// Sets an entry that never ages: by configuration, or mirrored from the kernel. Release it if
-    /// something waited.
+    /// Sets an entry that never ages. Call [`release`](Self::release) if something waited for it.
     ///
     /// # Errors
     /// [`NeighbourError::TableFull`] when no entry can be replaced.
@@ -441,26 +434,26 @@ impl Neighbours {
         Ok(id)
     }
 
-    /// The entry of `address` on `port`, if there is one.
+    /// The existing entry of `address` on `port`.
     pub fn known(&self, port: u8, address: IpAddr) -> Option<NeighbourId> {
         let index = self.find(port, Addr::from(address))?;
         Some(self.id(index))
     }
 
-    /// Discards the known address of the neighbour: it is asked for again.
+    /// Discards the neighbour's MAC address and requests it again.
     pub fn ask_again(&mut self, id: NeighbourId, now_ns: u64) {
         if self.live_mut(id).is_some() {
             self.start_asking(u32::from(id.index), now_ns);
         }
     }
 
-    /// When [`Neighbours::poll`] next has something; `u64::MAX` is never.
+    /// Time of the next task of [`Neighbours::poll`], ns; `u64::MAX`: none.
     #[inline]
     pub fn deadline_ns(&self) -> u64 {
         self.deadline_ns
     }
 
-    /// The next task that is due; `None`: there is none.
+    /// The next task that is due, if there is one.
     pub fn poll(&mut self, now_ns: u64) -> Option<NeighbourEvent> {
         if now_ns < self.deadline_ns {
             return None;
@@ -475,8 +468,8 @@ impl Neighbours {
                 self.timed.swap_remove(self.scan);
                 continue;
             }
-            // The timer stays in the list: the entered state may be met again, but is not due
-            // again.
+            // The entry stays in the list, because its state may get a timer again; until then it
+            // is not due.
             if now_ns >= entry.until_ns
                 && let Some(event) = self.act(index, now_ns)
             {
@@ -494,7 +487,7 @@ impl Neighbours {
         None
     }
 
-    /// State of an entry, for tests and tools; `None` if the id is stale.
+    /// The state of an entry, for tests and tools; `None` if the id is outdated.
     pub fn state(&self, id: NeighbourId) -> Option<NeighbourState> {
         let entry = self.entries.get(usize::from(id.index))?;
         (entry.generation == id.generation).then_some(entry.state)
@@ -544,7 +537,7 @@ impl Neighbours {
         }
     }
 
-    /// Does the work of `index`'s timer.
+    /// Performs what is due at the timer of entry `index`.
     fn act(&mut self, index: u32, now_ns: u64) -> Option<NeighbourEvent> {
         use NeighbourState::{Delay, Failed, Incomplete, Probe};
         let timers = self.timers;
@@ -560,7 +553,7 @@ impl Neighbours {
             _ => return None,
         };
         if entry.requests_sent >= requests_max {
-            // A neighbour that was present a moment ago may have another address: its next use asks
+            // A neighbour that was known until now may have another MAC address: its next use asks
             // the whole link.
             let was_known = entry.state == Probe;
             entry.state = Failed;
@@ -586,7 +579,7 @@ impl Neighbours {
         self.arm(index);
     }
 
-    /// Lets [`Neighbours::poll`] visit `index` at its deadline.
+    /// Has [`Neighbours::poll`] visit entry `index` at its deadline.
     fn arm(&mut self, index: u32) {
         let entry = &mut self.entries[index as usize];
         self.deadline_ns = self.deadline_ns.min(entry.until_ns);
@@ -596,7 +589,8 @@ impl Neighbours {
         }
     }
 
-    /// RFC 4861 6.3.2: uniformly between half and one and a half of the base.
+    /// Draws the reachable time, uniformly between half and one and a half of the base (RFC 4861
+    /// section 6.3.2).
     fn draw_reachable_time(&mut self) {
         self.draws = self.draws.wrapping_add(1);
         let base = self.timers.reachable_ns;
@@ -617,6 +611,8 @@ impl Neighbours {
         }
     }
 
+    /// The entry that `id` names, if it is still the one it named.
+    #[inline(always)]
     fn live_mut(&mut self, id: NeighbourId) -> Option<&mut Entry> {
         self.entries
             .get_mut(usize::from(id.index))

@@ -1,13 +1,13 @@
-//! Segment sizes on the way to a remote host: the link's limit, the routers' reports, and the
-//! application's wish.
+//! Segment sizes on the path to a remote host: limits of the link, routers' reports and the
+//! application.
 
 use wire::Addr;
 
 use crate::network::layer::Network;
 
 impl Network {
-    /// The largest segment on the way from `local` to `remote`: the link's limit, reduced by
-    /// routers' reports and by the application (`TCP_MAXSEG`; 0: no wish).
+    /// Largest segment on the path from `local` to `remote`: the link's limit, reduced by routers'
+    /// reports and by `TCP_MAXSEG` (`mss_max`; 0: not set).
     pub fn path_mss(&mut self, local: Addr, remote: Addr, mss_max: u16, now_ns: u64) -> u16 {
         let link_mss = self.mss_for(local);
         let path_mss = self
@@ -19,7 +19,7 @@ impl Network {
     }
 }
 
-/// Bytes of IP and TCP header on the way to `remote`, options aside.
+/// Bytes of IP and TCP header to `remote`, without options.
 pub(crate) fn headers_of(remote: Addr) -> u16 {
     if remote.is_v4() { 40 } else { 60 }
 }

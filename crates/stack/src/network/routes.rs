@@ -1,7 +1,7 @@
-//! The routing table: where a packet to a given address goes next.
+//! The routing table: the next hop of a packet by its destination.
 //!
-//! Owns the static IPv4 and IPv6 routes and their longest-prefix match. The configuration fills it.
-//! A connection that begins asks it, and so does every answer to a packet without a connection.
+//! The table holds static IPv4 and IPv6 routes and finds the longest matching prefix. Configuration
+//! fills it. Active opens ask it, and so does every answer to a packet without a connection.
 //!
 //! ```text
 //! sorted by (length descending, network, port):   /32 /32 | /24 /24 /24 | /8 | /0
@@ -9,8 +9,8 @@
 //! look-up: binary search in each group, longest first; the first hit is the answer
 //! ```
 //!
-//! Each port may have a route for the same prefix. The first port's is the answer, unless the
-//! caller asks for a port or passes over a gateway that does not answer.
+//! Each port may have a route for the same prefix. The first port's route wins, unless the caller
+//! asks for a port or skips a gateway that does not answer.
 
 use core::net::IpAddr;
 
@@ -25,30 +25,30 @@ mod tests;
 /// A route. Without a gateway the prefix is on the link of `port`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Route {
-    /// Destinations it covers; host bits are ignored.
+    /// Destinations that the route covers; host bits are ignored.
     pub prefix: IpCidr,
-    /// The router to hand packets to; `None` when destinations are on the link.
+    /// The router for these destinations; `None`: they are on the link.
     pub gateway: Option<IpAddr>,
-    /// Index of the port that packets leave by.
+    /// Index of the port by which packets leave.
     pub port: u8,
 }
 
-/// The next hop of a packet: the neighbour whose MAC address it needs, and the port.
+/// The next hop of a packet: the neighbour's address, and the port.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct NextHop {
-    /// The gateway, or the destination itself when it is on the link.
+    /// The gateway, or the destination itself if it is on the link.
     pub address: IpAddr,
-    /// Index of the port that the packet leaves by.
+    /// Index of the port by which the packet leaves.
     pub port: u8,
 }
 
 /// The reason why a route was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 pub enum RouteError {
-    /// [`ROUTES_MAX`] routes are held already.
+    /// The table holds [`ROUTES_MAX`] routes already.
     #[error("too many routes (ROUTES_MAX)")]
     Full,
-    /// A route for the same prefix on the same port is held already.
+    /// The table holds a route for this prefix and port already.
     #[error("a route for this prefix exists")]
     Duplicate,
     /// Prefix and gateway are of different families.
@@ -59,12 +59,12 @@ pub enum RouteError {
     GatewayNotUnicast,
 }
 
-/// The table. At most [`ROUTES_MAX`] routes over both families.
+/// The routing table, with at most [`ROUTES_MAX`] routes over both families.
 #[derive(Debug)]
 pub struct Routes {
     v4: Table,
     v6: Table,
-    /// The last answer, for bursts to one destination.
+    /// The last question to [`lookup`](Self::lookup) and its answer, for bursts to one destination.
     last: Option<(IpAddr, NextHop)>,
 }
 
@@ -87,8 +87,7 @@ impl Routes {
     /// Adds a route.
     ///
     /// # Errors
-    /// [`RouteError`] when the table is full, holds the prefix already, or the gateway cannot be
-    /// one.
+    /// [`RouteError`] if the table is full, holds the prefix already, or the gateway is invalid.
     pub fn add(&mut self, route: Route) -> Result<(), RouteError> {
         if let Some(gateway) = route.gateway {
             if gateway.is_ipv4() != route.prefix.address().is_ipv4() {
@@ -110,7 +109,7 @@ impl Routes {
         Ok(())
     }
 
-    /// Removes the route of `port` for exactly this prefix and returns it.
+    /// Removes and returns the route of `port` for exactly this prefix.
     pub fn remove(&mut self, prefix: IpCidr, port: u8) -> Option<Route> {
         let prefix = prefix.network();
         let removed = self.table_mut(prefix.address()).remove(prefix, port)?;
@@ -127,8 +126,7 @@ impl Routes {
         self.changed();
     }
 
-    /// The next hop for `destination` by longest-prefix match; `None` means that the network is
-    /// unreachable.
+    /// The next hop for `destination` by longest-prefix match; `None`: the network is unreachable.
     #[inline]
     pub fn lookup(&mut self, destination: IpAddr) -> Option<NextHop> {
         if let Some((address, hop)) = self.last
@@ -141,7 +139,7 @@ impl Routes {
         Some(hop)
     }
 
-    /// All next hops for `destination`: the longest prefix first, then the first port.
+    /// All next hops for `destination`, longest prefix first, then in order of ports.
     pub fn hops(&self, destination: IpAddr) -> impl Iterator<Item = NextHop> {
         let table = match destination {
             IpAddr::V4(_) => &self.v4,
@@ -171,15 +169,14 @@ impl Routes {
     }
 }
 
-/// Routes of one family. Addresses are compared as 128-bit keys, left-aligned, so both families
-/// share the code.
+/// Routes of one family. Addresses are 128-bit keys, left-aligned, so both families share the code.
 #[derive(Debug)]
 struct Table {
     routes: Vec<Route>,
     groups: Vec<Group>,
 }
 
-/// The routes `start..end` share the prefix length that `mask` selects.
+/// Routes `start..end`, which share the prefix length of `mask`.
 #[derive(Clone, Copy, Debug)]
 struct Group {
     mask: u128,
@@ -213,7 +210,7 @@ impl Table {
         Some(route)
     }
 
-    /// Routes whose prefix holds the destination, in order.
+    /// Routes whose prefix contains the destination, longest prefix first.
     fn matches(&self, key_of_destination: u128) -> impl Iterator<Item = &Route> {
         self.groups.iter().flat_map(move |group| {
             let wanted = key_of_destination & group.mask;

@@ -1,4 +1,4 @@
-//! Answers to requests on sockets that are no connections yet.
+//! Answers to requests on sockets that are not connections yet.
 
 use ring::socket_block::SocketId;
 use rustix::io::Errno;
@@ -9,13 +9,13 @@ use crate::event_queue::EventQueue;
 use crate::flows::Flows;
 use crate::flows::slot::Role;
 
-/// The socket that a control request names, if it still waits for one.
+/// The socket that a control request names, if it is still in the role `Reserved`.
 pub(crate) fn reserved(flows: &Flows, id: SocketId) -> Option<u32> {
     let socket = flows.sockets.resolve(id)?;
     (flows.sockets.role(socket) == Role::Reserved).then_some(socket)
 }
 
-/// Tells the application the outcome of a request on a socket that was no connection yet.
+/// Tells the application the outcome of a request on a reserved socket.
 pub(crate) fn answer(
     flows: &mut Flows,
     events: &mut EventQueue,
@@ -25,7 +25,7 @@ pub(crate) fn answer(
 ) {
     match (answer, outcome) {
         (Some(mut answer), outcome) => {
-            // The asking thread may have gone.
+            // The thread that asked may be gone.
             let _ = answer.push(outcome);
         }
         (None, Ok(())) => {}
@@ -33,7 +33,7 @@ pub(crate) fn answer(
     }
 }
 
-/// A request on a socket that is no connection yet failed.
+/// Fails a request on a reserved socket: its state word tells `errno`.
 pub(crate) fn fail_socket(flows: &mut Flows, events: &mut EventQueue, socket: u32, errno: Errno) {
     let (_, _, block) = flows.sockets.parts(socket);
     block.fail(errno.raw_os_error() as u16);
@@ -42,11 +42,11 @@ pub(crate) fn fail_socket(flows: &mut Flows, events: &mut EventQueue, socket: u3
     notify(flows, events, socket);
 }
 
-/// Refuses a request on a socket that is in use already, or gone: a thread may wait for the answer.
+/// Refuses a request on a socket that is in use or gone. A thread may be waiting for the answer.
 #[cold]
 pub(crate) fn refuse(answer: Option<Answer>) {
     if let Some(mut answer) = answer {
-        // The asking thread may have gone.
+        // The thread that asked may be gone.
         let _ = answer.push(Err(Errno::INVAL));
     }
 }

@@ -10,11 +10,10 @@ use crate::flows::local_ports::Bound;
 use crate::network::layer::Network;
 use crate::requests::answers::reserved;
 
-/// Binds a socket that is neither connected nor listening; the answer goes where the request
-/// says.
+/// Binds a socket that is neither connected nor listening, and answers to the queue in the request.
 pub(crate) fn bind(flows: &mut Flows, network: &Network, mut bind: Bind) {
     let answer = bind_answer(flows, network, &bind);
-    // The asking thread may have gone.
+    // The thread that asked may be gone.
     let _ = bind.answer.push(answer);
 }
 

@@ -1,5 +1,5 @@
-//! Active opens: a source address, a local port that makes the flow unique, and a connection in
-//! SYN_SENT.
+//! Active opens: choice of a source address and a local port that makes the flow unique, then a
+//! connection in SYN_SENT.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -26,7 +26,7 @@ use crate::schedule::Schedule;
 use crate::source_pool::SourcePool;
 use crate::tcp_env::TcpEnv;
 
-/// Opens a connection. The socket's state tells a failure.
+/// Opens a connection. The socket's state word tells a failure.
 pub(crate) fn connect(engine: &mut Engine, isn: &mut IsnGenerator, connect: Connect) {
     let Parts { flows, .. } = engine.parts();
     let Some(socket) = reserved(flows, connect.socket) else {
@@ -44,13 +44,13 @@ pub(crate) fn connect(engine: &mut Engine, isn: &mut IsnGenerator, connect: Conn
     answer(parts.flows, parts.events, socket, outcome, connect.answer);
 }
 
-/// True if a reserved socket is on the list of openings.
+/// True if the socket is reserved and on the list of openings.
 pub(crate) fn waits_to_begin(flows: &Flows, schedule: &Schedule, socket: u32) -> bool {
     schedule.lists.is_opening(socket) && flows.sockets.role(socket) == Role::Reserved
 }
 
-/// Begins a connection that waited on the list of openings: its SYN is due. False: it cannot
-/// begin, and the application was told.
+/// Begins a connection from the list of openings, so that its SYN is due. False: it cannot begin,
+/// and the application was told or the open waits for a port.
 pub(crate) fn begin_waiting(engine: &mut Engine, isn: &mut IsnGenerator, socket: u32) -> bool {
     let Parts { flows, .. } = engine.parts();
     let (_, remote) = flows.sockets.block(socket).names();
@@ -77,8 +77,8 @@ pub(crate) fn begin_waiting(engine: &mut Engine, isn: &mut IsnGenerator, socket:
     false
 }
 
-/// Makes a connection of a reserved socket. The caller has its SYN sent; no deadline is set
-/// before that has left.
+/// Makes a connection from a reserved socket. The caller sends the SYN; no timer runs before that
+/// has left.
 fn open(
     engine: &mut Engine,
     isn: &mut IsnGenerator,
@@ -94,7 +94,7 @@ fn open(
     if !parts.network.may_reach(remote.ip()) {
         return Err(Errno::NETUNREACH);
     }
-    // As in Linux, packets from a loopback address stay within the host.
+    // Packets from a loopback address stay within the host, as in Linux.
     if connect.local.is_some_and(|local| local.ip().is_loopback())
         && !parts.network.addresses().is_local(remote.ip())
     {
@@ -139,10 +139,10 @@ fn open(
     Ok(())
 }
 
-/// The next hop, and the flow's key with its hash.
+/// Next hop, flow key and hash of a new connection.
 type Ends = (NeighbourId, (FlowKey, u64));
 
-/// The ends of a connection to `remote`, which is the destination of `connect`.
+/// Next hop and flow for a connection to `remote`, the destination of `connect`.
 fn ends(
     parts: &mut Parts<'_>,
     isn: &IsnGenerator,
@@ -166,7 +166,7 @@ fn ends(
     Ok((neighbour, found?))
 }
 
-/// The ends of a connection from the pool: the next of its addresses that has a port left.
+/// Next hop and flow for a connection from the pool: from the next address with a free port.
 #[cold]
 fn pooled_ends(
     parts: &mut Parts<'_>,
@@ -192,7 +192,7 @@ fn pooled_ends(
     outcome
 }
 
-/// Our side of a connection that begins with segments of at most `mss` bytes.
+/// Our parameters for a connection that begins with segments of at most `mss` bytes.
 fn active_open(
     (env, network): (&TcpEnv, &mut Network),
     isn: &mut IsnGenerator,
@@ -226,7 +226,7 @@ fn active_open(
     }
 }
 
-/// The Fast Open option and data of a SYN to `remote`, with segments of at most `mss` bytes.
+/// Fast Open option and data of a SYN to `remote`, with segments of at most `mss` bytes.
 pub(crate) fn fast_open_syn(
     network: &mut Network,
     config: &StackConfig,
@@ -241,7 +241,7 @@ pub(crate) fn fast_open_syn(
         .fast_open_syn(remote, mss, no_cookie, settings, now_ns)
 }
 
-/// Tells an application what a Fast Open could carry.
+/// Answers how much data a Fast Open could carry.
 pub(crate) fn answer_fast_open(
     flows: &mut Flows,
     network: &mut Network,
@@ -261,14 +261,14 @@ pub(crate) fn answer_fast_open(
         has_cookie: syn.is_some(),
         syn_bytes_max: syn.map_or(0, |syn| u32::from(syn.bytes)),
     };
-    // The asking thread may have gone.
+    // The thread that asked may be gone.
     let _ = query.answer.push(answer);
     if let Some(socket) = reserved(flows, query.socket) {
         notify(flows, events, socket);
     }
 }
 
-/// Offers bytes that were written before the open to the SYN.
+/// Offers bytes written before the open to the SYN.
 fn write_ahead_of_syn(engine: &mut Engine, socket: u32) {
     let Parts { env, flows, .. } = engine.parts();
     let (slot, _, block) = flows.sockets.parts(socket);
@@ -279,8 +279,8 @@ fn write_ahead_of_syn(engine: &mut Engine, socket: u32) {
     }
 }
 
-/// Drops bytes that were to ride on the SYN, before the refusal is told: an application that
-/// tries again writes them again.
+/// Drops bytes written for the SYN before a refusal is reported: an application that tries again
+/// writes them again.
 #[cold]
 fn forget_written_ahead(flows: &mut Flows, socket: u32) {
     let (slot, pool, block) = flows.sockets.parts(socket);
@@ -288,8 +288,8 @@ fn forget_written_ahead(flows: &mut Flows, socket: u32) {
     slot.tx.acknowledge(pool, block, buffered);
 }
 
-/// The peer's address. As in Linux, the unspecified one stands for this host: the address that
-/// the socket is bound to, or the loopback address where the stack has one.
+/// The peer's address. As in Linux, the unspecified address stands for this host: the address that
+/// the socket is bound to, or a loopback address of the stack.
 fn destination_of(network: &Network, connect: &Connect) -> SocketAddr {
     let mut remote = connect.remote;
     if remote.ip().is_unspecified() {
@@ -323,7 +323,7 @@ fn source_of(
     }
 }
 
-/// The port that a link-local address names by its scope id, which counts ports from 1.
+/// The port that a link-local address names by its scope id, which counts from 1.
 fn scope_of(remote: &SocketAddr) -> Option<u8> {
     match remote {
         SocketAddr::V6(v6) if is_link_local(Addr::v6(*v6.ip())) => {
@@ -333,7 +333,7 @@ fn scope_of(remote: &SocketAddr) -> Option<u8> {
     }
 }
 
-/// `TCP_FASTOPEN_NO_COOKIE` among the options of an open.
+/// True if the options of an open include `TCP_FASTOPEN_NO_COOKIE`.
 pub(crate) fn asks_no_cookie(options: &[SocketOption]) -> bool {
     options.contains(&SocketOption::FastOpenNoCookie(true))
 }

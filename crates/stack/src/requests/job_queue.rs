@@ -1,9 +1,8 @@
-//! Jobs and requests of the application since the last turn.
+//! Jobs and requests that the application sent since the last turn.
 //!
 //! Jobs (wrote, read, shut down, close) and control requests are applied in the order in which they
-//! were sent. A request comes after the jobs before it, of which there are as many as sockets at
-//! most. Jobs are taken out first and requests second, so that every job that precedes a request is
-//! at hand.
+//! were sent. A request follows the jobs sent before it, at most one per socket. Jobs are taken
+//! from their queue first, so that every job before a request is at hand.
 
 use ring::socket_block::{Requests, SocketId, SocketState};
 use rustix::io::Errno;
@@ -34,13 +33,13 @@ use crate::requests::options::{answer_info, set_option_later};
 use crate::transfer_lists::Transfers;
 
 impl AppRequests {
-    /// Applies jobs and control requests, up to a turn's budget. Returns the number applied.
+    /// Applies jobs and control requests, up to a turn's budget. Returns how many.
     #[inline(always)]
     pub(crate) fn job_queue(&mut self, core: &mut Core) -> usize {
         let mut batch = std::mem::take(&mut self.job_batch);
         let room = JOBS_PER_TURN - batch.len();
         self.app.jobs.pop_batch(room, |id| batch.push(id));
-        // Jobs that come later are for the next turn.
+        // Later jobs wait for the next turn.
         let count = if self.app.controls.is_empty() {
             for (at, &id) in batch.iter().enumerate() {
                 if let Some(ahead) = batch.get(at + JOBS_AHEAD) {
@@ -58,9 +57,9 @@ impl AppRequests {
         count
     }
 
-    /// Applies the jobs of `batch`, and each control request between those that it was sent
-    /// between. Jobs behind more requests than a turn applies stay for the next turn, and so do
-    /// requests behind jobs that are still in the queue.
+    /// Applies the jobs of `batch` and the control requests sent between them, in order. The next
+    /// turn applies jobs behind more requests than a turn takes, and requests behind jobs not yet
+    /// taken.
     #[cold]
     fn apply_in_order(&mut self, core: &mut Core, batch: &mut Vec<SocketId>) -> usize {
         let first = self.app.jobs.position().wrapping_sub(batch.len() as u32);
@@ -164,9 +163,8 @@ fn apply_job(core: &mut Core, id: SocketId) {
     }
 }
 
-/// Applies a job of a socket that is no connection yet. A socket that asks for a connection and
-/// nothing else waits as a number on a list: of thousands that do, few have their lines in the
-/// caches (decision 0043).
+/// Applies a job of a socket that is not a connection yet. A socket that only asks to connect waits
+/// as a number on a list: with thousands of them, few are in the cache (decision 0043).
 #[inline]
 fn opening_job(engine: &mut Engine, isn: &mut IsnGenerator, socket: u32, requests: Requests) {
     let parts = engine.parts();
@@ -174,7 +172,7 @@ fn opening_job(engine: &mut Engine, isn: &mut IsnGenerator, socket: u32, request
         queue_opening(parts.schedule, socket);
     }
     let more = requests.without(Requests::CONNECT);
-    // The list of a port that has no room would hold up connections of other ports.
+    // With several ports the list could hold this open up behind a full port.
     let is_urgent = !more.is_empty() || parts.network.ports() > 1;
     if is_urgent && waits_to_begin(parts.flows, parts.schedule, socket) {
         begin_waiting(engine, isn, socket);
@@ -182,7 +180,7 @@ fn opening_job(engine: &mut Engine, isn: &mut IsnGenerator, socket: u32, request
     }
 }
 
-/// Begins a connection that waits to, since a request asks something of it.
+/// Begins a waiting connection, because a request concerns it.
 fn begin_for(engine: &mut Engine, isn: &mut IsnGenerator, id: SocketId) {
     let parts = engine.parts();
     if let Some(socket) = reserved(parts.flows, id)
@@ -214,12 +212,12 @@ fn connection_job(engine: &mut Engine, socket: u32, requests: Requests) {
         block.forget_urgent_read();
     }
     if !requests.is_empty() && requests != Requests::READ {
-        // The writer may have held its last chunk while the ACK that drained the stream was
-        // acted on.
+        // The writer may have held its last chunk while the stack processed the ACK that drained
+        // the stream.
         slot.tx.reclaim(pool, block);
         let buffered = slot.tx.buffered(block);
-        // A job that only ends the stream leaves the announcement (MSG_MORE) of its last bytes
-        // unchanged.
+        // A job that only ends the stream does not change whether its last bytes announced more
+        // (MSG_MORE).
         let more = !requests.contains(Requests::WROTE)
             && (requests.contains(Requests::WROTE_MORE) || conn.announces_more());
         match more {
@@ -236,8 +234,8 @@ fn connection_job(engine: &mut Engine, socket: u32, requests: Requests) {
         block.add_state(SocketState::TX_SHUT);
     }
     if ends(requests) {
-        // Nobody will read these bytes: the peer must not believe them delivered (RFC 9293
-        // 3.10.4, RFC 1122 4.2.2.13).
+        // Unread bytes are lost, and the peer must not believe them delivered (RFC 9293 section
+        // 3.10.4, RFC 1122 section 4.2.2.13).
         effects = if unread > 0 || is_crowded {
             conn.abort_with_loss(&mut cx)
         } else if requests.contains(Requests::ABORT) {
@@ -255,7 +253,7 @@ fn connection_job(engine: &mut Engine, socket: u32, requests: Requests) {
     }
 }
 
-/// Another orphan would be too many (Linux's `tcp_max_orphans`).
+/// True if a further orphan would exceed the limit (Linux's `tcp_max_orphans`).
 #[inline]
 fn is_crowded_with_orphans(
     flows: &mut Flows,
@@ -267,8 +265,8 @@ fn is_crowded_with_orphans(
         && would_be_orphan(flows, config, counters, socket)
 }
 
-/// True if the connection would remain as an orphan. A connection that waits only for the
-/// peer's FIN becomes a compact entry instead.
+/// True if the connection would become an orphan. One that only waits for the peer's FIN becomes a
+/// compact entry instead.
 #[cold]
 fn would_be_orphan(
     flows: &mut Flows,
@@ -289,7 +287,7 @@ fn listen(flows: &mut Flows, network: &Network, events: &mut EventQueue, listen:
         return refuse(listen.answer);
     };
     let ip = listen.local.ip();
-    // The address of a bound socket was checked when it was bound (`IP_FREEBIND`).
+    // A bound socket's address was checked by `bind` (`IP_FREEBIND`).
     let may_listen =
         ip.is_unspecified() || flows.sockets.slot(socket).bound || network.addresses().is_local(ip);
     let outcome = if !may_listen {
@@ -318,7 +316,7 @@ fn listen(flows: &mut Flows, network: &Network, events: &mut EventQueue, listen:
     answer(flows, events, socket, outcome.map(|_| ()), listen.answer);
 }
 
-/// `listen` was called on a listener.
+/// Applies `listen` on a socket that listens already.
 fn change_backlog(flows: &mut Flows, change: Backlog) {
     if let Some(socket) = flows.sockets.resolve(change.socket)
         && let Role::Listener(index) = flows.sockets.role(socket)
@@ -328,7 +326,8 @@ fn change_backlog(flows: &mut Flows, change: Backlog) {
     }
 }
 
-/// Ends a listener. Other processes that share its place get what waits behind it.
+/// Ends a listener. On a port with a host, other processes at its address may get the waiting
+/// connections.
 #[cold]
 fn end_listener(engine: &mut Engine, transfers: &mut Transfers, index: u32) {
     let Parts { flows, network, .. } = engine.parts();
@@ -339,7 +338,7 @@ fn end_listener(engine: &mut Engine, transfers: &mut Transfers, index: u32) {
     }
 }
 
-/// Forgets a listener's handshakes, and resets unaccepted connections, as in Linux.
+/// Forgets a listener's handshakes and resets its unaccepted connections, as in Linux.
 pub(crate) fn forget_listener(engine: &mut Engine, id: ListenerId, listener: &Listener) {
     let parts = engine.parts();
     for at in 0..parts.flows.half_opens().span() {
@@ -355,7 +354,7 @@ pub(crate) fn forget_listener(engine: &mut Engine, id: ListenerId, listener: &Li
     }
 }
 
-/// Ends a connection that never had an application.
+/// Aborts a connection that no application has accepted.
 pub(crate) fn disown(engine: &mut Engine, socket: u32) {
     let Parts { env, flows, .. } = engine.parts();
     flows.sockets.orphan(socket);
@@ -366,9 +365,8 @@ pub(crate) fn disown(engine: &mut Engine, socket: u32) {
     apply_effects(engine, socket, effects);
 }
 
-/// Resets connections from `next` on, also those of which only an entry is left that waits for
-/// the peer: there is no time left to close them in order. Stops when the queue has no room for
-/// more resets, and returns where to go on then.
+/// Resets connections from socket `next` on, then compact entries in FIN_WAIT_2, because there is
+/// no time to close them in order. Returns where to continue if the queue of resets is full.
 #[cold]
 pub(crate) fn abort_some(engine: &mut Engine, next: u32) -> Option<u32> {
     let span = engine.view().flows.sockets.span();
@@ -384,7 +382,7 @@ pub(crate) fn abort_some(engine: &mut Engine, next: u32) -> Option<u32> {
         }
     }
     let parts = engine.parts();
-    // Entries come last: a connection may become one while others are reset.
+    // Compact entries come last, because a reset connection may leave one.
     while let Some(index) = parts.flows.time_waits().oldest_in_fin_wait_2() {
         if parts.schedule.control(FIRST_PORT).room() == 0 {
             return Some(span);
@@ -398,7 +396,7 @@ pub(crate) fn abort_some(engine: &mut Engine, next: u32) -> Option<u32> {
     None
 }
 
-/// The application lets go of the socket.
+/// True if the application lets go of the socket.
 #[inline]
 fn ends(requests: Requests) -> bool {
     requests.contains(Requests::CLOSE) || requests.contains(Requests::ABORT)

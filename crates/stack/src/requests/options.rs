@@ -1,8 +1,7 @@
-//! Socket options, and answers about a connection (`TCP_INFO`). Callers above know options by
-//! number and name.
+//! Socket options and `TCP_INFO` in the stack. The layers above map option numbers and names.
 //!
-//! A connection has its options itself (most are TCP's). A listener remembers those that were set
-//! on it, latest last, and each connection that it accepts begins with them, as in Linux.
+//! A connection stores its options itself; most are TCP's. A listener remembers the options set on
+//! it in order, and each accepted connection begins with them, as in Linux.
 
 use tcp::{Buffers, Effects};
 
@@ -17,7 +16,7 @@ use crate::flows::slot::Role;
 use crate::network::layer::Network;
 use crate::tcp_env::TcpEnv;
 
-/// An option was set on a socket that exists already.
+/// Sets an option on a connection or listener.
 pub(crate) fn set_option_later(engine: &mut Engine, socket: u32, option: SocketOption) {
     let Parts { flows, .. } = engine.parts();
     if let Role::Listener(index) = flows.sockets.role(socket) {
@@ -95,7 +94,7 @@ fn set_tcp_option(
     option.set_in_tcp(conn, &mut env.cx())
 }
 
-/// The buffers of a connection that begins with these options.
+/// The buffer sizes of a connection that begins with these options.
 pub(crate) fn buffers_of(config: &StackConfig, options: &[SocketOption]) -> Buffers {
     let config = &config.tcp;
     options
@@ -108,7 +107,7 @@ pub(crate) fn buffers_of(config: &StackConfig, options: &[SocketOption]) -> Buff
         })
 }
 
-/// The buffers of a connection that a listener will accept: the listener's own.
+/// The buffer sizes of a connection that a listener will accept.
 #[inline]
 pub(crate) fn buffers_to_accept(
     flows: &Flows,
@@ -121,7 +120,7 @@ pub(crate) fn buffers_to_accept(
     }
 }
 
-/// The buffers of connections of a listener.
+/// The buffer sizes that a listener's options choose.
 pub(crate) fn buffers_of_listener(config: &StackConfig, listener: &Listener) -> Buffers {
     match listener.sizes_buffers {
         true => buffers_of(config, &listener.options),
@@ -129,14 +128,14 @@ pub(crate) fn buffers_of_listener(config: &StackConfig, listener: &Listener) -> 
     }
 }
 
-/// Answers with the state of a connection.
+/// Answers a request for the state of a connection.
 #[cold]
 pub(crate) fn answer_info(flows: &mut Flows, network: &Network, now_ns: u64, mut query: InfoQuery) {
     let info = flows
         .sockets
         .resolve(query.socket)
         .and_then(|socket| socket_info(flows, network, now_ns, socket));
-    // The asking thread may have gone.
+    // The thread that asked may be gone.
     let _ = query.answer.push(info.map(Box::new));
 }
 

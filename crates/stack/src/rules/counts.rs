@@ -1,4 +1,4 @@
-//! The counts of rules, and how another process reads them: a step at a time.
+//! The counts of rules, and the request by which another process reads them step by step.
 //!
 //! ```text
 //! question   number of the first rule (4 bytes)
@@ -6,28 +6,29 @@
 //!            packets (8)  bytes (8)  refused (8)  length of the name (1)  name
 //! ```
 //!
-//! Numbers are little-endian. `mill rules` asks until the number to go on with is that of all rules.
+//! Numbers are little-endian. `mill rules` repeats the request until `next` equals the number of
+//! all rules.
 
 use crate::limits::RULE_NAME_BYTES_MAX;
 use crate::rules::RuleCounts;
 use crate::rules::judge::Judge;
 
-/// Bytes of a rule's counts without its name.
+/// Bytes of a rule's counts, without its name.
 const ROW_BYTES: usize = 25;
 
-/// The counts of some rules, as an answer holds them.
+/// The counts of some rules, as read from an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleStep {
     /// The counts, in the order of the rules.
     pub rows: Vec<RuleCounts>,
-    /// The number of the next rule, to ask with.
+    /// Number of the next rule, for the next request.
     pub next: u32,
-    /// The number of all rules.
+    /// Number of all rules.
     pub total: u32,
 }
 
 impl RuleStep {
-    /// Reads an answer. `None` for one that makes no sense.
+    /// Decodes an answer; `None` if it is invalid.
     ///
     /// ```
     /// use stack::rules::counts::RuleStep;
@@ -65,7 +66,8 @@ impl RuleStep {
     }
 }
 
-/// Answers a question with as many rules as `room` bytes hold. False: it makes no sense.
+/// Answers a request with the counts of as many rules as `room` bytes hold. False: the request is
+/// invalid.
 pub(crate) fn answer(
     judge: Option<&Judge>,
     question: &[u8],
@@ -96,7 +98,7 @@ pub(crate) fn answer(
     true
 }
 
-/// A name without what is beyond [`RULE_NAME_BYTES_MAX`].
+/// The first [`RULE_NAME_BYTES_MAX`] bytes of a name, cut at a character's end.
 fn cut(name: &str) -> &str {
     let end = (0..=RULE_NAME_BYTES_MAX).rev();
     let end = end

@@ -1,4 +1,4 @@
-//! The rules of a running stack: the table, and the counters and rate limits of each rule.
+//! The rules of a running stack: the table, and each rule's counters and rate limit.
 
 use crate::counters::Counters;
 use crate::rules::packet::RulePacket;
@@ -6,14 +6,14 @@ use crate::rules::table::RuleTable;
 use crate::rules::token_bucket::TokenBucket;
 use crate::rules::{Rule, RuleAction, RuleCounts, RuleError, RuleSet};
 
-/// The fate of a packet.
+/// The verdict on a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// The packet goes on.
+    /// The packet is processed further.
     Pass,
-    /// The packet is dropped and counted; nobody hears of it.
+    /// The packet is dropped and counted; its sender is not told.
     Drop,
-    /// The packet is dropped and counted, and its sender is to be told.
+    /// The packet is dropped and counted; its sender must be told.
     Reject,
 }
 
@@ -63,7 +63,8 @@ impl RuleState {
 }
 
 impl Judge {
-    /// Compiles rules. `None` for a set that allows everything. Rate limits begin full at `now_ns`.
+    /// Compiles rules; rate limits begin with a full burst at `now_ns`. `None`: the set allows
+    /// everything.
     ///
     /// # Errors
     /// [`RuleError`] names the rule and its fault.
@@ -80,7 +81,7 @@ impl Judge {
         })))
     }
 
-    /// Decides about a packet, and counts it.
+    /// Judges a packet, and counts it.
     pub(crate) fn judge(
         &mut self,
         packet: &RulePacket,
@@ -112,7 +113,7 @@ impl Judge {
         self.states.len()
     }
 
-    /// The counts of all rules, in their order.
+    /// The counts of all rules, in order.
     pub fn counts(&self) -> Vec<RuleCounts> {
         self.states.iter().map(RuleState::counts).collect()
     }
@@ -123,7 +124,7 @@ impl Judge {
     }
 }
 
-/// The verdict of an action. A limit means one that is exceeded.
+/// The verdict for an action, which is counted. `Limit` here means that the limit is exceeded.
 fn count(action: RuleAction, counters: &mut Counters) -> Verdict {
     match action {
         RuleAction::Allow => Verdict::Pass,

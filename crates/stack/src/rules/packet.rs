@@ -1,29 +1,29 @@
-//! The fields of a packet that rules look at.
+//! The fields of a packet that rules compare.
 
 use wire::{Addr, FlowKey, ipv4, ipv6, protocol};
 
 /// Bytes of a UDP header that hold the ports.
 const PORT_BYTES: usize = 4;
 
-/// A packet that begins something, or belongs to nothing.
+/// A packet without a known flow, as rules see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RulePacket {
     pub source: Addr,
     pub destination: Addr,
-    /// The number of the protocol behind the IP header and its extensions.
+    /// Number of the protocol behind the IP header and its extensions.
     pub protocol: u8,
-    /// The ports of sender and receiver, of TCP and UDP.
+    /// Ports of sender and receiver; `None` without TCP or UDP.
     pub ports: Option<(u16, u16)>,
-    /// The stack's port by which it came, from 0.
+    /// Index of the stack's port on which the packet arrived.
     pub port: u8,
-    /// Bytes from the IP header on.
+    /// Bytes of the packet from the IP header on.
     pub bytes: u32,
-    /// Counts against rate limits: a SYN without ACK, or not TCP.
+    /// True if the packet counts against rate limits: a SYN without ACK, or not TCP.
     pub is_counted: bool,
 }
 
 impl RulePacket {
-    /// A TCP segment with its ends. `bytes`: of the frame behind the Ethernet header.
+    /// A TCP segment of flow `key`. `bytes`: length of the packet from the IP header on.
     pub fn tcp(key: &FlowKey, port: u8, bytes: u32, is_syn: bool) -> Self {
         Self {
             source: key.remote,
@@ -36,8 +36,8 @@ impl RulePacket {
         }
     }
 
-    /// An IPv4 packet that is not TCP. `None`: rules are not asked about it, since it is malformed
-    /// or an ICMP error.
+    /// An IPv4 packet that is not TCP. `None`: rules do not judge it, because it is malformed or an
+    /// ICMP error.
     pub fn other_v4(packet: &[u8], port: u8) -> Option<Self> {
         let header = ipv4::Header::parse(packet, packet.len()).ok()?;
         let body = packet.get(usize::from(header.header_len)..)?;
@@ -55,8 +55,8 @@ impl RulePacket {
         })
     }
 
-    /// An IPv6 packet that is not TCP. `None`: rules are not asked about it, since it is malformed,
-    /// an ICMP error or neighbour discovery.
+    /// An IPv6 packet that is not TCP. `None`: rules do not judge it, because it is malformed, an
+    /// ICMP error or neighbour discovery.
     pub fn other_v6(packet: &[u8], port: u8) -> Option<Self> {
         let header = ipv6::Header::parse(packet, packet.len()).ok()?;
         let (upper, at) = ipv6::upper_layer(&header, packet).ok()?;
@@ -76,12 +76,13 @@ impl RulePacket {
     }
 }
 
-/// Destination unreachable, time exceeded and parameter problem (RFC 792).
+/// True for destination unreachable, time exceeded and parameter problem (RFC 792).
 fn is_error_v4(kind: u8) -> bool {
     matches!(kind, 3 | 11 | 12)
 }
 
-/// Errors have types below 128 (RFC 4443 2.1). Neighbour discovery has 133 to 137 (RFC 4861 4).
+/// True for errors, with types below 128 (RFC 4443 section 2.1), and neighbour discovery, types 133
+/// to 137 (RFC 4861 section 4).
 fn is_exempt_v6(kind: u8) -> bool {
     kind < 128 || (133..=137).contains(&kind)
 }

@@ -1,4 +1,4 @@
-//! The first rule that matches a packet, found in a time that hardly depends on the number of
+//! Finds the first rule that matches a packet, in a time that hardly depends on the number of
 //! rules.
 //!
 //! ```text
@@ -8,14 +8,14 @@
 //!   our port ──▶ interval of the node's ports ──▶ rules, in order, up to one that always matches
 //! ```
 //!
-//! Each distinct source prefix is a node that holds its own rules. Prefixes nest, so the address
-//! space falls into intervals, each with one innermost node; IPv4 addresses lie there in their
-//! mapped form. A node with more than [`RULES_UNSORTED_MAX`] rules divides them by our port in the
-//! same way. What remains is compared rule by rule: destination, protocol, source ports, wire.
+//! Each distinct source prefix is a node with its own rules. Prefixes nest, so they divide the
+//! address space into intervals, each with one innermost node. IPv4 addresses are mapped into IPv6.
+//! A node with more than [`RULES_UNSORTED_MAX`] rules divides them by our port in the same way. The
+//! remaining conditions are compared rule by rule: destination, protocol, source ports, wire.
 //!
-//! A look-up takes a binary search over the intervals, and for each enclosing prefix one over its
-//! ports. Rules with equal source and equal port that differ only in the remaining fields are
-//! compared one by one.
+//! A look-up takes a binary search over the address intervals, then one over the port intervals of
+//! each enclosing prefix. Rules that differ only in the remaining conditions are compared one by
+//! one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -28,13 +28,13 @@ use crate::network::addresses::IpCidr;
 use crate::rules::packet::RulePacket;
 use crate::rules::{Protocol, Rule};
 
-/// The key of a packet without ports, behind all ports.
+/// Key of a packet without ports, above all ports.
 const NO_PORT: u32 = 65_536;
-/// Ports whose intervals are found without a search: a block of 256.
+/// Size of a port block, as a power of two: the intervals of 256 ports are found without a search.
 const BLOCK_BITS: u32 = 8;
-/// Blocks of all keys, and the end of the last.
+/// Number of blocks over all keys, plus one for the end of the last.
 const BLOCKS: u32 = (NO_PORT >> BLOCK_BITS) + 2;
-/// The node of rules for any source.
+/// Index of the node for rules without a source.
 const ROOT: u32 = 0;
 
 /// See the module's documentation.
@@ -42,44 +42,45 @@ const ROOT: u32 = 0;
 pub(crate) struct RuleTable {
     /// The conditions of each rule, by its number.
     conditions: Vec<Conditions>,
-    /// First addresses of the intervals, and the node of each.
+    /// First addresses of the address intervals, ascending; `innermost` holds the node of each.
     starts: Vec<u128>,
     innermost: Vec<u32>,
     nodes: Vec<Node>,
-    /// For each block of ports of a sorted node, the first interval that begins behind the block's
+    /// For each port block of a sorted node: the first interval that begins behind the block's
     /// first port.
     port_blocks: Vec<u32>,
-    /// First ports of the intervals of sorted nodes, and the rules of each.
+    /// First ports of the port intervals of sorted nodes, ascending; `port_lists` holds the rules
+    /// of each.
     port_starts: Vec<u32>,
     port_lists: Vec<Range<u32>>,
     /// Numbers of rules, ascending within a list.
     lists: Vec<u16>,
 }
 
-/// A source prefix that rules name.
+/// A source prefix that some rules name.
 #[derive(Clone, Debug)]
 struct Node {
-    /// The next shorter prefix; [`ROOT`] is its own.
+    /// The node of the next shorter prefix; [`ROOT`] is its own parent.
     parent: u32,
-    /// The number of its first rule. [`u16::MAX`]: it has none.
+    /// Number of the node's first rule; [`u16::MAX`]: it has no rule.
     first: u16,
-    /// The keys of ports that its rules may match, first and last.
+    /// First and last port key that the node's rules may match.
     keys: (u32, u32),
     rules: NodeRules,
 }
 
 #[derive(Clone, Debug)]
 enum NodeRules {
-    /// A range of `lists`.
+    /// All rules in one list, a range of `lists`.
     Unsorted(Range<u32>),
-    /// The first of [`BLOCKS`] places of `port_blocks`.
+    /// Rules divided by port: index of the first of [`BLOCKS`] entries in `port_blocks`.
     ByPort(u32),
 }
 
-/// The conditions of a rule, in the packet's own terms.
+/// The conditions of a rule, in the form of a packet's fields.
 #[derive(Clone, Copy, Debug)]
 struct Conditions {
-    /// The family of the source's prefix. The prefix itself is the rule's node.
+    /// Family of the source prefix. The prefix itself is that of the rule's node.
     source_family: Option<IsV4>,
     destination: Prefix,
     protocol: Option<Protocol>,
@@ -89,8 +90,8 @@ struct Conditions {
     port: Option<u8>,
 }
 
-/// A prefix over both families: `::/0` and `0.0.0.0/0` are not the same, and neither matches the
-/// other family.
+/// An address prefix of one family: `::/0` and `0.0.0.0/0` differ, and neither matches the other
+/// family.
 #[derive(Clone, Copy, Debug)]
 struct Prefix {
     bits: u128,
@@ -124,7 +125,7 @@ impl Prefix {
     }
 }
 
-/// The length of a prefix in the space of both families.
+/// Length of a prefix in the common 128-bit space.
 fn len_of(cidr: &IpCidr) -> u8 {
     match cidr.address() {
         IpAddr::V4(_) => 96 + cidr.prefix_len(),
@@ -152,7 +153,8 @@ impl Conditions {
         }
     }
 
-    /// True for a packet whose source lies within the rule's node.
+    /// True if the rule's remaining conditions match. The packet's source lies within the rule's
+    /// node.
     #[inline]
     fn matches(&self, packet: &RulePacket) -> bool {
         self.source_family
@@ -182,7 +184,7 @@ fn speaks(asked: Protocol, packet: &RulePacket) -> bool {
     }
 }
 
-/// The keys of our port that a rule may match.
+/// The keys of our port that a rule matches.
 fn port_keys(rule: &Rule) -> Range<u32> {
     match rule.destination_ports {
         Some((first, last)) => u32::from(first)..u32::from(last) + 1,
@@ -190,7 +192,7 @@ fn port_keys(rule: &Rule) -> Range<u32> {
     }
 }
 
-/// The first and the last key that any of these rules may match.
+/// The first and last port key that any of these rules matches.
 fn keys_of(rules: &[Rule], numbers: &[u16]) -> (u32, u32) {
     let keys = numbers
         .iter()
@@ -200,19 +202,19 @@ fn keys_of(rules: &[Rule], numbers: &[u16]) -> (u32, u32) {
     })
 }
 
-/// A rule that matches whatever comes to its node and one of its ports: those behind it are not
-/// asked.
+/// True if the rule matches every packet of its node and ports, so that later rules are never
+/// reached.
 fn is_final(rule: &Rule) -> bool {
     rule.destination.is_none()
         && rule.protocol.is_none()
         && rule.source_ports.is_none()
         && rule.wire.is_none()
-        // A prefix that holds addresses of the other family matches a part of its node alone.
+        // A prefix that contains addresses of the other family matches only a part of its node.
         && rule.source.is_none_or(|cidr| cidr.address().is_ipv4() || cidr.prefix_len() > 96)
 }
 
 impl RuleTable {
-    /// The table of rules that were checked: [`RULES_MAX`](crate::limits::RULES_MAX) at most.
+    /// Makes the table from checked rules, at most [`RULES_MAX`](crate::limits::RULES_MAX).
     pub fn new(rules: &[Rule]) -> Self {
         let mut table = Self {
             conditions: rules.iter().map(Conditions::new).collect(),
@@ -224,7 +226,7 @@ impl RuleTable {
             port_lists: Vec::new(),
             lists: Vec::new(),
         };
-        // Prefixes in the order of their first addresses, an outer one before those within.
+        // Prefixes sorted by first address, an outer prefix before inner ones.
         let mut prefixes: BTreeMap<(u128, u8), Vec<u16>> = BTreeMap::new();
         prefixes.entry((0, 0)).or_default();
         for (number, rule) in rules.iter().enumerate() {
@@ -244,9 +246,9 @@ impl RuleTable {
         table
     }
 
-    /// Makes a node of each prefix, and the intervals between their ends.
+    /// Makes a node for each prefix, and the intervals between their ends.
     fn divide_addresses<'p>(&mut self, prefixes: impl Iterator<Item = &'p (u128, u8)>) {
-        // The prefixes around the current address: last address and node.
+        // The prefixes that contain the current address: last address and node of each.
         let mut around: Vec<(u128, u32)> = Vec::new();
         for (node, &(first, len)) in prefixes.enumerate() {
             self.leave(&mut around, Some(first));
@@ -263,7 +265,7 @@ impl RuleTable {
         self.leave(&mut around, None);
     }
 
-    /// Leaves the prefixes that end before `next`; all of them without one.
+    /// Closes the prefixes that end before `next`, or all if there is no `next`.
     fn leave(&mut self, around: &mut Vec<(u128, u32)>, next: Option<u128>) {
         while let Some((last, _)) = around.pop_if(|(last, _)| next.is_none_or(|next| *last < next))
         {
@@ -273,7 +275,7 @@ impl RuleTable {
         }
     }
 
-    /// From `first` on `node` is the innermost.
+    /// Begins an interval at `first` whose innermost node is `node`.
     fn begin_interval(&mut self, first: u128, node: u32) {
         if self.starts.last() == Some(&first) {
             self.innermost.pop();
@@ -283,8 +285,8 @@ impl RuleTable {
         self.innermost.push(node);
     }
 
-    /// Stores the rules of a node, divided by port if they are many. Where the lists would take
-    /// more than [`RULE_LISTS_MAX`] places, the node's rules stay in one list.
+    /// Stores the rules of a node, divided by port if there are many. If the lists would exceed
+    /// [`RULE_LISTS_MAX`], the rules stay in one list.
     fn node_rules(&mut self, rules: &[Rule], numbers: &[u16]) -> NodeRules {
         if numbers.len() > RULES_UNSORTED_MAX {
             let before = (self.port_starts.len(), self.lists.len());
@@ -317,7 +319,7 @@ impl RuleTable {
         let mut active = BTreeSet::new();
         for (start, numbers) in changes {
             for number in numbers {
-                // A rule's first mention begins it, the second ends it.
+                // The first event of a rule begins its range, the second ends it.
                 if !active.insert(number) {
                     active.remove(&number);
                 }
@@ -362,7 +364,7 @@ impl RuleTable {
         }
     }
 
-    /// The first rule of a node that matches, if it comes before `best`; else `best`.
+    /// The lower of `best` and the node's first matching rule.
     fn first_of_node(&self, node: &Node, (packet, key): (&RulePacket, u32), best: u16) -> u16 {
         let list = match &node.rules {
             NodeRules::Unsorted(list) => list,
@@ -384,7 +386,7 @@ impl RuleTable {
         best
     }
 
-    /// The rules of a sorted node for a port: those of the last interval that begins at the port or
+    /// The list of a sorted node for a port: that of the last interval that begins at the port or
     /// before it.
     #[inline]
     fn port_list(&self, blocks: u32, key: u32) -> Option<&Range<u32>> {

@@ -1,14 +1,15 @@
-//! The rate limit of a rule: a token bucket in the stack's time. Owned by `judge`.
+//! The rate limit of a rule: a token bucket in the stack's time, used by `judge`.
 //!
-//! The bucket holds time instead of tokens: the credit in ns that a packet costs. Whole numbers
-//! then lose nothing at any rate.
+//! The bucket stores credit in units of 1/10⁹ packet instead of tokens. Whole numbers then lose
+//! nothing at any rate.
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Lets `per_second` packets pass on average and `burst` at once.
+/// A bucket that lets `per_second` packets pass on average and `burst` at once.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TokenBucket {
-    /// Credit per ns: packets per second. A packet costs [`SECOND_NS`].
+    /// Credit gained per ns, which is the number of packets per second. A packet costs
+    /// [`SECOND_NS`].
     per_second: u64,
     credit_max: u64,
     credit: u64,
@@ -27,7 +28,7 @@ impl TokenBucket {
         }
     }
 
-    /// True if one more packet may pass now; it is counted.
+    /// True if one more packet may pass; its cost is then deducted.
     pub fn take(&mut self, now_ns: u64) -> bool {
         let elapsed_ns = now_ns.saturating_sub(self.filled_ns);
         self.filled_ns = now_ns.max(self.filled_ns);
@@ -52,7 +53,7 @@ mod tests {
         let mut bucket = TokenBucket::new(3, 2, 5);
         let mut passed_at = |ns| bucket.take(5 + ns);
         assert_eq!([0, 0, 0].map(&mut passed_at), [true, true, false]);
-        // A third of a second each, and no ns is lost on the way.
+        // Each packet takes a third of a second, and no ns is lost.
         assert_eq!(
             [333_333_333, 333_333_334].map(&mut passed_at),
             [false, true]

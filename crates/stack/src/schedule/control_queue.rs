@@ -1,8 +1,8 @@
-//! Segments that leave without a connection: resets, SYN-ACKs, challenge ACKs, the last ACK of a
-//! connection that went to TIME_WAIT. None carries payload.
+//! Segments that leave without a connection: resets, SYN-ACKs, challenge ACKs, and the last ACK of
+//! a connection in TIME_WAIT. None carries payload.
 //!
-//! At the limit ([`Limits::control_queue_max`](crate::limits::Limits)) the newest is dropped and
-//! counted. The peer that waits for it asks again.
+//! At the limit ([`Limits::control_queue_max`](crate::limits::Limits)) the newest segment is
+//! dropped and counted. The peer that waits for it asks again.
 
 use std::collections::VecDeque;
 
@@ -11,7 +11,7 @@ use wire::FlowKey;
 
 use crate::header_fields::HeaderFields;
 
-/// A segment, its flow, and the fields of its network header.
+/// A segment with its flow and the fields of its network header.
 pub(crate) struct ControlSegment {
     pub key: FlowKey,
     pub segment: SegmentOut,
@@ -21,7 +21,7 @@ pub(crate) struct ControlSegment {
 pub(crate) struct ControlQueue {
     waiting: VecDeque<ControlSegment>,
     capacity: usize,
-    /// Segments that found no room.
+    /// Number of segments that found no room.
     refused: u64,
 }
 
@@ -47,18 +47,18 @@ impl ControlQueue {
         });
     }
 
-    /// The oldest, which stays where it is: it is large.
+    /// The oldest segment, in place because it is large.
     #[inline]
     pub fn first(&self) -> Option<&ControlSegment> {
         self.waiting.front()
     }
 
-    /// Takes the oldest out.
+    /// Removes the oldest segment.
     pub fn take_first(&mut self) -> Option<ControlSegment> {
         self.waiting.pop_front()
     }
 
-    /// Forgets the newest, so that `len` segments are left.
+    /// Removes the newest segments, so that `len` remain.
     pub fn truncate(&mut self, len: usize) {
         self.waiting.truncate(len);
     }
@@ -68,18 +68,18 @@ impl ControlQueue {
         self.waiting.len()
     }
 
-    /// The oldest has left.
+    /// Drops the oldest segment, which has left.
     #[inline]
     pub fn drop_first(&mut self) {
         self.waiting.pop_front();
     }
 
-    /// Segments that were dropped because the queue was full.
+    /// Number of segments dropped because the queue was full.
     pub fn refused(&self) -> u64 {
         self.refused
     }
 
-    /// Input that calls for answers would soon find the queue full.
+    /// True if the queue is half full, so that input which calls for answers may soon fill it.
     #[inline]
     pub fn is_half_full(&self) -> bool {
         self.waiting.len() * 2 > self.capacity

@@ -1,14 +1,13 @@
-//! The earliest-departure queue: connections that hold back data for their pace, or SACKs for more
-//! of them, by the nanosecond at which it may leave.
+//! The queue of departure times: connections that hold back data for their pace, or a SACK to wait
+//! for more, by the nanosecond at which it may leave.
 //!
-//! A binary heap of sockets that notes each one's position, so a departure can be moved and removed
-//! in O(log n). A connection is in it once at most, only while it waits; one that is not paced
-//! touches it only while segments are missing. The wheel of [`timers`](crate::schedule::timers)
-//! holds the timers for which milliseconds are fine enough.
+//! A binary heap of sockets that knows each one's position, so that a departure moves or leaves in
+//! O(log n). A connection is in it at most once, and only while it waits. The wheel of
+//! [`timers`](crate::schedule::timers) holds timers for which milliseconds suffice.
 
 /// See the module's documentation.
 pub struct DepartureTimes {
-    /// Heap order: a parent departs no later than its children.
+    /// Sockets in heap order: a parent departs no later than its children.
     heap: Vec<u32>,
     waits: Vec<Wait>,
     sockets_max: usize,
@@ -17,12 +16,12 @@ pub struct DepartureTimes {
 #[derive(Clone, Copy, Default)]
 struct Wait {
     at_ns: u64,
-    /// One more than the position in the heap; 0 = not in it.
+    /// One more than the socket's position in the heap; 0: it does not wait.
     place: u32,
 }
 
 impl DepartureTimes {
-    /// An empty queue for sockets `0..sockets_max`.
+    /// Makes an empty queue for sockets `0..sockets_max`.
     #[must_use]
     pub fn new(sockets_max: usize) -> Self {
         Self {
@@ -32,7 +31,7 @@ impl DepartureTimes {
         }
     }
 
-    /// `socket` departs at `at_ns`, whatever was said before.
+    /// Sets the departure of `socket` to `at_ns`, in place of any earlier value.
     pub fn set(&mut self, socket: u32, at_ns: u64) {
         debug_assert!((socket as usize) < self.sockets_max);
         let Some(wait) = self.waits.get_mut(socket as usize) else {
@@ -51,7 +50,7 @@ impl DepartureTimes {
         self.sink(place);
     }
 
-    /// `socket` no longer waits.
+    /// Removes the departure of `socket`.
     pub fn stop(&mut self, socket: u32) {
         let place = match self.waits.get(socket as usize) {
             Some(&Wait { place, .. }) if place > 0 => place as usize - 1,
@@ -67,7 +66,7 @@ impl DepartureTimes {
         }
     }
 
-    /// A socket that may depart at `now_ns`, taken out.
+    /// Removes and returns a socket that may depart at `now_ns`.
     pub fn poll(&mut self, now_ns: u64) -> Option<u32> {
         let &first = self.heap.first()?;
         if self.at_ns(0) > now_ns {
@@ -77,7 +76,7 @@ impl DepartureTimes {
         Some(first)
     }
 
-    /// The next departure.
+    /// Time of the next departure, ns.
     #[must_use]
     pub fn next_ns(&self) -> Option<u64> {
         (!self.heap.is_empty()).then(|| self.at_ns(0))

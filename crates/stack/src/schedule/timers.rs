@@ -1,14 +1,14 @@
 //! The timer wheel: one entry per connection and per half-open handshake, at millisecond grain,
 //! O(1) to set and to stop.
 //!
-//! Six levels of 64 slots: a slot of level *n* spans 64ⁿ ms. An entry lies at the level where its
-//! tick first differs from the present; when the present reaches its slot, the slot's entries move
-//! down until they fire. Each level keeps a bitmap of slots in use, so that the next wake-up and a
-//! jump over idle time cost a few instructions.
+//! Six levels of 64 slots: a slot of level *n* spans 64ⁿ ms. An entry is at the level of the
+//! highest slot number in which its tick differs from the present. When the present reaches its
+//! slot, the slot's entries move down, until they fire. Each level has a bitmap of slots in use, so
+//! that finding the next wake-up or jumping over idle time takes a few instructions.
 //!
-//! The stack sets an entry only when a deadline moves *earlier*. A deadline that moves later (the
-//! retransmission timer at every ACK) is left to fire, finds that nothing is due, and is set again.
-//! An established flow therefore touches the wheel a few times a second.
+//! The stack sets an entry only when a deadline moves *earlier*. If a deadline moves later (the
+//! retransmission timer at every ACK), the entry fires in vain and is set again. An established
+//! flow therefore touches the wheel only a few times a second.
 
 use ring::huge_pages::PageSource;
 use ring::tables::Table;
@@ -17,31 +17,31 @@ const SLOT_BITS: u32 = 6;
 const SLOTS: usize = 1 << SLOT_BITS;
 const LEVELS: usize = 6;
 const NONE: u32 = u32::MAX;
-/// The position of a due entry, which waits in the list of those to fire.
+/// Value of `place` for a due entry, in the list of entries to fire.
 const PLACE_DUE: u16 = u16::MAX - 1;
 const PLACE_IDLE: u16 = u16::MAX;
 const TICK_NS: u64 = 1_000_000;
-/// The furthest tick from the present that an entry remembers, about 24 days; one beyond it fires
-/// then, and is set again.
+/// Furthest tick from the present that an entry stores, about 24 days. An entry beyond it fires
+/// then and is set again.
 const AHEAD_MAX: u64 = i32::MAX as u64;
 const _: () = assert!(AHEAD_MAX >> (SLOT_BITS * (LEVELS as u32 - 1)) < SLOTS as u64 / 2);
 
 #[derive(Clone, Copy)]
 struct Node {
-    /// The lower half; it lies near the present.
+    /// Low 32 bits of the entry's tick, which lies near the present.
     tick: u32,
     prev: u32,
     next: u32,
-    /// level × 64 + slot, or one of the special values above.
+    /// Level × 64 + slot, or one of the special values above.
     place: u16,
 }
 
-/// Size of a node, for the account of a connection's memory.
+/// Bytes of a node, for the account of a connection's memory.
 pub(crate) const NODE_BYTES: usize = size_of::<Node>();
 const _: () = assert!(NODE_BYTES == 16);
 
 impl Node {
-    /// The tick of an entry that is set.
+    /// The full tick of an entry that is set.
     #[inline]
     fn tick(&self, now_tick: u64) -> u64 {
         let ahead = self.tick.wrapping_sub(now_tick as u32) as i32;
@@ -56,7 +56,7 @@ impl Node {
     };
 }
 
-/// See the module's documentation. Entries are numbers below the capacity, chosen by the caller.
+/// The timer wheel. Entries are numbers below the capacity, chosen by the caller.
 pub struct Wheel {
     now_tick: u64,
     occupied: [u64; LEVELS],
@@ -67,7 +67,7 @@ pub struct Wheel {
 }
 
 impl Wheel {
-    /// A wheel for entries `0..capacity`, whose present is `now_ns`.
+    /// Makes a wheel for entries `0..capacity` with the present `now_ns`.
     #[must_use]
     pub fn new(capacity: usize, now_ns: u64, source: &mut PageSource) -> Self {
         Self {
@@ -80,10 +80,10 @@ impl Wheel {
         }
     }
 
-    /// Makes sure that `entry` fires at `deadline_ns` or, if it was set for earlier, before that.
+    /// Makes `entry` fire at `deadline_ns`, or earlier if it was set for an earlier time.
     #[inline]
     pub fn set_at_latest(&mut self, entry: u32, deadline_ns: u64) {
-        // Rounded up: a timer never fires before its time.
+        // Rounded up, because a timer must never fire early.
         let tick = deadline_ns.div_ceil(TICK_NS);
         match self.nodes.get(entry as usize) {
             Some(node) if node.place != PLACE_IDLE && node.tick(self.now_tick) <= tick => {}
@@ -91,7 +91,7 @@ impl Wheel {
         }
     }
 
-    /// Takes `entry` out, wherever it is.
+    /// Removes `entry`, wherever it is.
     #[inline]
     pub fn stop(&mut self, entry: u32) {
         match self.nodes.get(entry as usize) {
@@ -100,7 +100,7 @@ impl Wheel {
         }
     }
 
-    /// An entry that is due at `now_ns`, taken out; `None` when no more are.
+    /// Removes and returns an entry that is due at `now_ns`; `None`: none is due.
     pub fn poll(&mut self, now_ns: u64) -> Option<u32> {
         let now_tick = now_ns / TICK_NS;
         loop {
@@ -122,7 +122,7 @@ impl Wheel {
         }
     }
 
-    /// When [`poll`](Self::poll) should be called next: never later than the earliest entry,
+    /// Time at which to call [`poll`](Self::poll) next: never later than the earliest entry,
     /// perhaps earlier. `None`: no entry is set.
     #[must_use]
     pub fn next_ns(&self) -> Option<u64> {
@@ -155,8 +155,8 @@ impl Wheel {
             self.due = self.push_front(entry, head, PLACE_DUE);
             return;
         }
-        // Nothing lies further ahead than three slots of the highest level, so that its turn may
-        // end in between: the next slot is the one after the present's, also there.
+        // No entry lies more than three slots of the highest level ahead. So the highest level also
+        // serves entries behind the end of its turn, in the slots from 0 on.
         let level = ((63 - (tick ^ self.now_tick).leading_zeros()) / SLOT_BITS) as usize;
         let level = level.min(LEVELS - 1);
         let slot = (tick >> (level as u32 * SLOT_BITS)) as usize % SLOTS;
@@ -195,8 +195,8 @@ impl Wheel {
         }
     }
 
-    /// The next slot in use, and the tick at which it begins. Lower levels lie nearer than higher
-    /// ones.
+    /// The next slot in use, and the tick at which it begins. Entries of lower levels are nearer
+    /// than those of higher ones.
     fn next_slot(&self) -> Option<(usize, usize, u64)> {
         for level in 0..LEVELS {
             if self.occupied[level] == 0 {
@@ -204,7 +204,7 @@ impl Wheel {
             }
             let shift = level as u32 * SLOT_BITS;
             let here = (self.now_tick >> shift) as u32 % SLOTS as u32;
-            // Entries of a level lie ahead of the present's slot within the same turn of the level
+            // A level's entries lie ahead of the present's slot, within the same slot of the level
             // above.
             let ahead = self.occupied[level].rotate_right(here).trailing_zeros();
             let slot = (here + ahead) % SLOTS as u32;

@@ -1,19 +1,18 @@
-//! Four lists of connections that have something to send: control (RST, bare FIN) before ACK before
-//! data before openings (SYN). Existing connections go first, and new ones last
+//! Four lists of connections with something to send: control (RST, bare FIN) before ACK before data
+//! before openings (SYN). New connections go last
 //! ([`OPENINGS_PER_TURN`](crate::limits::OPENINGS_PER_TURN), decision 0038). A fifth list holds
 //! connections whose ACK waits to ride on the application's answer. An answer within a few turns
 //! moves the connection to the list of data; otherwise the ACK leaves alone.
 //!
-//! A connection is on at most one list, first in, first out; [`TxLists::put`] moves it when its
-//! next segment became more urgent. Each list has a guaranteed share of a turn's frames
-//! ([`limits::TX_SHARES`](crate::limits::TX_SHARES)), so none starves another, and the others use
-//! what one list leaves of its share. Within a list connections take turns of
-//! [`SEGMENTS_PER_VISIT`]. A turn that the end of a batch cuts short continues in the next, so
-//! shares do not depend on where batches end (deficit round robin, counted in segments). The links
-//! lie in a separate array, eight bytes a socket, which a socket that never sent has not touched.
+//! A connection is on at most one list, first in, first out. [`TxLists::put`] moves it if its next
+//! segment became more urgent. Each list has a guaranteed share of a turn's frames
+//! ([`limits::TX_SHARES`](crate::limits::TX_SHARES)); what it does not use goes to the others.
+//! Within a list connections take turns of [`SEGMENTS_PER_VISIT`]. A turn cut short by the end of a
+//! batch continues in the next (deficit round robin, counted in segments). The links are a separate
+//! array of eight bytes per socket; a socket that never sent has not touched its link.
 //!
-//! Each port has lists of its own. A socket's link holds the port that its connection sends on, so
-//! [`TxLists::put`] finds the list without a look at the connection.
+//! Each port has its own lists. A socket's link holds the port by which its connection sends, so
+//! [`TxLists::put`] finds the list without reading the connection.
 
 use ring::huge_pages::PageSource;
 use ring::tables::Table;
@@ -21,23 +20,23 @@ use tcp::TransmitClass;
 
 use crate::limits::{ANSWER_TURNS, OPENINGS_PER_TURN, PORTS_MAX, SEGMENTS_PER_VISIT};
 
-/// No socket: one more than any number.
+/// Socket number that stands for no socket.
 const NONE: u32 = (1 << PORT_SHIFT) - 1;
-/// Class of a connection that is on no list; that of list n is n + 1.
+/// Class in the link of a connection on no list; list n has class n + 1.
 const OFF: u32 = 0;
-/// Position of the port in a word, above a socket's number.
+/// Bit position of the port in a link word, above the socket's number.
 const PORT_SHIFT: u32 = 26;
-/// Position of the class in a word, above the port.
+/// Bit position of the class in a link word, above the port.
 const CLASS_SHIFT: u32 = 29;
-/// Lists: every combination of class and port.
+/// Number of lists: one for every combination of class and port.
 const LISTS: usize = 1 << (u32::BITS - PORT_SHIFT);
 const _: () = assert!(PORTS_MAX == 1 << (CLASS_SHIFT - PORT_SHIFT));
-/// The list of connections that begin.
+/// Class of the list of connections that open.
 pub(crate) const OPENINGS: usize = 3;
-/// The list of ACKs that wait for an answer.
+/// Class of the list of ACKs that wait for an answer.
 const WAITING: usize = 4;
 
-/// The fate of ACKs that could ride on the application's answers.
+/// Whether ACKs wait to ride on the application's answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Acks {
     /// The ACKs leave with this turn.
@@ -50,7 +49,7 @@ pub enum Acks {
 struct List {
     head: u32,
     tail: u32,
-    /// Segments that the first may still send before it is another's turn.
+    /// Segments that the first connection may still send in its turn.
     turn_left: usize,
 }
 
@@ -59,24 +58,25 @@ pub struct TxLists {
     /// Lists by class and port, in the order of a link's upper bits.
     lists: [List; LISTS],
     ports: u8,
-    /// Connections that may still begin in this turn.
+    /// Number of connections that may still open in this turn.
     openings_left: usize,
-    /// The first one whose ACK began to wait after ACKs last left, and the turns since.
+    /// By port, the first socket whose ACK began to wait after ACKs last left; `turns_waited`
+    /// counts the turns since.
     newcomers: [u32; PORTS_MAX],
     turns_waited: u32,
     links: Table<Link>,
-    /// The last that [`next_around`](Self::next_around) named.
+    /// The socket that [`next_around`](Self::next_around) returned last.
     around: u32,
 }
 
 #[derive(Clone, Copy, Default)]
 struct Link {
     next: u32,
-    /// The class and the port of the list, or [`OFF`], above the previous socket.
+    /// Class and port of the list, or [`OFF`], above the number of the previous socket.
     class_prev: u32,
 }
 
-/// Size of a node, for the account of a connection's memory.
+/// Bytes of a link, for the account of a connection's memory.
 #[cfg(test)]
 pub(crate) const LINK_BYTES: usize = size_of::<Link>();
 
@@ -96,7 +96,7 @@ impl Link {
         }
     }
 
-    /// The list's index; class [`OFF`] of the port for a socket on no list.
+    /// Index of the list; for a socket on no list, class [`OFF`] of its port.
     fn list(self) -> usize {
         (self.class_prev >> PORT_SHIFT) as usize
     }
@@ -115,7 +115,7 @@ impl Link {
 }
 
 impl TxLists {
-    /// Lists for sockets `0..sockets_max` on ports `0..ports`.
+    /// Makes lists for sockets `0..sockets_max` on ports `0..ports`.
     #[must_use]
     pub fn new(sockets_max: usize, ports: usize, source: &mut PageSource) -> Self {
         debug_assert!(sockets_max < NONE as usize && (1..=PORTS_MAX).contains(&ports));
@@ -134,13 +134,13 @@ impl TxLists {
         }
     }
 
-    /// Nothing is to leave by `port` now.
+    /// True if no connection sends by `port` now.
     #[must_use]
     pub fn is_empty(&self, port: u8) -> bool {
         (0..WAITING).all(|class| self.lists[list_of(port, class)].head == NONE)
     }
 
-    /// Sockets on all lists, counted up to `max` on each.
+    /// Number of sockets on all lists, counting at most `max` of each.
     #[must_use]
     pub fn len_up_to(&self, max: usize) -> usize {
         let next = |&at: &u32| self.links.get(at as usize).map(|link| link.next);
@@ -155,9 +155,8 @@ impl TxLists {
         (0..self.ports).any(|port| self.first(list_of(port, WAITING)).is_some())
     }
 
-    /// Runs before a turn's output: some connections may begin. ACKs that have waited for
-    /// [`ANSWER_TURNS`] leave now, because the application had time to answer, and all of them if
-    /// they are not to wait.
+    /// Prepares a turn's output: connections may open again, and ACKs that have waited
+    /// [`ANSWER_TURNS`] leave. With [`Acks::Leave`] all waiting ACKs leave.
     pub fn before_output(&mut self, acks: Acks) {
         self.openings_left = OPENINGS_PER_TURN;
         if acks == Acks::Leave {
@@ -176,8 +175,8 @@ impl TxLists {
         (self.newcomers, self.turns_waited) = ([NONE; PORTS_MAX], 1);
     }
 
-    /// Puts a connection on the list of its class, at the end, unless it is on that list or a more
-    /// urgent one.
+    /// Puts a connection at the end of its class's list, unless it is on that list or a more urgent
+    /// one.
     #[inline(always)]
     pub fn put(&mut self, socket: u32, class: TransmitClass) {
         if class == TransmitClass::None {
@@ -199,7 +198,7 @@ impl TxLists {
         self.append_in(socket, place, self.links[socket as usize].port());
     }
 
-    /// Puts a socket that is on no list at the end of its port's list for a class.
+    /// Appends a socket on no list to its port's list of a class.
     #[inline(never)]
     fn append_in(&mut self, socket: u32, place: u32, port: usize) {
         self.append(socket, place as usize * PORTS_MAX + port);
@@ -208,11 +207,11 @@ impl TxLists {
         }
     }
 
-    /// Puts a socket that is on no list at the end of one.
+    /// Appends a socket on no list to a list.
     #[inline(always)]
     fn append(&mut self, socket: u32, at: usize) {
         debug_assert!(at < self.lists.len());
-        // The mask saves a check of bounds.
+        // The modulo saves a bounds check.
         let list = &mut self.lists[at % LISTS];
         self.links[socket as usize] = Link::new(at, list.tail, NONE);
         match list.tail {
@@ -222,13 +221,13 @@ impl TxLists {
         list.tail = socket;
     }
 
-    /// Sets the port that a connection sends on. The connection is on no list afterwards.
+    /// Sets the port by which a connection sends, and takes the connection off its list.
     pub fn set_port(&mut self, socket: u32, port: u8) {
         self.take_out(socket);
         self.links[socket as usize] = Link::off(usize::from(port));
     }
 
-    /// Forgets a socket, and the port that its connection sent on.
+    /// Takes a socket off its list and forgets the port by which its connection sent.
     #[inline]
     pub fn forget(&mut self, socket: u32) {
         match self.ports {
@@ -237,7 +236,7 @@ impl TxLists {
         }
     }
 
-    /// Sets the port that a connection sends on. The connection keeps its class.
+    /// Sets the port by which a connection sends. The connection stays in its class.
     pub fn move_to_port(&mut self, socket: u32, port: u8) {
         let class = self.links[socket as usize].class();
         self.set_port(socket, port);
@@ -246,8 +245,8 @@ impl TxLists {
         }
     }
 
-    /// Takes the first connection of a [list](list_of), and the remaining segments of its turn.
-    /// `None` also if as many have begun as may in a turn.
+    /// Removes the first connection of a [list](list_of); returns it with the remaining segments of
+    /// its turn. `None` also if enough connections have opened in this turn.
     #[inline]
     pub fn pop(&mut self, list: usize) -> Option<(u32, usize)> {
         let socket = self.first(list)?;
@@ -259,8 +258,7 @@ impl TxLists {
         Some((socket, turn))
     }
 
-    /// Puts a connection that was taken off a list and put back at the front again, with the
-    /// remainder of its turn.
+    /// Moves a connection to the front of its list again after a visit, with the rest of its turn.
     pub fn resume(&mut self, socket: u32, on: usize, turn_left: usize) {
         if self.links[socket as usize].list() != on {
             return;
@@ -285,19 +283,19 @@ impl TxLists {
         self.links[socket as usize].class() == OPENINGS as u32 + 1
     }
 
-    /// The first connection of a list, which stays there.
+    /// The first connection of a list, which stays on it.
     #[inline]
     pub fn first(&self, list: usize) -> Option<u32> {
         Some(self.lists[list % LISTS].head).filter(|&socket| socket != NONE)
     }
 
-    /// The connections of a list, one after another and round again, without a change of their
-    /// order: a look does not alter whose turn it is.
+    /// The next connection of an endless walk around a list. The walk does not change the order of
+    /// turns.
     pub fn next_around(&mut self, list: usize) -> Option<u32> {
         let last = self.links.get(self.around as usize);
         let next = match last {
             Some(link) if link.list() == list => link.next,
-            // The socket has left the list meanwhile, or none was named yet.
+            // The socket has left the list, or the walk has not begun.
             _ => NONE,
         };
         self.around = match next {
@@ -307,7 +305,7 @@ impl TxLists {
         Some(self.around).filter(|&socket| socket != NONE)
     }
 
-    /// Takes a connection off whatever list it is on.
+    /// Takes a connection off its list.
     #[inline]
     pub fn take_out(&mut self, socket: u32) {
         let link = self.links[socket as usize];
@@ -341,13 +339,13 @@ pub(crate) const fn list_of(port: u8, class: usize) -> usize {
     (class + 1) * PORTS_MAX + port as usize
 }
 
-/// The class of a link for what a connection is to send: lists stand in the order of their urgency.
+/// The class in a link for what a connection is to send; lower classes are more urgent.
 #[inline(always)]
 const fn place_of(class: TransmitClass) -> u32 {
     TransmitClass::Control as u32 + 1 - class as u32
 }
 
-/// The class of a link on the list of ACKs that wait.
+/// The class in a link on the list of waiting ACKs.
 const PLACE_WAITING: u32 = WAITING as u32 + 1;
 const _: () = assert!(place_of(TransmitClass::Control) == OFF + 1);
 const _: () = assert!(place_of(TransmitClass::Opening) == OPENINGS as u32 + 1);
@@ -396,7 +394,7 @@ mod tests {
         }
         let seen: Vec<_> = (0..5).map(|_| lists.next_around(list_of(0, 2))).collect();
         assert_eq!(seen, [3, 1, 2, 3, 1].map(Some));
-        // The last named socket leaves: the walk restarts at the front.
+        // The socket returned last leaves its list, so the walk restarts at the front.
         lists.take_out(1);
         assert_eq!(lists.next_around(list_of(0, 2)), Some(3));
         assert_eq!(drain(&mut lists, 2), [3, 2]);

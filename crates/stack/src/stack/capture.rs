@@ -1,7 +1,7 @@
-//! A capture of what passes a port, switched on and off between turns.
+//! Captures of a port's frames, switched on and off between turns.
 //!
-//! While a capture runs the port is covered by one that logs, and frames that are logged are taken
-//! one by one so that drops have a reason. Afterwards the stack is as before: it does not know of
+//! While a capture runs, a logging port covers the real one. Logged frames are processed one by
+//! one, so that each drop has a reason. Afterwards the stack is as before and pays nothing for
 //! captures.
 
 use packetio::capture_port::CapturePort;
@@ -16,13 +16,13 @@ use crate::limits::CAPTURE_WORDS;
 use crate::unsent_notes::UnsentNotes;
 
 impl Stack {
-    /// Logs what passes port number `port` until `until_ns`, and hands over the log. `snap` bytes
-    /// are kept of each frame that `filter` takes, or of each frame. A capture that runs goes on
-    /// until then and keeps what its readers asked for. Called between turns.
+    /// Logs frames of port number `port` until `until_ns`, and returns the log. `snap` bytes are
+    /// kept of each frame that `filter` selects; without a filter, of each frame. A running capture
+    /// goes on until then and also keeps what its earlier readers asked for. Call it between turns.
     ///
     /// # Errors
-    /// `NODEV`: there is no such port. Otherwise the kernel's error: no memory for the log, or no
-    /// descriptor.
+    /// `NODEV`: there is no such port. Otherwise the kernel's error: no memory or descriptor for
+    /// the log.
     pub fn capture(
         &mut self,
         port: usize,
@@ -51,7 +51,7 @@ impl Stack {
         file
     }
 
-    /// Ends the captures of all ports when their time is over. The ports are then as they were.
+    /// Ends the captures of all ports when their time is over, and uncovers the ports.
     pub fn end_old_capture(&mut self, now_ns: u64) {
         if self
             .capture_until_ns

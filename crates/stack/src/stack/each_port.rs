@@ -1,4 +1,4 @@
-//! What each port of a stack has counted, apart from the others: for reports and for observers.
+//! Counters of each port of a stack separately, for reports and observers.
 
 use packetio::PortCounters;
 
@@ -8,7 +8,7 @@ use crate::drop_reasons;
 use crate::engine::View;
 use crate::ports::PortSide;
 
-/// One port of a stack, to be looked at.
+/// One port of a stack, by shared reference.
 pub struct PortView<'a> {
     side: &'a PortSide,
     drops: [u64; drop_reasons::NAMES.len()],
@@ -21,7 +21,7 @@ impl Stack {
         let all = drop_reasons::counts(counters, &env.tcp_counters);
         self.ports.sides().iter().map(move |side| PortView {
             side,
-            // A stack with one port counts its drops once.
+            // With one port, the stack's counters are that port's.
             drops: side.drops.as_deref().copied().unwrap_or(all),
         })
     }
@@ -33,12 +33,17 @@ impl PortView<'_> {
         &self.side.port.capabilities().name
     }
 
-    /// The port's own counters. The port may have to ask the kernel for some.
+    /// True once the port is gone for good.
+    pub fn is_gone(&self) -> bool {
+        self.side.is_gone
+    }
+
+    /// The port's own counters, some of which the port may have to query from the kernel.
     pub fn counters(&self) -> PortCounters {
         self.side.port.counters()
     }
 
-    /// Frames of this port that the stack dropped, by the name of their counter.
+    /// Frames of this port that the stack dropped, by counter name.
     pub fn drops(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
         drop_reasons::NAMES.iter().copied().zip(self.drops)
     }

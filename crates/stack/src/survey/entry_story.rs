@@ -1,5 +1,5 @@
-//! The stories of compact entries: what a handshake in progress, or an entry in TIME_WAIT or
-//! FIN_WAIT_2, tells by its own fields. Nothing is kept for them, so a flood costs nothing more.
+//! Stories of compact entries and handshakes in progress, made from their own fields. Nothing is
+//! stored for them, so a flood costs nothing more.
 
 use tcp::State;
 use tcp::glance::DueTimer;
@@ -10,8 +10,8 @@ use crate::engine::{Engine, View};
 use crate::flows::flow_table::FlowEntry;
 use crate::flows::story_events::{StoryEvent, StoryLine};
 
-/// A handshake in progress: when its SYN came, and the SYN-ACKs that were sent again. Equal events
-/// are one with a count, at the time of the last. `None`: the handshake is over.
+/// The story of a handshake in progress: its begin, and the retransmissions of its SYN-ACK as one
+/// event with a count, at the time of the last. `None`: the handshake is over.
 pub(super) fn lines_of_half_open(
     engine: &Engine,
     index: u32,
@@ -42,9 +42,9 @@ pub(super) fn lines_of_half_open(
     Some([Some(begins), repeated])
 }
 
-/// The state of a compact entry, and how it came to it. The last state of the story at `story`
-/// tells, if there is one that does not say so itself. The time is when the entry's timer was last
-/// set. `None`: the place is none of an entry.
+/// The state of a compact entry, and the event of entering that state if the story at `story` does
+/// not hold it. The event's time is when the entry's timer was last set. `None`: `place` is not a
+/// compact entry's.
 pub(super) fn line_of_entry(
     engine: &Engine,
     place: SurveyPlace,

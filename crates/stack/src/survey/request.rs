@@ -1,4 +1,4 @@
-//! A step of a walk and the end of a flow as another process asks for them: bytes in, bytes out.
+//! Another process's requests for a step of a walk and for the end of a flow: bytes in, bytes out.
 //!
 //! ```text
 //! list   body   empty, or the last answer's first 8 bytes
@@ -7,7 +7,7 @@
 //!        answer 1: it was ended; 0: it has gone
 //! ```
 //!
-//! Numbers have their lowest byte first. The body is another process's: nothing in it is believed.
+//! Numbers are little-endian. The body comes from another process: nothing in it is trusted.
 
 use super::words::{FLOW_WORDS, FlowWords};
 use super::{SurveyCursor, Table};
@@ -19,8 +19,8 @@ pub const LIST_HEAD_BYTES: usize = 8;
 /// Bytes of a row.
 pub const ROW_BYTES: usize = FLOW_WORDS * 8;
 
-/// Appends a step of the walk to `answer`, at most `room` bytes. False: the body makes no sense,
-/// or there is no room for a row.
+/// Appends a step of the walk to `answer`, at most `room` bytes. False: the body is invalid, or
+/// there is no room for a row.
 pub(crate) fn list(engine: &Engine, body: &[u8], room: usize, answer: &mut Vec<u8>) -> bool {
     let view = engine.view();
     let rows = room.saturating_sub(LIST_HEAD_BYTES) / ROW_BYTES;
@@ -49,8 +49,7 @@ pub(crate) fn list(engine: &Engine, body: &[u8], room: usize, answer: &mut Vec<u
     true
 }
 
-/// Ends the flow that `body` names and appends whether it was there. False: the body makes no
-/// sense.
+/// Ends the flow that `body` names, and appends whether it existed. False: the body is invalid.
 pub(crate) fn kill(engine: &mut Engine, body: &[u8], answer: &mut Vec<u8>) -> bool {
     let target = FlowWords::from_bytes(body).and_then(|words| words.target());
     let Some((place, key)) = target else {

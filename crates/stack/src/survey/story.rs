@@ -1,4 +1,4 @@
-//! The story of a connection: where the stack writes it, and how another process asks for it.
+//! Another process's request for the story of a connection, and the answer.
 //!
 //! ```text
 //! body    number of the first event wanted (8), flags (1), the words of a row
@@ -6,7 +6,7 @@
 //!         number of the next event, now, since when the limit and our window hold; then events
 //! ```
 //!
-//! Numbers have their lowest byte first. The body is another process's: nothing in it is believed.
+//! Numbers are little-endian. The body comes from another process: nothing in it is trusted.
 
 use ring::socket_block::{SocketBlock, SocketId};
 use wire::FlowKey;
@@ -29,7 +29,7 @@ use super::words::FlowWords;
 
 /// Bytes before the events of an answer.
 pub const STORY_HEAD_BYTES: usize = 40;
-/// A flag of the request: begin a story, if the connection has none.
+/// Flag in a request: begin a story if the connection has none.
 pub const BEGIN: u8 = 1;
 /// Bytes of a request before the row.
 pub const STORY_ASK_BYTES: usize = 9;
@@ -38,39 +38,39 @@ pub const STORY_ASK_BYTES: usize = 9;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum StoryStatus {
-    /// There is no such connection, or no story of it.
+    /// The connection does not exist, or has no story.
     None = 0,
-    /// All stories that the stack can write are in use.
+    /// The connection has no story, and all places for stories are in use.
     Full = 1,
-    /// The story is being written.
+    /// The story is still being written.
     Written = 2,
-    /// Its connection has gone.
+    /// The story's connection has ended.
     Over = 3,
 }
 
-/// An answer, as its reader sees it.
+/// An answer as its reader sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoryAnswer {
     /// The state of the story.
     pub status: StoryStatus,
     /// The connection's state.
     pub state: Option<State>,
-    /// The episode in progress.
+    /// The congestion control episode in progress.
     pub episode: Episode,
-    /// The sender's limit in progress, and since when, ns.
+    /// The limit that holds the sender back at present, and since when, ns.
     pub limit: Option<(LimitedBy, u64)>,
-    /// Since when our window has kept the peer from sending, ns.
+    /// Time since when our window has kept the peer from sending, ns.
     pub our_window_since_ns: Option<u64>,
     /// The number of the next event.
     pub next: u64,
-    /// The time of the answer by the clock of the events, ns.
+    /// Time of the answer by the clock of the events, ns.
     pub now_ns: u64,
-    /// Events, the last of which has the number before `next`.
+    /// Events in order; the last one has the number `next` - 1.
     pub lines: Vec<StoryLine>,
 }
 
 impl StoryAnswer {
-    /// Reads an answer of another process; `None` if it makes no sense.
+    /// Decodes an answer of another process; `None` if it is invalid.
     #[must_use]
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let (head, events) = bytes.split_first_chunk::<STORY_HEAD_BYTES>()?;
@@ -89,7 +89,7 @@ impl StoryAnswer {
             for (to, from) in words.iter_mut().zip(event.chunks_exact(8)) {
                 *to = word(from);
             }
-            // A newer process may know events that this one does not.
+            // A newer process may send events that this one does not know.
             StoryLine::from_words(words)
         };
         Some(Self {
@@ -105,7 +105,7 @@ impl StoryAnswer {
     }
 }
 
-/// The request for the story of the flow in `row`, the words of a walk's row.
+/// Makes the request for the story of the flow in `row`, a row of a walk.
 #[must_use]
 pub fn ask(row: &FlowWords, since: u64, begin: bool) -> Vec<u8> {
     let mut body = since.to_le_bytes().to_vec();
@@ -114,7 +114,7 @@ pub fn ask(row: &FlowWords, since: u64, begin: bool) -> Vec<u8> {
     body
 }
 
-/// Answers a request. False: its body makes no sense, or the answer has no room.
+/// Answers a request. False: the request is invalid, or there is no room for an answer.
 pub(crate) fn answer(engine: &mut Engine, body: &[u8], room: usize, answer: &mut Vec<u8>) -> bool {
     let Some((head, row)) = body.split_first_chunk::<STORY_ASK_BYTES>() else {
         return false;
@@ -167,7 +167,7 @@ pub(crate) fn answer(engine: &mut Engine, body: &[u8], room: usize, answer: &mut
     true
 }
 
-/// Appends the story at a place, and what the entry adds to it that the connection has become.
+/// Appends the story at a place, and the event by which its connection became a compact entry.
 fn append_kept(
     engine: &Engine,
     at: usize,
@@ -183,7 +183,7 @@ fn append_kept(
     let events_max = (room - STORY_HEAD_BYTES) / (8 * STORY_WORDS);
     let mut last = None;
     if let Some((state, line)) = entered.filter(|_| events_max > STORY_EVENTS) {
-        // The entry lives on, though the connection that the story is of has gone.
+        // The compact entry lives on, although the connection has ended.
         (head[0], head[2]) = (StoryStatus::Written as u8, state_number(state) as u8);
         let next = story.next + u64::from(line.is_some());
         head[8..16].copy_from_slice(&next.to_le_bytes());
@@ -196,7 +196,7 @@ fn append_kept(
     }
 }
 
-/// The place of the flow now: a handshake that was in progress may have become a connection.
+/// The flow's present place: a handshake in progress may have become a connection.
 fn place_now(flows: &Flows, place: SurveyPlace, key: &FlowKey) -> SurveyPlace {
     let SurveyPlace::HalfOpen(index) = place else {
         return place;
@@ -218,7 +218,7 @@ fn place_now(flows: &Flows, place: SurveyPlace, key: &FlowKey) -> SurveyPlace {
     }
 }
 
-/// Appends the story of a flow that keeps none: what its entry tells.
+/// Appends the story of a flow without a stored one, from the fields of its entry.
 fn append_brief(
     (answer, room): (&mut Vec<u8>, usize),
     (status, state): (StoryStatus, State),

@@ -1,7 +1,7 @@
-//! A row as words of 64 bits: the form in which it leaves the process.
+//! A row of a walk as 64-bit words, the form in which it leaves the process.
 //!
-//! Every word has a name, so a reader can show words that it does not know. New words go to the
-//! end.
+//! Every word has a name, so that a reader can show words that it does not know. New words are
+//! added at the end.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
@@ -40,31 +40,31 @@ macro_rules! flow_words {
 }
 
 flow_words! {
-    /// The table: 0 connection, 1 listener, 2 half-open, 3 compact entry.
+    /// Kind of flow: 0 connection, 1 listener, 2 half-open, 3 compact entry.
     Table = "table",
-    /// The index in the table.
+    /// Index of the flow in its table.
     Index = "index",
-    /// The use of the index, of a connection or listener.
+    /// Generation of the index, for a connection or listener.
     Generation = "generation",
-    /// The state by Linux's number.
+    /// State, by Linux's number.
     State = "state",
-    /// The high half of our address, IPv4 mapped into IPv6.
+    /// High half of our address; IPv4 is mapped into IPv6.
     LocalHigh = "local_high",
-    /// The low half.
+    /// Low half of our address.
     LocalLow = "local_low",
-    /// The high half of the peer's address.
+    /// High half of the peer's address.
     RemoteHigh = "remote_high",
-    /// The low half.
+    /// Low half of the peer's address.
     RemoteLow = "remote_low",
-    /// 1: the addresses are IPv4.
+    /// 1 if the addresses are IPv4.
     IsV4 = "is_v4",
     /// Our port.
     LocalPort = "local_port",
     /// The peer's port.
     RemotePort = "remote_port",
-    /// `Recv-Q`.
+    /// `Recv-Q`: unread bytes, or connections to be accepted.
     RecvQueue = "recv_q",
-    /// `Send-Q`.
+    /// `Send-Q`: unacknowledged bytes, or the backlog.
     SendQueue = "send_q",
     /// Bytes that the receive buffer may hold.
     RecvBuffer = "recv_buffer",
@@ -72,16 +72,16 @@ flow_words! {
     SendBuffer = "send_buffer",
     /// Linux's `idiag_timer`: 0 none, 1 on, 2 keepalive, 3 timewait, 4 persist.
     Timer = "timer",
-    /// Milliseconds until it ends.
+    /// Milliseconds until the timer expires.
     TimerMs = "timer_ms",
-    /// Times in a row that the timer fired without success.
+    /// Number of consecutive expiries without success.
     TimerTries = "timer_tries",
-    /// 1: the application has closed the socket.
+    /// 1 if the application has closed the socket.
     IsOrphan = "orphan",
-    /// One more than the algorithm's index in `CongestionAlgorithm::ALL`; 0: none, or one from
-    /// outside, whose name stands at the end.
+    /// One more than the algorithm's index in `CongestionAlgorithm::ALL`. 0: none, or an external
+    /// one, whose name is in the last words.
     Congestion = "congestion",
-    /// 1: the words that follow count.
+    /// 1 if the following words are valid.
     HasInfo = "has_info",
     /// Bits of `tcpi_options`.
     Options = "options",
@@ -91,29 +91,29 @@ flow_words! {
     RecvScale = "rcv_wscale",
     /// Retransmission timeout, us.
     RtoUs = "rto_us",
-    /// Doublings of the timeout.
+    /// Number of doublings of the retransmission timeout.
     Backoff = "backoff",
     /// Smoothed round trip, us.
     RttUs = "rtt_us",
-    /// The round trip's mean deviation, us.
+    /// Mean deviation of the round trip, us.
     RttVarUs = "rttvar_us",
     /// Delay of acknowledgments, us.
     AtoUs = "ato_us",
-    /// Largest payload of a segment sent.
+    /// Largest payload of a sent segment, bytes.
     SendMss = "snd_mss",
-    /// Path MTU.
+    /// Path MTU, bytes.
     PathMtu = "pmtu",
-    /// Estimate of the peer's segment size.
+    /// Estimated segment size of the peer, bytes.
     RecvMss = "rcv_mss",
-    /// MSS that we announced.
+    /// MSS that we announced, bytes.
     AdvMss = "advmss",
     /// Congestion window, segments.
     Cwnd = "cwnd",
     /// Slow-start threshold, segments.
     Ssthresh = "ssthresh",
-    /// Payload bytes sent, repetitions included.
+    /// Payload bytes sent, retransmissions included.
     BytesSent = "bytes_sent",
-    /// Payload bytes sent again.
+    /// Payload bytes retransmitted.
     BytesRetrans = "bytes_retrans",
     /// Payload bytes acknowledged.
     BytesAcked = "bytes_acked",
@@ -135,27 +135,27 @@ flow_words! {
     LastAckMs = "lastack_ms",
     /// Bytes per second at which segments are paced; `u64::MAX`: not known.
     PacingRate = "pacing_rate",
-    /// The limit of that; `u64::MAX`: none.
+    /// Upper limit of the pacing rate, bytes per second; `u64::MAX`: none.
     PacingRateMax = "pacing_rate_max",
     /// Latest delivery rate, bytes per second.
     DeliveryRate = "delivery_rate",
-    /// 1: it was limited by the application.
+    /// 1 if the application limited the latest delivery rate.
     AppLimited = "app_limited",
     /// Segments delivered.
     Delivered = "delivered",
-    /// Delivered segments that were marked.
+    /// Delivered segments that were marked CE.
     DeliveredCe = "delivered_ce",
     /// Time with something to send, us.
     BusyUs = "busy_us",
-    /// Busy time limited by the peer's window.
+    /// Time limited by the peer's window, us.
     RwndLimitedUs = "rwnd_limited_us",
-    /// Busy time limited by the send buffer.
+    /// Time limited by the send buffer, us.
     SndbufLimitedUs = "sndbuf_limited_us",
     /// Segments in flight.
     Unacked = "unacked",
-    /// Segments sent again and in flight.
+    /// Retransmitted segments in flight.
     Retrans = "retrans",
-    /// Segments sent again, in all.
+    /// Segments retransmitted so far.
     RetransTotal = "retrans_total",
     /// Segments presumed lost.
     Lost = "lost",
@@ -163,36 +163,38 @@ flow_words! {
     Sacked = "sacked",
     /// Segments that D-SACKs reported.
     DsackDups = "dsack_dups",
-    /// Reordering that is tolerated.
+    /// Reordering tolerated, segments.
     Reordering = "reordering",
     /// Times that reordering was seen.
     ReordSeen = "reord_seen",
     /// Round trip as the receiver sees it, us.
     RecvRttUs = "rcv_rtt_us",
-    /// Bytes read in the best round trip.
+    /// Most bytes that the application read in one round trip.
     RecvSpace = "rcv_space",
-    /// Current upper limit of the window.
+    /// Current upper limit of our window, bytes.
     RecvSsthresh = "rcv_ssthresh",
-    /// Bytes never sent.
+    /// Bytes that were never sent.
     NotSent = "notsent",
     /// Least round trip, us; `u64::MAX`: none measured.
     MinRttUs = "minrtt_us",
     /// Segments stored out of order.
     OutOfOrder = "rcv_ooopack",
-    /// The peer's window.
+    /// The peer's window, bytes.
     SendWindow = "snd_wnd",
-    /// BBR's bandwidth, bytes per second.
+    /// BBR's bandwidth estimate, bytes per second.
     BbrBandwidth = "bbr_bw",
-    /// BBR's round trip, us.
+    /// BBR's least round trip, us.
     BbrMinRttUs = "bbr_mrtt_us",
-    /// BBR's pacing gain, 1/256.
+    /// BBR's pacing gain, in 1/256.
     BbrPacingGain = "bbr_pacing_gain",
-    /// BBR's window gain, 1/256.
+    /// BBR's window gain, in 1/256.
     BbrCwndGain = "bbr_cwnd_gain",
-    /// The name of an algorithm from outside, its first byte lowest; 0: a built-in one.
+    /// Name of an external algorithm, first byte lowest; 0: a built-in one.
     OutsideName = "congestion_name",
-    /// Its ninth byte and those that follow.
+    /// Bytes of that name from the ninth on.
     OutsideNameRest = "congestion_name_rest",
+    /// Our window as the peer knows it, bytes.
+    RecvWindow = "rcv_wnd",
 }
 
 /// Bits of `tcpi_options` (linux/tcp.h).
@@ -201,8 +203,9 @@ const SACK: u64 = 2;
 const WSCALE: u64 = 4;
 const ECN: u64 = 8;
 const ECN_SEEN: u64 = 16;
+const SYN_DATA: u64 = 32;
 
-/// A row as it leaves the process.
+/// A row in the form in which it leaves the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlowWords(pub [u64; FLOW_WORDS]);
 
@@ -213,7 +216,7 @@ impl FlowWords {
         self.0[word as usize]
     }
 
-    /// The bytes, each word's lowest first.
+    /// The row as bytes, each word little-endian.
     pub fn to_bytes(&self) -> [u8; FLOW_WORDS * 8] {
         let mut bytes = [0; FLOW_WORDS * 8];
         for (to, word) in bytes.chunks_exact_mut(8).zip(&self.0) {
@@ -222,8 +225,8 @@ impl FlowWords {
         bytes
     }
 
-    /// A row from bytes that another process sent; `None` if they are too few. Words that are
-    /// missing at the end, from an older process, are 0.
+    /// Decodes a row of another process; `None` if bytes are missing. Words that an older process
+    /// does not send are 0.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         if bytes.len() < 8 * (FlowWord::HasInfo as usize + 1) {
@@ -236,7 +239,7 @@ impl FlowWords {
         Some(Self(words))
     }
 
-    /// The name of the congestion control; `None`: there is none.
+    /// Name of the congestion control algorithm; `None`: the flow has none.
     #[must_use]
     pub fn congestion(&self) -> Option<String> {
         let built_in = usize::try_from(self.at(FlowWord::Congestion)).ok()?;
@@ -246,7 +249,7 @@ impl FlowWords {
         }
         let words = [FlowWord::OutsideName, FlowWord::OutsideNameRest];
         let bytes = words.map(|word| self.at(word).to_le_bytes()).concat();
-        // Another process wrote it, so it may be anything.
+        // The name comes from another process and may hold anything.
         let name: String = bytes
             .into_iter()
             .take_while(u8::is_ascii_graphic)
@@ -283,8 +286,8 @@ impl FlowWords {
         )
     }
 
-    /// The flow's position and names, the argument of
-    /// [`Stack::kill_flow`](crate::Stack::kill_flow); `None` if the words name no table.
+    /// The flow's place and key, for [`Stack::kill_flow`](crate::Stack::kill_flow); `None` if the
+    /// words name no table.
     #[must_use]
     pub fn target(&self) -> Option<(SurveyPlace, FlowKey)> {
         let index = self.at(FlowWord::Index) as u32;
@@ -399,6 +402,7 @@ fn tell_settings(w: &mut FlowWords, info: &Info, path_mtu: u32) {
         (info.window_scaling, WSCALE),
         (info.ecn, ECN),
         (info.ecn_seen, ECN_SEEN),
+        (info.syn_data_acked, SYN_DATA),
     ];
     let options = options.iter().filter(|(on, _)| *on).map(|(_, bit)| bit);
     w.set(W::Options, options.sum::<u64>());
@@ -419,6 +423,7 @@ fn tell_settings(w: &mut FlowWords, info: &Info, path_mtu: u32) {
     w.set(W::RecvSpace, info.rcv_space);
     w.set(W::RecvSsthresh, info.rcv_ssthresh);
     w.set(W::SendWindow, info.snd_wnd);
+    w.set(W::RecvWindow, info.rcv_wnd);
     if let Some(bbr) = &info.bbr {
         w.set(W::BbrBandwidth, bbr.bandwidth);
         w.set(W::BbrMinRttUs, bbr.min_rtt_us);
@@ -452,7 +457,7 @@ fn tell_counts(w: &mut FlowWords, info: &Info) {
 
 fn tell_rates(w: &mut FlowWords, info: &Info, now_ns: u64) {
     use FlowWord as W;
-    // A time of 0 is one that never came: Linux counts from its start then.
+    // A time of 0 never came; Linux then counts from its start.
     let since_ms = |at_ns: u64| now_ns.saturating_sub(at_ns) / 1_000_000;
     w.set(W::LastSentMs, since_ms(info.last.data_sent_ns));
     w.set(W::LastRecvMs, since_ms(info.last.data_recv_ns));

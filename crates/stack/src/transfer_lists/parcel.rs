@@ -1,7 +1,8 @@
-//! A connection between two stacks, as bytes: a head of fixed length, then what arrived.
+//! A connection between two stacks as bytes: a head of fixed length, then the bytes that it
+//! received.
 //!
-//! Both ends run the same library, or one after an upgrade: the first byte is the layout's version,
-//! and another one is refused.
+//! Both ends run this library, perhaps in different versions after an upgrade. The first byte is
+//! the layout's version; another version is refused.
 
 use tcp::{EcnGrant, Handshake, SynAckRepetitions, WindowScales};
 use wire::{Addr, FlowKey, SeqNumber};
@@ -9,7 +10,7 @@ use wire::{Addr, FlowKey, SeqNumber};
 const VERSION: u8 = 1;
 const HEAD_BYTES: usize = 84;
 
-/// No window scaling; a shift is at most 14.
+/// Marks a connection without window scaling; a shift is at most 14.
 const NO_SCALE: u8 = 0xff;
 
 /// See the module's documentation.
@@ -17,14 +18,14 @@ const NO_SCALE: u8 = 0xff;
 pub(crate) struct Parcel {
     pub key: FlowKey,
     pub handshake: Handshake,
-    /// The peer's FIN follows the bytes.
+    /// True if the peer's FIN follows the bytes.
     pub has_fin: bool,
-    /// Bytes that have arrived in order.
+    /// Bytes received in order.
     pub bytes: Vec<u8>,
 }
 
 impl Parcel {
-    /// The sequence number that the peer sends next.
+    /// The next sequence number of the peer.
     pub fn end(&self) -> SeqNumber {
         self.handshake.irs + 1 + self.bytes.len() as u32 + u32::from(self.has_fin)
     }
@@ -72,7 +73,7 @@ impl Parcel {
         out
     }
 
-    /// `None`: no parcel, or one of another version.
+    /// Decodes a parcel; `None` if it is malformed or of another version.
     pub fn decode(from: &[u8]) -> Option<Self> {
         let (head, bytes) = from.split_at_checked(HEAD_BYTES)?;
         let mut rest = head;

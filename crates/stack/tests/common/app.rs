@@ -1,5 +1,5 @@
-//! The application's end, driven by hand: what the library above does with an `AppSide`, in the
-//! fewest words.
+//! The application's end of a stack, driven by hand: a minimal form of the library above
+//! [`AppSide`].
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -45,7 +45,7 @@ impl App {
         }
     }
 
-    /// A socket id from the stock, if there is one.
+    /// Takes a socket id from the stock, if there is one.
     pub fn try_socket(&mut self) -> Option<SocketId> {
         let id = self.side.sockets.pop()?;
         let before = self.sockets.insert(id.index, Socket::new(id));
@@ -53,7 +53,7 @@ impl App {
         Some(id)
     }
 
-    /// There is one in stock.
+    /// True if the stock has a socket id.
     pub fn has_socket(&mut self) -> bool {
         !self.side.sockets.is_empty()
     }
@@ -77,7 +77,7 @@ impl App {
         socket
     }
 
-    /// A socket that is bound begins to listen.
+    /// Makes a bound socket listen.
     pub fn listen_on(&mut self, socket: SocketId, local: SocketAddr, backlog: usize) {
         self.begin_to_listen(socket, local, backlog, Vec::new());
     }
@@ -124,7 +124,7 @@ impl App {
         socket
     }
 
-    /// Connects by Fast Open with `bytes`.
+    /// Connects by Fast Open, with `bytes` to send.
     pub fn connect_fast(&mut self, remote: SocketAddr, bytes: &[u8]) -> SocketId {
         let socket = self.socket();
         let written = self.write(socket, bytes);
@@ -149,7 +149,7 @@ impl App {
         assert!(pushed.is_ok(), "room for a control request");
     }
 
-    /// The next connection of a listener.
+    /// Accepts the next connection of a listener.
     pub fn accept(&mut self, listener: SocketId) -> Option<SocketId> {
         self.accept_named(listener).map(|accepted| accepted.socket)
     }
@@ -162,7 +162,7 @@ impl App {
         Some(accepted)
     }
 
-    /// Reads all that is there.
+    /// Reads everything that has arrived.
     pub fn read(&mut self, id: SocketId) -> Vec<u8> {
         self.read_up_to(id, usize::MAX)
     }
@@ -186,7 +186,7 @@ impl App {
         self.at(id).rx.readable(block)
     }
 
-    /// Writes as much as goes in, and asks to be told of room if that was not all.
+    /// Writes as many bytes as fit; if that was not all, asks for an event when there is room.
     pub fn write(&mut self, id: SocketId, bytes: &[u8]) -> usize {
         let memory = self.side.memory.clone();
         let block = memory.block(id.index).unwrap();
@@ -203,7 +203,7 @@ impl App {
         n
     }
 
-    /// As [`write`](Self::write), but nothing where the library would return an error.
+    /// [`write`](Self::write), which returns 0 where the library would return an error.
     pub fn write_if_open(&mut self, id: SocketId, bytes: &[u8]) -> usize {
         if !self.is_open_for_writing(id) {
             return 0;
@@ -211,7 +211,7 @@ impl App {
         self.write(id, bytes)
     }
 
-    /// As [`shutdown`](Self::shutdown), likewise.
+    /// [`shutdown`](Self::shutdown), which does nothing where the library would return an error.
     pub fn shutdown_if_open(&mut self, id: SocketId) {
         if self.is_open_for_writing(id) {
             self.at(id).write_shut = true;
@@ -244,7 +244,7 @@ impl App {
         self.request(id, how);
     }
 
-    /// Lets go of all sockets; a listener's unaccepted connections are the stack's to end.
+    /// Aborts all sockets. The stack ends a listener's unaccepted connections itself.
     pub fn abort_all(&mut self) {
         let ids: Vec<SocketId> = self.sockets.values().map(|socket| socket.id).collect();
         for id in ids {
@@ -252,7 +252,7 @@ impl App {
         }
     }
 
-    /// Asks the stack for something, as often as the library would put it in the queue.
+    /// Sets request bits of a socket, and queues it as the library would.
     pub fn request(&mut self, id: SocketId, wanted: Requests) {
         if self.block(id).request(wanted) {
             self.push_job(id);
@@ -267,7 +267,7 @@ impl App {
         );
     }
 
-    /// Takes the stack's events; sockets that are closed by now are left out.
+    /// Takes the stack's events, without those of sockets closed meanwhile.
     pub fn take_events(&mut self) -> Vec<SocketId> {
         let mut ids = Vec::new();
         self.side.events.pop_batch(usize::MAX, |id| ids.push(id));
@@ -282,7 +282,7 @@ impl App {
             .is_some_and(|socket| socket.id == id)
     }
 
-    /// No use of a socket that is on has this id.
+    /// True if the generation in `id` is not the current one.
     pub fn is_stale(&self, id: SocketId) -> bool {
         self.side.memory.resolve(id).is_none()
     }
@@ -309,7 +309,7 @@ impl App {
         self.state(id).contains(state)
     }
 
-    /// The error of a failed socket.
+    /// The errno of a failed socket.
     pub fn errno(&self, id: SocketId) -> Option<rustix::io::Errno> {
         let state = self.state(id);
         state
@@ -317,7 +317,8 @@ impl App {
             .then(|| rustix::io::Errno::from_raw_os_error(state.errno().into()))
     }
 
-    /// (in, out) counts of what edge-triggered waiting goes by.
+    /// Counts of the edges of readiness for reading and for writing, as edge-triggered waiting uses
+    /// them.
     pub fn edges(&self, id: SocketId) -> (u32, u32) {
         (self.block(id).in_edges(), self.block(id).out_edges())
     }

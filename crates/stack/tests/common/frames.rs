@@ -1,5 +1,5 @@
-//! Frames as the peer writes and reads them: plain values to bytes and back, with every checksum
-//! verified on the way back.
+//! Frames as the peer sends and receives them: values to bytes and back. Parsing verifies every
+//! checksum.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -55,7 +55,7 @@ impl Tcp {
         self
     }
 
-    /// Header and payload, with a right checksum.
+    /// Header and payload of a segment, with a correct checksum.
     pub fn segment_bytes(&self) -> Vec<u8> {
         let header = wire::tcp::Header {
             src_port: self.src_port,
@@ -105,12 +105,12 @@ impl Tcp {
     }
 }
 
-/// A frame that the peer received.
+/// A received frame, parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seen {
     Tcp(Tcp),
     Arp(arp::Repr),
-    /// An ICMP message of either family, checksum verified, from its type on.
+    /// An ICMP message of either family, from its type on.
     Icmp {
         src: IpAddr,
         dst: IpAddr,
@@ -128,7 +128,7 @@ pub enum Seen {
     },
 }
 
-/// Takes a frame of the stack's apart; whatever is wrong with it fails the test.
+/// Parses a frame from the stack; any defect fails the test.
 pub fn parse(frame: &[u8]) -> Seen {
     let (ethernet, at) = ethernet::Header::parse(frame).expect("an Ethernet header");
     let packet = &frame[at..];
@@ -165,13 +165,13 @@ pub fn parse(frame: &[u8]) -> Seen {
     }
 }
 
-/// Destination and source MAC address.
+/// Destination and source MAC address of a frame.
 pub fn link_of(frame: &[u8]) -> Option<(MacAddr, MacAddr)> {
     let (ethernet, _) = ethernet::Header::parse(frame).ok()?;
     Some((MacAddr(ethernet.dst.0), MacAddr(ethernet.src.0)))
 }
 
-/// The number of a packet of TCP over IPv4 without DF.
+/// IP identification of a TCP packet over IPv4 without DF.
 pub fn fragmentable_ident(frame: &[u8]) -> Option<u16> {
     let (ethernet, at) = ethernet::Header::parse(frame).ok()?;
     let header = ipv4::Header::parse(&frame[at..], frame.len() - at).ok()?;
@@ -277,8 +277,7 @@ pub fn ipv6_packet(
     packet
 }
 
-/// The IPv4 header's checksum made right again, after a test changed the header of a frame without
-/// a VLAN tag.
+/// Corrects the IPv4 header checksum of an untagged frame after a test has changed the header.
 pub fn mend_ipv4(frame: &mut [u8]) {
     let start = ethernet::HEADER_LEN;
     let len = usize::from(frame[start] & 15) * 4;
@@ -288,7 +287,7 @@ pub fn mend_ipv4(frame: &mut [u8]) {
     header[ipv4::CHECKSUM_OFFSET..ipv4::CHECKSUM_OFFSET + 2].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// The frame with an 802.1Q tag.
+/// The frame with an 802.1Q tag added.
 pub fn tagged(frame: &[u8], tci: u16) -> Vec<u8> {
     let mut tagged = frame[..12].to_vec();
     tagged.extend_from_slice(&EtherType::VLAN.to_be_bytes());
@@ -321,7 +320,7 @@ pub fn icmp6_frame(
     };
     let mut bytes = vec![0; message.emit_len()];
     message.emit(&mut bytes, src, dst);
-    // Neighbour discovery wants 255, the rest does not mind.
+    // Neighbour discovery requires a hop limit of 255; other messages accept it.
     let packet = ipv6_packet(src, dst, protocol::ICMPV6, 255, &bytes);
     ethernet_frame(from, to, EtherType::IPV6, &packet)
 }
@@ -346,7 +345,7 @@ pub fn arp_request(mac: MacAddr, own: IpAddr, wanted: IpAddr) -> Vec<u8> {
     arp_frame(mac, MacAddr::BROADCAST, &message)
 }
 
-/// The answer to the stack's ARP request.
+/// The reply to the stack's ARP request.
 pub fn arp_reply(mac: MacAddr, asked: &arp::Repr) -> Vec<u8> {
     let message = arp::Repr {
         op: arp::Operation::Reply,
@@ -376,7 +375,7 @@ pub fn solicitation(mac: MacAddr, own: IpAddr, wanted: IpAddr) -> Vec<u8> {
     )
 }
 
-/// The answer to the stack's solicitation.
+/// The advertisement that answers the stack's solicitation.
 pub fn advertisement(mac: MacAddr, to_mac: MacAddr, target: Ipv6Addr, to: Ipv6Addr) -> Vec<u8> {
     let message = Icmp6::NeighborAdvertisement {
         flags: icmpv6::NeighborFlags {

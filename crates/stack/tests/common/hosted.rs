@@ -1,6 +1,6 @@
-//! A port with a host behind it (`packetio::host`), which a test plays. The host answers for next
-//! hops by itself. It keeps the wishes of the stack, and the connections that the stack hands over
-//! until the test takes them.
+//! A port with a host behind it (`packetio::host`), whose part a test plays. The host resolves next
+//! hops by itself. It keeps the stack's other wishes, and connections that the stack hands over,
+//! for the test.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -10,27 +10,27 @@ use packetio::host::{Change, Host, NoPorts, Transfer, Wish};
 use packetio::ledger::LedgerFile;
 use packetio::{MacAddr, Port};
 
-/// Messages between the stack and the test.
+/// Messages between stack and test, exchanged through the host.
 #[derive(Default)]
 pub struct Talk {
-    /// Wishes of the stack, but those for next hops.
+    /// Wishes of the stack, except those for next hops.
     pub wishes: Vec<Wish>,
     pub changes: VecDeque<Change>,
     pub leases: VecDeque<Result<(u16, u16), NoPorts>>,
     pub ledger: Option<LedgerFile>,
-    /// Neighbours whose MAC address is not that of all others.
+    /// MAC addresses of neighbours that differ from the common one.
     pub mac_of: HashMap<IpAddr, MacAddr>,
-    /// Other processes listen at the stack's places.
+    /// True if other processes listen at the stack's addresses.
     pub is_shared: bool,
-    /// Connections, and answers about some, from the stack.
+    /// Transfers from the stack: connections, and answers.
     pub sent: VecDeque<Transfer>,
-    /// The same, for the stack.
+    /// Transfers for the stack: connections, and answers.
     pub coming: VecDeque<Transfer>,
-    /// How often the stack prepared to sleep on the port.
+    /// Number of times that the stack prepared to sleep on the port.
     pub sleeps: u32,
 }
 
-/// The test's end.
+/// The test's end of the host.
 #[derive(Clone, Default)]
 pub struct HostEnd(Arc<Mutex<Talk>>);
 
@@ -39,19 +39,19 @@ impl HostEnd {
         self.0.lock().unwrap()
     }
 
-    /// A host with other processes that listen at the stack's places.
+    /// A host on which other processes listen at the stack's addresses.
     pub fn shared() -> Self {
         let end = Self::default();
         end.talk().is_shared = true;
         end
     }
 
-    /// The wishes since the last look.
+    /// Takes the wishes since the last call.
     pub fn wishes(&self) -> Vec<Wish> {
         std::mem::take(&mut self.talk().wishes)
     }
 
-    /// The port with this host behind it; all its neighbours have `mac`.
+    /// Wraps a port with this host; all its neighbours have `mac`.
     pub fn port(&self, port: Box<dyn Port + Send>, mac: MacAddr) -> Box<dyn Port + Send> {
         let talk = Arc::clone(&self.0);
         Box::new(Hosted { port, talk, mac })

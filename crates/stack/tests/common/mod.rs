@@ -1,5 +1,5 @@
-//! A stack held by all its ends: its wire ([`Peer`]), its application ([`App`]) and its clock are
-//! in the hands of a test.
+//! A stack with all its ends under a test's control: its wire ([`Peer`]), its application ([`App`])
+//! and its clock.
 //!
 //! ```text
 //!   App ── jobs, controls, byte rings ──▶ Stack ── loopback wire ──▶ Peer
@@ -7,10 +7,10 @@
 //!    └───────────── the test ───────────────┴───── now_ns ─────────────┘
 //! ```
 //!
-//! When a [`World`] ends it closes what is still open, lets time pass, and finds everything given
-//! back, or fails: each test is a search for leaks.
+//! When a [`World`] is dropped it closes everything, lets time pass, and fails unless all resources
+//! were returned. Every test thereby looks for leaks.
 
-// Each test binary uses a part of it.
+// Each test binary uses only a part of this module.
 #![allow(dead_code)]
 
 pub mod app;
@@ -41,17 +41,17 @@ pub const STACK_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 
 pub const PEER_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2));
 pub const PORT: u16 = 80;
 
-/// Turns after which a stack that is still busy will be so for ever.
+/// Turns after which a stack that is still busy will never be idle.
 const TURNS_MAX: usize = 2_000;
 
-/// The parts that make a world.
+/// The parameters of a world.
 pub struct Setup {
     pub config: StackConfig,
     pub wire: LoopbackOptions,
     pub policy: ChecksumPolicy,
-    /// Faults between the stack and its end of the wire.
+    /// Faults of the wire on the stack's side.
     pub faults: Option<FaultOptions>,
-    /// Peer and stack know each other's MAC addresses from the start.
+    /// True if peer and stack know each other's MAC addresses from the start.
     pub acquainted: bool,
     /// The host behind the stack's port.
     pub host: Option<hosted::HostEnd>,
@@ -73,7 +73,7 @@ impl Default for Setup {
     }
 }
 
-/// Small tables, so that limits are near.
+/// A configuration with small tables, so that limits are near.
 pub fn config() -> StackConfig {
     StackConfig {
         addresses: vec![
@@ -92,7 +92,7 @@ pub fn config() -> StackConfig {
             control_queue_max: 64,
             segment_records: 256,
             range_blocks: 64,
-            // A socket that is quiet for a moment is packed.
+            // Sockets are packed as soon as they are quiet.
             warm_sockets: 1,
             pack_after_ns: 0,
             packed_blocks: 320,
@@ -108,7 +108,7 @@ pub struct World {
     pub app: App,
     pub peer: Peer,
     pub now_ns: u64,
-    /// The end does not look for leaks: for tests that want to look themselves.
+    /// True to skip the search for leaks, in tests that make their own.
     pub unchecked: bool,
     client_port: u16,
 }
@@ -155,7 +155,7 @@ impl World {
         world
     }
 
-    /// The peer asks for the stack's addresses, from which the stack learns the peer's.
+    /// The peer sends an ARP request and a solicitation, from which the stack learns its addresses.
     fn acquaint(&mut self) {
         let arp = frames::arp_request(self.peer.mac, PEER_V4, STACK_V4);
         self.peer.transmit(&arp);
@@ -163,7 +163,7 @@ impl World {
         self.peer.transmit(&solicitation);
     }
 
-    /// One turn of the crank; the peer takes in what came of it.
+    /// Runs one turn, and lets the peer receive what was sent.
     pub fn turn(&mut self) -> stack::Turned {
         let turned = self.stack.turn(self.now_ns);
         assert!(!self.stack.is_gone());
@@ -171,7 +171,7 @@ impl World {
         turned
     }
 
-    /// Turns until nothing moves any more.
+    /// Runs turns until nothing moves.
     pub fn settle(&mut self) {
         for _ in 0..TURNS_MAX {
             let turned = self.turn();
@@ -184,7 +184,7 @@ impl World {
         panic!("the stack finds no rest: {:?}", self.stack.counters());
     }
 
-    /// Lets time pass, with all timers on the way.
+    /// Lets time pass, and runs a turn for each timer on the way.
     pub fn advance(&mut self, ns: u64) {
         let end_ns = self.now_ns + ns;
         self.settle();
@@ -203,19 +203,19 @@ impl World {
         self.settle();
     }
 
-    /// The peer sends a segment.
+    /// Lets the peer send a segment.
     pub fn send(&mut self, segment: &Tcp) {
         let frame = self.peer.frame(segment);
         self.send_frame(&frame);
     }
 
-    /// The peer sends a frame as it is.
+    /// Lets the peer send a frame unchanged.
     pub fn send_frame(&mut self, frame: &[u8]) {
         self.peer.transmit(frame);
         self.settle();
     }
 
-    /// The next TCP segment that the peer got, which must be the next thing that it got.
+    /// Takes the next thing that the peer received, which must be a TCP segment.
     pub fn tcp(&mut self) -> Tcp {
         match self.peer.next() {
             Some(Seen::Tcp(segment)) => segment,
@@ -223,26 +223,26 @@ impl World {
         }
     }
 
-    /// The next segment, with these flags.
+    /// Takes the next segment, which must have exactly these flags.
     pub fn tcp_with(&mut self, flags: Flags) -> Tcp {
         let segment = self.tcp();
         assert_eq!(segment.flags, flags, "{segment:?}");
         segment
     }
 
-    /// The highest ACK that came, if any; the rest is dropped.
+    /// The highest ACK number received, if any. Discards everything received.
     pub fn tcp_last_ack(&mut self) -> Option<u32> {
         self.peer.take_tcp().last().map(|segment| segment.ack)
     }
 
-    /// Nothing came.
+    /// Fails if the peer received anything.
     #[track_caller]
     pub fn silent(&mut self) {
         let seen = self.peer.next();
         assert!(seen.is_none(), "nothing was expected, not {seen:?}");
     }
 
-    /// A listener at the usual port.
+    /// Makes a listener at the usual port.
     pub fn listen(&mut self) -> SocketId {
         self.listen_at(SocketAddr::new(STACK_V4, PORT), 16)
     }
@@ -253,7 +253,7 @@ impl World {
         id
     }
 
-    /// A peer's end of a connection to the usual port, not begun yet; each with a port of its own.
+    /// Makes a peer's end of a connection to the usual port, from a new port, without a handshake.
     pub fn client(&mut self) -> Client {
         self.client_from(PEER_V4, SocketAddr::new(STACK_V4, PORT))
     }
@@ -267,20 +267,20 @@ impl World {
         Client::new(SocketAddr::new(from, self.client_port), to)
     }
 
-    /// The three segments of a handshake that the peer begins.
+    /// Performs the three-way handshake that the peer begins.
     pub fn handshake(&mut self, client: &mut Client) {
         self.begin_handshake(client);
         self.send(&client.ack());
     }
 
-    /// The first two of them.
+    /// Performs the handshake's first two segments, SYN and SYN-ACK.
     pub fn begin_handshake(&mut self, client: &mut Client) {
         self.send(&client.syn());
         let syn_ack = self.tcp_with(Flags::SYN | Flags::ACK);
         client.on_syn_ack(&syn_ack);
     }
 
-    /// A listener, a client and the accepted connection.
+    /// Makes a listener, a client and their accepted connection.
     pub fn established(&mut self) -> (Client, SocketId) {
         let listener = self.listen();
         let mut client = self.client();
@@ -293,7 +293,7 @@ impl World {
         (client, socket)
     }
 
-    /// A connection that the application opens to the peer.
+    /// Makes a connection that the application opens to the peer.
     pub fn connected(&mut self, remote: SocketAddr) -> (Client, SocketId) {
         let socket = self.app.connect(remote);
         self.settle();
@@ -307,13 +307,13 @@ impl World {
         (client, socket)
     }
 
-    /// The application writes all of `bytes`, which must fit.
+    /// Lets the application write `bytes`, which must fit.
     pub fn write(&mut self, socket: SocketId, bytes: &[u8]) {
         assert_eq!(self.app.write(socket, bytes), bytes.len());
         self.settle();
     }
 
-    /// The application reads what is there.
+    /// Lets the application read everything that has arrived.
     pub fn read(&mut self, socket: SocketId) -> Vec<u8> {
         let bytes = self.app.read(socket);
         self.settle();
@@ -325,14 +325,14 @@ impl World {
         self.settle();
     }
 
-    /// All counters of the stack by name, those apart that merely count activity.
+    /// All counters of the stack by name, except those that merely count activity.
     pub fn drops(&self) -> Vec<(&'static str, u64)> {
         const ACTIVITY: [&str; 4] = ["turns", "rx_frames", "rx_bytes", "rx_segments"];
         let rows = self.stack.counters().rows();
         rows.filter(|(name, _)| !ACTIVITY.contains(name)).collect()
     }
 
-    /// The counters that moved while `act` ran, and by how much.
+    /// The counters that changed while `act` ran, with the differences.
     pub fn counted(&mut self, act: impl FnOnce(&mut Self)) -> Vec<(&'static str, u64)> {
         let before = self.drops();
         act(self);
@@ -344,7 +344,7 @@ impl World {
             .collect()
     }
 
-    /// Closes what the application holds and waits until TCP has forgotten it all.
+    /// Closes everything of the application and waits until TCP has forgotten it.
     pub fn wind_up(&mut self) -> Usage {
         self.peer.deaf = false;
         self.app.abort_all();

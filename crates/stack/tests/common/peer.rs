@@ -1,5 +1,5 @@
-//! The other end of the wire: sends frames as they are told, keeps what it gets, and answers for
-//! its own addresses in ARP and neighbour discovery.
+//! The other end of the wire: it sends given frames, keeps what it receives, and answers ARP and
+//! neighbour discovery for its own addresses.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -20,14 +20,14 @@ pub struct Peer {
     pub mac: MacAddr,
     /// The MAC address that the peer believes to be the stack's.
     pub stack_mac: MacAddr,
-    /// Destination and source of the last frame that came.
+    /// Destination and source MAC address of the last frame received.
     pub last_link: Option<(MacAddr, MacAddr)>,
-    /// Addresses for which it answers when the stack asks whose they are; other questions are kept
+    /// Addresses for which the peer answers ARP and solicitations; requests for others are kept
     /// like any frame.
     pub answers_for: Vec<IpAddr>,
-    /// Takes nothing off the wire.
+    /// True to leave all frames on the wire.
     pub deaf: bool,
-    /// The numbers of TCP over IPv4 that came without DF.
+    /// IP identifications of received TCP packets without DF.
     pub fragmentable: Vec<u16>,
     got: VecDeque<Seen>,
     answers: bool,
@@ -48,12 +48,12 @@ impl Peer {
         }
     }
 
-    /// The frame that bears a segment to the stack.
+    /// The frame that carries a segment to the stack.
     pub fn frame(&self, segment: &Tcp) -> Vec<u8> {
         segment.frame(self.mac, self.stack_mac)
     }
 
-    /// A frame can be put on the wire now.
+    /// True if the wire has room for a frame.
     pub fn has_room(&mut self) -> bool {
         !self.port.reserve(1).is_empty()
     }
@@ -71,7 +71,7 @@ impl Peer {
         self.port.send(1).unwrap();
     }
 
-    /// Takes what the stack sent.
+    /// Receives the frames that the stack sent.
     pub fn collect(&mut self) {
         self.answers = false;
         while !self.deaf {
@@ -93,7 +93,7 @@ impl Peer {
         }
     }
 
-    /// Whether the last `collect` put an answer on the wire.
+    /// True if the last `collect` sent an answer.
     pub fn has_answers(&self) -> bool {
         self.answers
     }
@@ -110,7 +110,7 @@ impl Peer {
             }
             _ => return false,
         };
-        // A full wire loses the answer; the stack will ask again.
+        // A full wire loses the answer; the stack asks again.
         if self.has_room() {
             self.transmit(&reply);
             self.answers = true;
@@ -122,22 +122,22 @@ impl Peer {
         self.answers_for.contains(&address)
     }
 
-    /// The oldest of what came.
+    /// Takes the oldest thing received.
     pub fn next(&mut self) -> Option<Seen> {
         self.got.pop_front()
     }
 
-    /// How much came.
+    /// Number of things received and not taken.
     pub fn len(&self) -> usize {
         self.got.len()
     }
 
-    /// Drops all that came.
+    /// Discards everything received.
     pub fn forget(&mut self) {
         self.got.clear();
     }
 
-    /// All that came, by kind; the rest stays.
+    /// Takes all TCP segments received; other things stay.
     pub fn take_tcp(&mut self) -> Vec<Tcp> {
         let mut segments = Vec::new();
         self.got.retain(|seen| match seen {
@@ -157,14 +157,14 @@ fn bytes_of(frame: &packetio::RxFrame) -> Vec<u8> {
     bytes
 }
 
-/// A peer's end of one connection: its numbers, kept by hand.
+/// A peer's end of one connection, with its sequence numbers.
 #[derive(Clone, Debug)]
 pub struct Client {
     pub peer: SocketAddr,
     pub stack: SocketAddr,
-    /// The next sequence number that we send.
+    /// The next sequence number that the client sends.
     pub nxt: u32,
-    /// The next that we expect.
+    /// The next sequence number that the client expects.
     pub rcv: u32,
     pub window: u16,
 }
@@ -180,7 +180,7 @@ impl Client {
         }
     }
 
-    /// The end that a SYN of the stack's asks for.
+    /// The client's end for a SYN of the stack.
     pub fn answering(syn: &Tcp) -> Self {
         Self {
             rcv: syn.seq.wrapping_add(1),
@@ -191,7 +191,7 @@ impl Client {
         }
     }
 
-    /// An empty segment at our next number.
+    /// An empty segment with the next sequence number.
     pub fn segment(&self, flags: Flags) -> Tcp {
         Tcp {
             src: self.peer.ip(),
@@ -230,7 +230,7 @@ impl Client {
         self.segment(Flags::ACK)
     }
 
-    /// The next data.
+    /// The next data segment.
     pub fn data(&mut self, payload: &[u8]) -> Tcp {
         let segment = self.segment(Flags::ACK | Flags::PSH).data(payload);
         self.nxt = self.nxt.wrapping_add(payload.len() as u32);
@@ -247,7 +247,7 @@ impl Client {
         self.segment(Flags::RST)
     }
 
-    /// Takes a segment of the stack's that is the next in order.
+    /// Takes a segment of the stack, which must be the next in order.
     pub fn take(&mut self, segment: &Tcp) -> Vec<u8> {
         assert_eq!(segment.seq, self.rcv, "in order: {segment:?}");
         let fin = u32::from(segment.flags.intersects(Flags::FIN));

@@ -1,16 +1,16 @@
-//! Delays and round trips that a stack gathers in histograms, for those who look in from outside.
+//! Histograms of accept delays and round trips, for observers.
 
 use stack::activity::Histogram;
 use wire::tcp::Flags;
 
 use crate::common::{MILLIS, SECOND, World};
 
-/// How many values, and their sum.
+/// Number and sum of a histogram's values.
 fn counted(histogram: &Histogram) -> (u64, u64) {
     (histogram.buckets.iter().sum(), histogram.sum)
 }
 
-/// A world in which no connection is packed: packed ones are not sampled.
+/// A world that packs no connection: packed ones are not sampled.
 fn unpacked() -> World {
     World::with(|setup| setup.config.limits.warm_sockets = 64)
 }
@@ -39,7 +39,7 @@ fn accepted_delay_ends_when_the_application_takes_the_connection() {
 fn established_round_trip_is_sampled_while_the_connection_is_active() {
     let mut w = unpacked();
     let listener = w.listen();
-    // The ACK of a SYN-ACK that was sent twice measures nothing.
+    // A retransmitted SYN-ACK yields no round-trip measurement.
     let mut unmeasured = w.client();
     w.begin_handshake(&mut unmeasured);
     w.advance(SECOND);
@@ -62,7 +62,7 @@ fn established_round_trip_is_sampled_while_the_connection_is_active() {
     assert_eq!(sampled(&mut w, SECOND), (3, 90 * MILLIS));
 }
 
-/// A look is at sixteen slots, and the next one goes on behind them.
+/// One look samples sixteen slots; the next continues behind them.
 #[test]
 fn established_round_trips_are_sampled_in_turn() {
     const CONNECTIONS: u64 = 24;
@@ -77,7 +77,7 @@ fn established_round_trips_are_sampled_in_turn() {
         w.send(&client.ack());
         assert!(w.app.accept(listener).is_some());
     }
-    // The slot of no socket, and the listener's, are looked at too.
+    // The slots of the listener and of no socket are sampled too.
     let slots = CONNECTIONS + 2;
     for look in 1..=slots {
         w.stack.sample_round_trips(u64::MAX);

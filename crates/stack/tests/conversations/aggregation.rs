@@ -1,5 +1,5 @@
-//! Receive aggregation and ACK trains: whatever arrives in one batch, a connection is left, and
-//! answers, as if aggregation were off.
+//! Receive aggregation and ACK trains: a batch leaves a connection in the same state, with the same
+//! answers, as without aggregation.
 
 use std::net::SocketAddr;
 
@@ -18,17 +18,17 @@ mod traces;
 /// Payload of a full segment with timestamps.
 const FULL: usize = 1_448;
 
-/// A world with one connection whose peer's segments are written down first and sent in batches.
+/// A world with one connection. The peer's segments are collected and sent in batches.
 struct Bench {
     w: World,
     client: Client,
     socket: SocketId,
     stamps: bool,
-    /// The peer's clock.
+    /// The peer's timestamp clock.
     value: u32,
-    /// The value that its timestamps echo.
+    /// The timestamp value that the peer echoes.
     echo: u32,
-    /// Everything the stack sent.
+    /// Every segment that the stack sent.
     sent: Vec<Tcp>,
     read: Vec<u8>,
 }
@@ -46,7 +46,7 @@ impl Bench {
         Self::with_flags(Flags::SYN, stamps, aggregation_max, change)
     }
 
-    /// Whose SYN bears these flags.
+    /// A bench whose peer's SYN has these flags.
     fn with_flags(
         syn: Flags,
         stamps: bool,
@@ -96,7 +96,7 @@ impl Bench {
         }
     }
 
-    /// The peer's next data.
+    /// The peer's next data segment.
     fn data(&mut self, len: usize) -> Tcp {
         let first = self.client.nxt;
         let bytes: Vec<u8> = (0..len as u32).map(|n| (first + n) as u8).collect();
@@ -109,7 +109,7 @@ impl Bench {
         segment.options(stamp(self.stamps, self.value, self.echo))
     }
 
-    /// One turn, in which all of these arrive.
+    /// Runs one turn in which all these segments arrive.
     fn batch(&mut self, segments: &[Tcp]) {
         let frames = segments.iter().map(|segment| self.w.peer.frame(segment));
         self.batch_of_frames(frames.collect());
@@ -161,7 +161,7 @@ fn stamp(on: bool, value: u32, echo: u32) -> Options {
 #[test]
 fn established_batch_is_one_run_and_its_acks_a_train() {
     let mut bench = Bench::new(20, |_| {});
-    // Quick ACKs end in time, and the buffer grows to hold more than a batch.
+    // By then quick ACKs have ended, and the buffer holds more than a batch.
     for _ in 0..60 {
         bench.value += 1;
         let segments = [bench.data(FULL), bench.data(FULL)];
@@ -176,7 +176,7 @@ fn established_batch_is_one_run_and_its_acks_a_train() {
     bench.batch(&segments);
     let after = count(&bench);
     assert_eq!(after.0 - before.0, 9);
-    // The last may be due only when all is read.
+    // The last ACK may be due only after the application has read.
     let in_trains = (after.1 - before.1) as usize;
     assert!(in_trains + 1 >= bench.sent.len(), "{in_trains}");
     let acks: Vec<u32> = bench.sent.iter().map(|ack| ack.ack).collect();
@@ -270,7 +270,7 @@ fn established_batch_beside_a_full_turn_of_output_is_answered_as_ever() {
     let listener = w.listen_at(own, 8);
     let client = w.client_from(PEER_V4, own);
     let mut bench = Bench::established(w, listener, client, (Flags::SYN, true));
-    // More than a turn sends, and what the sender has ridden on is past.
+    // The sender has more data than one turn sends, and no ACK waits for it to ride on.
     let written = bench.w.app.write(socket, &vec![1; 1_200 * FULL]);
     assert!(written > 600 * FULL, "{written}");
     bench.w.turn();
@@ -324,7 +324,7 @@ fn established_fin_behind_a_run_passes_alone() {
     bench.read(usize::MAX);
     assert_eq!(bench.counter("rx_merged"), 3);
     assert_eq!(bench.read.len(), 4 * FULL);
-    // The ACK of the FIN may be a delayed one.
+    // The ACK of the FIN may be delayed.
     bench.w.advance(100 * MILLIS);
     bench.batch(&[]);
     let acks: Vec<u32> = bench.sent.iter().map(|ack| ack.ack).collect();
@@ -332,10 +332,10 @@ fn established_fin_behind_a_run_passes_alone() {
     assert_eq!(acks.last(), Some(&bench.client.nxt));
 }
 
-/// Where the IPv4 header lies in a frame.
+/// Offset of the IPv4 header in a frame.
 const IP_AT: usize = 14;
 
-/// Four bytes of options in the IPv4 header: three of no operation, and the end.
+/// Adds four bytes of IPv4 options: three no-operations and the end.
 fn with_ip_options(frame: Vec<u8>) -> Vec<u8> {
     let (head, rest) = frame.split_at(IP_AT + 20);
     let mut longer = [head, &[1, 1, 1, 0], rest].concat();
@@ -345,7 +345,7 @@ fn with_ip_options(frame: Vec<u8>) -> Vec<u8> {
     with_ip_checksum(longer)
 }
 
-/// Marks a frame as ECN-capable, or with the congestion that a router has seen.
+/// Sets the ECN codepoint of a frame's packet.
 pub(crate) fn with_ecn(mut frame: Vec<u8>, ecn: Ecn) -> Vec<u8> {
     frame[IP_AT + 1] = ecn.within(frame[IP_AT + 1]);
     with_ip_checksum(frame)
@@ -363,7 +363,7 @@ fn with_ip_checksum(mut frame: Vec<u8>) -> Vec<u8> {
     frame
 }
 
-/// More fragments are said to come.
+/// Sets the flag "more fragments".
 fn fragment(mut frame: Vec<u8>) -> Vec<u8> {
     frame[IP_AT + 6] |= 0x20;
     with_ip_checksum(frame)
@@ -401,7 +401,7 @@ const ODD: [Odd; 8] = [
     ),
 ];
 
-/// Bytes of a segment that has room for any option.
+/// Payload of a segment with room for any option.
 const ROOMY: usize = 1_000;
 
 #[test]
@@ -426,13 +426,13 @@ fn established_odd_segment_between_two_joins_neither() {
 #[test]
 fn established_segment_with_an_older_ack_begins_a_run() {
     let mut bench = Bench::new(20, |_| {});
-    // Only what the peer has once acknowledged may be acknowledged again.
+    // Data in flight, so that ACK numbers can go back.
     bench.w.app.write(bench.socket, &[7; 100]);
     bench.batch(&[]);
     let mut segments: Vec<Tcp> = (0..4).map(|_| bench.data(ROOMY)).collect();
     segments[2].ack -= 1;
     bench.batch(&segments);
-    // The second follows the first, and the fourth the third.
+    // Segment two joins one, and four joins three.
     assert_eq!(bench.counter("rx_merged"), 2);
     bench.read(usize::MAX);
     assert_eq!(bench.read.len(), 4 * ROOMY);

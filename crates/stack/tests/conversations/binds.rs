@@ -1,4 +1,4 @@
-//! Local ports that the stack chooses, for `bind` and for `connect`.
+//! Local ports that the stack chooses for `bind` and `connect`.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ fn at(text: &str) -> SocketAddr {
     text.parse().unwrap()
 }
 
-/// Binds a new socket; the address that it got.
+/// Binds a new socket; returns the address that it got.
 fn bind(w: &mut World, local: &str) -> Result<SocketAddr, Errno> {
     let socket = w.app.socket();
     let (answer, mut answers) = spsc::queue(1);
@@ -31,7 +31,7 @@ fn bind(w: &mut World, local: &str) -> Result<SocketAddr, Errno> {
     answers.pop().expect("an answer")
 }
 
-/// A world whose applications have local ports 40,000 to 40,002.
+/// A world with local ports 40,000 to 40,002.
 fn three_ports() -> World {
     World::with(|s| s.config.local_ports = (40_000, 40_002))
 }
@@ -44,7 +44,7 @@ fn bind_without_port_gives_each_port_of_the_range_once() {
         .collect();
     assert_eq!(ports, BTreeSet::from([40_000, 40_001, 40_002]));
     assert_eq!(bind(&mut w, "10.0.0.1:0"), Err(Errno::ADDRINUSE));
-    // The wildcard covers them all; the other family has its own.
+    // The unspecified address conflicts with all of them; the other family has its own ports.
     assert_eq!(bind(&mut w, "0.0.0.0:0"), Err(Errno::ADDRINUSE));
     assert!(bind(&mut w, "[fd00::1]:0").is_ok());
 }
@@ -57,8 +57,8 @@ fn bind_without_port_leaves_out_what_listens() {
     assert_eq!(BTreeSet::from(ports), BTreeSet::from([40_000, 40_002]));
 }
 
-/// The search for a port begins elsewhere for each peer (RFC 6056 section 3.3.3), so that one peer
-/// does not learn from its connections how many there are to others.
+/// The search for a port begins at a different point for each peer (RFC 6056 section 3.3.3). So one
+/// peer cannot count the connections to others.
 #[test]
 fn connect_begins_the_search_elsewhere_for_each_peer() {
     let mut w = World::new();
@@ -71,6 +71,6 @@ fn connect_begins_the_search_elsewhere_for_each_peer() {
     let steps: BTreeSet<u16> = ports.windows(2).map(|w| w[1].wrapping_sub(w[0])).collect();
     assert!(steps.len() == 3 && !steps.contains(&1), "{ports:?}");
     let again = port_to(1);
-    // The counter is one for all peers, so the next search for this one goes on behind four others.
+    // All peers share one counter, so the next search continues behind the four other connections.
     assert_eq!(again, ports[0].wrapping_add(4));
 }

@@ -1,5 +1,5 @@
-//! A capture that is switched on, prolonged and over: the stack does the same with and without it,
-//! and the log says what passed and why it was dropped.
+//! Captures that begin, are prolonged and end: the stack behaves the same as without one, and the
+//! log holds each frame with its drop reason.
 
 use packetio::frame_filter::{FrameFilter, Instruction};
 use ring::frame_log::FrameLogReader;
@@ -26,7 +26,7 @@ fn begin_filtered(w: &mut World, snap: usize, filter: Option<FrameFilter>) -> Fr
     FrameLogReader::open(file).unwrap()
 }
 
-/// A filter that takes frames of this length.
+/// A filter for frames of this length.
 fn of_length(wire_bytes: usize) -> FrameFilter {
     let instruction = |code, otherwise, k| Instruction {
         code,
@@ -56,7 +56,7 @@ fn read(reader: &mut FrameLogReader) -> Vec<Logged> {
     all
 }
 
-/// The peer sends frames that the stack takes in one batch.
+/// Lets the peer send frames that the stack receives in one batch.
 fn send_at_once(w: &mut World, frames: &[Vec<u8>]) {
     for frame in frames {
         w.peer.transmit(frame);
@@ -64,7 +64,7 @@ fn send_at_once(w: &mut World, frames: &[Vec<u8>]) {
     w.settle();
 }
 
-/// The frame with its last byte changed: the TCP checksum is wrong.
+/// The frame with its last byte changed, so that the TCP checksum is wrong.
 fn spoilt(mut frame: Vec<u8>) -> Vec<u8> {
     *frame.last_mut().unwrap() ^= 1;
     frame
@@ -153,8 +153,8 @@ fn captured_segment_beyond_the_window_is_named_by_tcp() {
     w.peer.forget();
 }
 
-/// Two flows interleave. Returns what the peer sees, flow by flow, whether the application reads
-/// what was sent, and the drops that were counted.
+/// Plays two interleaved flows. Returns the segments that the peer received by flow, whether the
+/// application read each text, and the drop counters.
 fn conversation(
     capture: Option<Option<FrameFilter>>,
 ) -> (Vec<Tcp>, [bool; 2], Vec<(&'static str, u64)>) {
@@ -181,7 +181,7 @@ fn conversation(
             }
         }
     }
-    // A gap, a duplicate and a wrong checksum on the way.
+    // The batch has a gap, a duplicate and a wrong checksum.
     let late = batch.remove(7);
     batch.push(batch[3].clone());
     batch.push(spoilt(late.clone()));
@@ -189,7 +189,7 @@ fn conversation(
     send_at_once(&mut w, &batch);
     w.write(sockets[0], &[9; 5_000]);
     let mut seen = w.peer.take_tcp();
-    // A batch is taken flow by flow without a capture, and in the order of arrival with one.
+    // Without a capture a batch is processed flow by flow, with one in order of arrival.
     seen.sort_by_key(|segment| segment.dst_port);
     let text: Vec<u8> = (0..12_u8)
         .flat_map(|round| vec![round; if round % 3 == 0 { 1_000 } else { 2_000 }])

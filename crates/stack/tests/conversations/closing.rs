@@ -1,4 +1,4 @@
-//! Endings: both ways, at once, by reset, by abort, and what is left of them in TIME_WAIT.
+//! Ends of connections: in turn, at once, by reset, by abort, and the TIME_WAIT that follows.
 
 use std::net::SocketAddr;
 
@@ -27,7 +27,7 @@ fn established_fin_is_the_end_of_reading_only() {
     let fin = w.tcp_with(FIN_ACK);
     client.take(&fin);
     w.send(&client.ack());
-    // The passive side of the end leaves nothing behind.
+    // The side that closes second keeps nothing.
     assert_eq!(w.stack.usage().flows, 0);
 }
 
@@ -47,7 +47,7 @@ fn established_shutdown_sends_fin_and_goes_on_reading() {
     assert_eq!(w.read(socket), b"long answer");
     w.send(&client.fin());
     assert!(w.app.has(socket, SocketState::EOF));
-    // Its own end first: TIME_WAIT, whoever holds the socket.
+    // This side closes first and enters TIME_WAIT, whether or not the application holds the socket.
     assert_eq!(w.stack.usage().time_wait, 1);
     w.close(socket);
     assert_eq!(w.stack.usage().time_wait, 1);
@@ -56,7 +56,7 @@ fn established_shutdown_sends_fin_and_goes_on_reading() {
     assert_eq!(w.stack.usage().time_wait, 0);
 }
 
-/// A connection that we closed first: in TIME_WAIT.
+/// A connection in TIME_WAIT: our side closed first.
 fn time_wait(w: &mut World, listener: Option<SocketId>) -> Client {
     let listener = listener.unwrap_or_else(|| w.listen());
     let mut client = w.client();
@@ -67,7 +67,7 @@ fn time_wait(w: &mut World, listener: Option<SocketId>) -> Client {
     client
 }
 
-/// The peer answers our FIN with its own.
+/// Lets the peer answer our FIN with its own.
 fn finish(w: &mut World, client: &mut Client) {
     let fin = w.tcp_with(FIN_ACK);
     client.take(&fin);
@@ -140,8 +140,8 @@ fn time_wait_new_syn_takes_the_flow_over() {
     assert_eq!(w.stack.usage().time_wait, 0);
 }
 
-/// A SYN that takes a flow over is answered by a handshake whose numbers go on above the old ones,
-/// which no cookie's would.
+/// A SYN that reuses a flow starts a handshake with sequence numbers above the old ones, not a
+/// cookie.
 fn takes_over_above_the_old_numbers(w: &mut World, listener: SocketId, mut client: Client) {
     w.peer.forget();
     let cookies = w.stack.counters().syn_cookies_sent;
@@ -286,7 +286,7 @@ fn fin_wait_1_crossing_fin_closes_both_at_once() {
     let (mut client, socket) = w.established();
     w.close(socket);
     let fin = w.tcp_with(FIN_ACK);
-    // Sent before ours arrived.
+    // The peer sent its FIN before ours arrived.
     w.send(&client.fin());
     assert_eq!(w.tcp_with(Flags::ACK).ack, client.nxt);
     assert_eq!(w.stack.usage().time_wait, 0);

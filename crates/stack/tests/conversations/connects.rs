@@ -1,4 +1,4 @@
-//! Active opening: success, refusal, and every way in which nobody answers.
+//! Active opens: success, refusal, and the ways in which an answer fails to come.
 
 use std::net::SocketAddr;
 
@@ -31,7 +31,7 @@ fn connected_to_an_address_that_becomes_ours_reaches_it_no_more() {
     let cidr = stack::IpCidr::new(PEER_V4, 24).unwrap();
     w.app.control(Control::Address(cidr));
     w.settle();
-    // The stack itself answers at that address now, where nothing listens.
+    // The stack itself owns that address now, and nothing listens there.
     let again = w.app.connect(remote());
     w.settle();
     assert_eq!(w.app.errno(again), Some(Errno::CONNREFUSED));
@@ -138,7 +138,7 @@ fn connect_just_after_a_neighbour_failed_fails_too() {
     let mut w = World::new();
     let nobody: SocketAddr = "10.0.0.77:80".parse().unwrap();
     w.app.connect(nobody);
-    // Asked three times a second apart, then failed for a second.
+    // After three requests at intervals of a second the neighbour counts as failed for a second.
     w.advance(3 * SECOND + SECOND / 2);
     let socket = w.app.connect(nobody);
     w.settle();
@@ -162,7 +162,7 @@ fn connect_to_a_dead_neighbour_closed_and_index_used_again_leaves_the_new_one_al
     w.settle();
     w.advance(SECOND);
     w.close(dead);
-    // The stock is used up until the index comes round again.
+    // Uses up the stock until the socket index is handed out again.
     let mut held = Vec::new();
     let reused = loop {
         let socket = w.app.connect(remote());
@@ -177,7 +177,7 @@ fn connect_to_a_dead_neighbour_closed_and_index_used_again_leaves_the_new_one_al
     assert_eq!(w.app.errno(reused), None, "another's neighbour failed");
 }
 
-/// Connects until the index comes round again: every attempt sends its SYN.
+/// Connects until the index is handed out again; every attempt must send its SYN.
 fn connect_round_to(w: &mut World, index: u32) {
     for n in 0..64 {
         w.peer.forget();
@@ -198,8 +198,7 @@ fn connect_to_a_dead_neighbour_closed_then_failed_leaves_its_index_fit_to_connec
     let dead = w.app.connect("10.0.0.77:80".parse().unwrap());
     w.settle();
     w.advance(SECOND);
-    // All of the stock is in use: the index goes there, and is there when the neighbour is given
-    // up.
+    // The stock is empty, so the released index goes to the stock before the neighbour fails.
     let held: Vec<_> = std::iter::from_fn(|| w.app.try_socket()).collect();
     assert!(!held.is_empty());
     w.close(dead);
@@ -211,7 +210,7 @@ fn connect_to_a_dead_neighbour_closed_then_failed_leaves_its_index_fit_to_connec
 fn established_aborted_in_the_turn_that_brings_data_leaves_its_index_fit_to_connect() {
     let mut w = World::new();
     let (mut client, socket) = w.connected(remote());
-    // All of the stock is in use, so that what is released goes there in the same turn.
+    // The stock is empty, so a released index goes to the stock in the same turn.
     let held: Vec<_> = std::iter::from_fn(|| w.app.try_socket()).collect();
     assert!(!held.is_empty());
     let frame = w.peer.frame(&client.data(b"news"));
@@ -349,7 +348,7 @@ fn connect_when_the_port_range_is_used_up_fails_and_works_again() {
     ports.sort_unstable();
     assert_eq!(ports, [50_000, 50_001, 50_002, 50_003]);
     assert_eq!(w.app.errno(sockets[4]), Some(Errno::ADDRNOTAVAIL));
-    // To another peer the same ports are free.
+    // Connections to another peer may use the same ports.
     let other = w.app.connect(SocketAddr::new(PEER_V4, 444));
     w.settle();
     assert_eq!(w.app.errno(other), None);
@@ -383,7 +382,7 @@ fn connect_when_the_stock_of_sockets_is_empty_waits_for_a_turn() {
         }
         w.settle();
     }
-    // The last ones are kept for connections that peers open.
+    // The last sockets are reserved for accepted connections.
     assert!((2..=4).contains(&sockets.len()), "{}", sockets.len());
     for socket in sockets {
         w.app.close(socket);

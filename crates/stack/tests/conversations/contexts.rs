@@ -1,5 +1,5 @@
-//! Two stacks of one process on a wire with a queue for each: what reaches the wrong one goes to
-//! the one that has its flow, or listens.
+//! Two stacks of one process on a wire with a queue each: a frame at the wrong stack goes to the
+//! one that has its flow or listens.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::Arc;
@@ -110,7 +110,7 @@ impl Process {
         self.settle();
     }
 
-    /// A segment arrives at a queue.
+    /// Lets a segment arrive at a queue.
     fn send(&mut self, queue: usize, segment: &Tcp) {
         let queue = &mut self.each[queue].queue;
         let frame = queue.frame(segment);
@@ -118,7 +118,7 @@ impl Process {
         self.settle();
     }
 
-    /// The one segment that a context sent; the other sent none.
+    /// Takes the only segment that a context sent; the other must have sent none.
     #[track_caller]
     fn said(&mut self, index: usize) -> Tcp {
         let mut said: Vec<_> = self
@@ -130,7 +130,7 @@ impl Process {
         said[index].pop().expect("this one has")
     }
 
-    /// A handshake whose segments arrive at these queues, with a context that owns it.
+    /// Performs a handshake whose segments arrive at these queues; `owner` must own the connection.
     fn handshake(&mut self, queues: [usize; 2], owner: usize, port: u16) -> Client {
         self.each.iter_mut().for_each(|one| one.queue.forget());
         let mut client = client(port);
@@ -183,7 +183,7 @@ fn half_open_last_segment_at_the_other_queue_completes() {
     assert_eq!((p.handed(), p.counters(0).syn_cookies_refused), (1, 0));
 }
 
-/// Counts of a context's cookies: sent, accepted and refused.
+/// Cookies that a context sent, accepted and refused.
 fn cookies(p: &Process, index: usize) -> (u64, u64, u64) {
     let counters = p.counters(index);
     (
@@ -379,7 +379,7 @@ fn arp_request_is_answered_once_and_both_learn_from_it() {
     assert!(matches!(p.each[1].queue.next(), Some(Seen::Arp(_))));
     assert_eq!((p.each[0].queue.len(), p.each[1].queue.len()), (0, 0));
     assert_eq!(p.counters(1).handed_copies, 1);
-    // Nobody has to ask for the peer's address.
+    // Neither stack needs to resolve the peer's address.
     p.each[0].app.connect(SocketAddr::new(PEER_V4, 443));
     p.settle();
     assert_eq!(p.said(0).flags, Flags::SYN);
@@ -433,19 +433,19 @@ fn connecting_without_such_a_port_takes_another() {
     assert_eq!(w.tcp().flags, Flags::SYN);
 }
 
-/// Destination of the pool: the peer.
+/// The pool's destination, which is the peer.
 const POOLED: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 2), 443);
-/// Addresses of the pool.
+/// The pool's addresses.
 const SOURCES: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 0, 0, 10), Ipv4Addr::new(10, 0, 0, 11)];
 
-/// The spread of a card whose queue depends on all bits of the table's index: neighbouring ports
-/// have different queues.
+/// A card whose queue depends on all bits of the table's index, so that neighbouring ports have
+/// different queues.
 fn even_spread() -> Arc<Spread> {
     let table = (0..128_u32).map(|entry| entry.count_ones() % 2).collect();
     Arc::new(Spread::new(Toeplitz::new(MICROSOFT_KEY), table).unwrap())
 }
 
-/// A stack with a queue of its own, few local ports, and a pool of two addresses.
+/// A stack with its own queue, few local ports, and a pool of two addresses.
 fn pooled(queue: usize) -> World {
     let mut w = World::with(|setup| {
         let spread = even_spread();
@@ -459,7 +459,7 @@ fn pooled(queue: usize) -> World {
     w
 }
 
-/// All pairs of the pool whose answers arrive at the queue.
+/// All address-port pairs of the pool whose answers arrive at the queue.
 fn pairs_of(queue: usize) -> Vec<(IpAddr, u16)> {
     let spread = even_spread();
     let ports = |ip: Ipv4Addr| (20_000..=20_007).map(move |port| (ip.into(), port));
@@ -516,7 +516,7 @@ fn pool_serves_its_destination_alone_and_no_socket_that_has_a_source() {
     w.settle();
     let syn = w.tcp();
     assert_eq!((syn.src, syn.src_port), (own.ip(), own.port()));
-    // No pool any more.
+    // Removes the pool.
     w.app.control(Control::Sources(None));
     w.app.connect(POOLED.into());
     w.settle();

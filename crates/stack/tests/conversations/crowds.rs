@@ -1,5 +1,5 @@
-//! Many at once: more requests than a turn takes, more strangers than the tables hold, and a wire
-//! that goes away.
+//! Crowds: more requests than a turn applies, more strangers than tables hold, and a wire that
+//! disappears.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -22,7 +22,7 @@ fn large() -> World {
     })
 }
 
-/// As many sockets as `count`, each connecting to the peer, however many turns that takes.
+/// Connects `count` sockets to the peer, in as many turns as that takes.
 fn connects(w: &mut World, count: usize) -> Vec<ring::socket_block::SocketId> {
     let mut sockets = Vec::new();
     while sockets.len() < count {
@@ -39,7 +39,7 @@ fn connect_requests_beyond_a_turn_and_closes_that_overtake_them() {
     let mut w = large();
     w.settle();
     let mut sockets = Vec::new();
-    // All in one go, more than a turn applies, as far as stock and queue reach.
+    // Posts as many connects as the stock and the queue allow, which is more than a turn applies.
     while w.app.has_socket() && sockets.len() < CONTROLS_PER_TURN * 2 {
         sockets.push(w.app.connect(SocketAddr::new(PEER_V4, 443)));
     }
@@ -67,7 +67,7 @@ fn connecting_crowd_begins_some_in_each_turn_and_all_in_the_end() {
     w.app.abort_all();
 }
 
-/// A crowd of which half has begun, and one who waits.
+/// Half of a crowd has opened its connections; returns a socket that still waits to open.
 fn one_who_waits(w: &mut World) -> ring::socket_block::SocketId {
     let sockets = connects(w, 2 * OPENINGS_PER_TURN);
     w.turn();
@@ -195,7 +195,7 @@ fn resets_of_strangers_have_half_of_the_port_while_others_fill_it() {
     let seen = w.peer.take_tcp();
     let resets = seen.iter().filter(|one| one.flags.contains(Flags::RST));
     assert_eq!((resets.count(), seen.len()), (8, 16));
-    // The waiting segments leave once there is room.
+    // The waiting segments leave when there is room.
     w.settle();
     let seen = w.peer.take_tcp();
     let resets = seen.iter().filter(|one| one.flags.contains(Flags::RST));
@@ -230,7 +230,7 @@ fn established_crowd_closes_at_once() {
         client.rcv += 4;
         w.send(&client.fin());
     }
-    // Sixteen of them wait, the rest gave way.
+    // Sixteen entries stay; the others were evicted.
     assert_eq!(w.stack.usage().time_wait, 16);
     assert_eq!(w.stack.usage().flows, 16);
 }
@@ -293,7 +293,7 @@ fn clock_that_leaps_a_day_ends_what_has_no_peer() {
     let (_client, socket) = w.established();
     w.write(socket, b"and then a long sleep");
     w.peer.forget();
-    // No timer on the way: the machine was asleep.
+    // No timer fires in between, as if the machine had been asleep.
     w.now_ns += 86_400 * SECOND;
     w.settle();
     assert!(!w.peer.take_tcp().is_empty(), "tried again on waking");
@@ -323,8 +323,8 @@ fn clock_that_stands_still_moves_data_all_the_same() {
     }
 }
 
-/// A crowd of 400 opens at once over a wire of eight slots, to which the peer is deaf in some
-/// turns: all are answered, and no answer is dropped.
+/// A crowd of 400 opens connections at once over a wire of eight slots. The peer reads nothing in
+/// some turns. All must be answered, and no answer dropped.
 fn answers_a_crowd(
     control_queue_max: Option<usize>,
     turn_ns: u64,
@@ -360,15 +360,14 @@ fn answers_a_crowd(
 
 #[test]
 fn listening_crowd_of_syns_before_a_slow_port_loses_no_answer() {
-    // The peer takes a batch every third turn, so answers leave at a third of the rate at which
-    // SYNs could come.
+    // The peer reads a batch every third turn, so answers leave at a third of the rate of the SYNs.
     let w = answers_a_crowd(None, MILLIS / 100, |turn| turn % 3 != 0);
     assert!(w.stack.counters().input_held > 0);
 }
 
 #[test]
 fn listening_crowd_of_syns_before_a_peer_that_sleeps_loses_no_answer() {
-    // Its core is somebody else's for fifty milliseconds.
+    // The peer's CPU runs something else for fifty milliseconds.
     answers_a_crowd(Some(256), MILLIS / 2, |turn| turn < 100);
 }
 
@@ -380,8 +379,8 @@ fn listening_crowd_of_syns_before_a_dead_port_is_taken_after_a_while() {
     for _ in 0..40 {
         let syn = w.client().syn();
         while !w.peer.has_room() {
-            // Nothing leaves; what waits to come in is looked at all the same, so that two stacks
-            // do not wait for each other.
+            // Nothing leaves. Input is processed nevertheless, so that two stacks never wait for
+            // each other.
             w.now_ns = w.stack.next_timer_ns().unwrap();
             w.turn();
         }
@@ -407,7 +406,7 @@ fn crowd_of_a_stack_that_ends_is_reset_in_portions() {
         w.send(&client.syn_ack());
     }
     w.peer.forget();
-    // Each second client has an entry that waits for the peer.
+    // Every second client leaves a compact entry that waits for the peer's FIN.
     for (at, client) in clients.iter_mut().enumerate().filter(|(at, _)| at % 2 == 1) {
         w.close(sockets[at]);
         client.take(&w.tcp());

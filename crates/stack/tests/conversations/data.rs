@@ -1,5 +1,5 @@
-//! Bytes both ways: what may be believed of a segment, where its bytes go, and what arrives
-//! damaged.
+//! Data in both directions: which segments are believed, where their bytes go, and what happens to
+//! damaged ones.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -25,7 +25,7 @@ fn established_data_is_read_and_acknowledged() {
     assert_eq!(w.stack.counters().rx_fused_bytes, 5);
 }
 
-/// Hosts choose their ports without each other: the port alone does not tell a flow.
+/// Two peers may choose the same port, so the port alone does not identify a flow.
 #[test]
 fn established_peers_with_the_same_port_in_one_batch_are_told_apart() {
     let mut w = World::new();
@@ -160,7 +160,7 @@ fn established_wrong_checksum_does_not_touch_what_is_published() {
     let mut frame = w.peer.frame(&bad);
     frame[50] ^= 1;
     w.send_frame(&frame);
-    // Shorter than what was thrown away.
+    // This text is shorter than the discarded one.
     w.send(&client.data(b"de"));
     assert_eq!(w.read(socket), b"abcde");
 }
@@ -171,7 +171,7 @@ fn established_wrong_checksum_is_dropped_in_place() {
     let (mut client, socket) = w.established();
     let first = client.data(b"first");
     let second = client.data(b"second");
-    // Out of order, an ACK without data, a RST, a FIN: none is believed.
+    // Neither data out of order, nor a pure ACK, a RST or a FIN is believed.
     let fin = client.segment(Flags::FIN | Flags::ACK).at(first.seq);
     let rst = client.rst().at(first.seq);
     for segment in [second.clone(), client.ack().at(first.seq), rst, fin] {
@@ -204,8 +204,8 @@ fn established_wrong_ack_or_stamp_with_good_data_leaves_no_trace() {
     ack.options.timestamp.as_mut().unwrap().echo = echo;
     w.send(&ack);
     let socket = w.app.accept(listener).unwrap();
-    // In order and whole, so copied at once; but older than what came before, or acknowledging what
-    // was never sent.
+    // The segment is in order and thus copied at once, but it is older than earlier ones, or
+    // acknowledges data never sent.
     w.send(
         &client
             .segment(Flags::ACK)
@@ -246,7 +246,7 @@ fn established_partial_checksum_counts_only_where_the_policy_takes_it() {
         if taken {
             client.nxt += 9;
         }
-        // A whole one is always taken; a wrong one only on trust.
+        // A complete checksum is always accepted; a wrong one only by the policy `trust`.
         w.send(&client.data(b"whole"));
         assert_eq!(w.read(socket), b"whole");
         let mut frame = w.peer.frame(&client.segment(Flags::ACK).data(b"wrong"));
@@ -329,11 +329,11 @@ fn established_without_acknowledgment_repeats_and_fails() {
     w.write(socket, b"anybody?");
     w.advance(1_800 * SECOND);
     assert_eq!(w.app.errno(socket), Some(Errno::TIMEDOUT));
-    // As long as fifteen repetitions take, the first of them after 200 ms, counted from that first
-    // one (Linux): room for a sixteenth.
+    // Linux gives up after the time of fifteen retransmissions, counted from the first one at 200
+    // ms. A sixteenth fits.
     assert_eq!(w.peer.take_tcp().len(), 17);
     assert_eq!(w.stack.usage().flows, 0);
-    // The application lets go in its own time.
+    // The application closes later.
     assert_eq!(w.stack.usage().sockets, 2);
     w.close(socket);
     assert_eq!(w.stack.usage().sockets, 1);
@@ -365,7 +365,7 @@ fn orphan_with_a_window_shut_for_ever_ends() {
     w.send(&client.ack());
     w.write(socket, b"never to be read");
     w.close(socket);
-    // The peer answers every probe, and will not take a byte.
+    // The peer answers every probe but keeps its window closed.
     for _ in 0..3_600 {
         w.advance(SECOND);
         for _probe in w.peer.take_tcp() {

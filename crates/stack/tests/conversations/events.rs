@@ -1,4 +1,4 @@
-//! Events and requests: each reaches its receiver once, none is lost, and stale ones are skipped.
+//! Events and requests: each is delivered once, none is lost, and outdated ones are skipped.
 
 use stack::context::{Control, Report, SocketOption};
 
@@ -21,7 +21,7 @@ fn readable_is_told_once_however_many_segments_came() {
     }
     assert_eq!(w.app.take_events(), [socket], "one place in the queue");
     assert_eq!(w.app.edges(socket).0, before + 5, "each arrival counts");
-    // Taken out, it may come in again.
+    // After the event was taken, the socket may be queued again.
     w.send(&client.data(b"again"));
     assert_eq!(w.app.take_events(), [socket]);
     w.advance(10 * SECOND);
@@ -55,11 +55,11 @@ fn writable_is_told_only_to_who_waits_for_it() {
     w.send(&client.ack());
     assert_eq!(w.app.take_events(), [], "nobody waited");
     let out = w.app.edges(socket).1;
-    // The bytes that may leave at once, and a run of half the peer's window.
+    // The bytes that leave at once, and a run of half the peer's window.
     assert_eq!(w.app.write(socket, &[1; 100_000]), 14_600 + 29_200);
     w.settle();
     assert_eq!(w.app.take_events(), []);
-    // Room for a third of the buffer, no sooner.
+    // The event comes only when a third of the buffer is free.
     let mut acked = 0;
     while acked < 14_600 + 29_200 - 5_000 {
         assert_eq!(w.app.take_events(), []);
@@ -133,8 +133,7 @@ fn closed_socket_is_never_told_of() {
     assert_eq!(events, []);
 }
 
-/// Accepts a connection, has it marked in the event queue, and closes it without ever looking at
-/// the queue.
+/// Accepts a connection whose event enters the queue, and closes it without reading the queue.
 fn unseen_event(w: &mut World, listener: SocketId) -> SocketId {
     let mut client = w.client();
     w.handshake(&mut client);
@@ -174,7 +173,7 @@ fn events_that_nobody_takes_are_not_lost_when_the_queue_is_full_of_old_ones() {
     let socket = w.app.accept(listener).unwrap();
     w.send(&client.data(b"look at me"));
     let mut told = w.app.take_events();
-    // Events that found no place come with the next turn.
+    // Events without room come in the next turn.
     w.settle();
     told.extend(w.app.take_events());
     assert!(told.contains(&socket), "{told:?}");
@@ -238,7 +237,7 @@ fn requests_of_one_turn_are_all_heard() {
     let (mut client, socket) = w.established();
     w.send(&client.data(b"question"));
     w.peer.forget();
-    // Read, written and closed before the stack looks.
+    // The application reads, writes and closes before the next turn.
     assert_eq!(w.app.read(socket), b"question");
     w.app.write(socket, b"answer");
     w.app.close(socket);
@@ -274,7 +273,7 @@ fn report_says_what_is_held() {
     assert_eq!(report.tcp.accepts, 1);
 }
 
-/// A world with so many sockets that are neither connected nor listening.
+/// A world with `count` sockets that neither connect nor listen.
 fn with_idle(count: usize) -> (World, Vec<SocketId>) {
     let mut w = World::with(|s| {
         s.config.limits.sockets_max = 2 * count;
@@ -338,7 +337,7 @@ fn request_among_jobs_that_never_end_waits_for_those_before_it_alone() {
     let mut answers = ask_for_report(&mut w);
     let turns = (1..10).find(|_| {
         w.turn();
-        // Whoever's turn it was has something new to ask.
+        // Every socket posts another job in each turn.
         for &id in &idle {
             w.app.request(id, Requests::LOOK);
         }

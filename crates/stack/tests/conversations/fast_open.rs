@@ -17,7 +17,7 @@ fn keys() -> FastOpenKeys {
     FastOpenKeys::new([7; 16])
 }
 
-/// A listener that takes `pending` connections made of a SYN alone.
+/// A listener that allows `pending` Fast Opens.
 fn server(pending: u32) -> (World, SocketId) {
     let mut w = World::with(|setup| {
         setup.config.tcp.fast_open.server = true;
@@ -54,7 +54,7 @@ fn send_syn(w: &mut World, fast_open: FastOpenCookie, bytes: &[u8]) -> Client {
     client
 }
 
-/// Checks the answer to a SYN that opened fast, and sets the client's numbers by it.
+/// Checks the SYN-ACK of a Fast Open, and sets the client's sequence numbers by it.
 fn opened(w: &mut World, client: &mut Client, len: u32) {
     let syn_ack = w.tcp_with(SYN_ACK);
     assert_eq!(syn_ack.ack, client.nxt + len);
@@ -91,7 +91,7 @@ fn listen_syn_with_a_good_cookie_is_accepted_read_and_answered_at_once() {
     assert_eq!(w.stack.tcp_counters().fast_opens_passive, 1);
 }
 
-/// An ICMP error ends a handshake, and no connection that an application has.
+/// An ICMP error ends a Fast Open only until the application has accepted it.
 #[test]
 fn fast_opened_port_unreachable_ends_it_until_it_is_accepted() {
     const PORT_UNREACHABLE: u8 = 3;
@@ -216,7 +216,7 @@ fn remote() -> SocketAddr {
     SocketAddr::new(PEER_V4, 9_000)
 }
 
-/// Connects fast with `bytes`; the SYN that leaves.
+/// Connects by Fast Open with `bytes`; returns the SYN that leaves.
 fn connect_fast(w: &mut World, bytes: &[u8]) -> (SocketId, crate::common::frames::Tcp) {
     let socket = w.app.connect_fast(remote(), bytes);
     w.settle();

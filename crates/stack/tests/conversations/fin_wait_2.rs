@@ -1,5 +1,5 @@
-//! The compact entry of a connection whose application is gone and whose FIN is acknowledged. The
-//! entry waits for the peer's FIN.
+//! Compact entries in FIN_WAIT_2: the application has closed, our FIN is acknowledged, and the
+//! peer's FIN is missing.
 
 use std::net::SocketAddr;
 
@@ -11,7 +11,7 @@ use crate::common::{Client, PEER_V6, PORT, SECOND, STACK_V6, World};
 
 const FIN_ACK: Flags = Flags::FIN.union(Flags::ACK);
 
-/// Accepted, closed, and the peer has acknowledged our FIN.
+/// A connection that was accepted and closed, whose FIN the peer has acknowledged.
 fn left(w: &mut World, listener: SocketId) -> Client {
     left_with(w, listener, |_, _| {})
 }
@@ -32,7 +32,7 @@ fn left_with(
     client
 }
 
-/// (connections, entries, of these in FIN_WAIT_2), the listener apart.
+/// Number of connections without the listener, of compact entries, and of those in FIN_WAIT_2.
 fn held(w: &World) -> (usize, usize, usize) {
     let usage = w.stack.usage();
     (usage.sockets - 1, usage.time_wait, usage.fin_wait_2)
@@ -124,7 +124,7 @@ fn fin_wait_2_entry_fin_becomes_time_wait_for_a_minute() {
 
 #[test]
 fn fin_wait_2_entry_fin_at_once_becomes_time_wait() {
-    // In one turn with the ACK of ours: both waits would end at the same time.
+    // Both FINs are exchanged in one turn, so both waits would end at the same time.
     let mut w = World::new();
     let listener = w.listen();
     let mut client = w.client();
@@ -164,7 +164,7 @@ fn fin_wait_2_entry_over_ipv6() {
     client.take(&w.tcp_with(FIN_ACK));
     w.send(&client.ack());
     assert_eq!(held(&w), (0, 1, 1));
-    // Its window moves, which is of no interest; then it closes.
+    // A window update is ignored; then the peer closes.
     w.send(&client.ack().window(100));
     w.silent();
     w.send(&client.fin());
@@ -203,13 +203,13 @@ fn fin_wait_2_entries_are_no_orphans() {
     for _ in 0..3 {
         left(&mut w, listener);
     }
-    // One is an orphan: its FIN is not acknowledged.
+    // One connection is an orphan: its FIN is not acknowledged.
     let mut client = w.client();
     w.handshake(&mut client);
     let socket = w.app.accept(listener).unwrap();
     w.close(socket);
     client.take(&w.tcp_with(FIN_ACK));
-    // A connection that waits only for the peer's FIN may go all the same.
+    // A connection that only waits for the peer's FIN is not an orphan and may close.
     w.close(half);
     w.silent();
     assert_eq!(held(&w), (1, 4, 4));
@@ -248,7 +248,7 @@ fn fin_wait_2_entry_makes_room_at_the_expense_of_time_wait() {
     assert_eq!(held(&w), (0, 3, 3));
     assert_eq!(w.stack.counters().time_wait_evicted, 2);
     assert_eq!(w.stack.counters().fin_wait_2_evicted, 0);
-    // All wait for a FIN: whoever has waited longest gives way.
+    // All entries wait for a FIN, so the oldest is evicted.
     left(&mut w, listener);
     assert_eq!(held(&w), (0, 3, 3));
     assert_eq!(w.stack.counters().fin_wait_2_evicted, 1);
@@ -261,7 +261,7 @@ fn time_wait_finds_no_room_among_entries_in_fin_wait_2() {
     let mut w = World::with(|s| s.config.limits.time_wait_max = 2);
     let listener = w.listen();
     let mut clients = [left(&mut w, listener), left(&mut w, listener)];
-    // Closed on both sides in one exchange.
+    // Both sides close in one exchange.
     let mut client = w.client();
     w.handshake(&mut client);
     let socket = w.app.accept(listener).unwrap();
@@ -271,7 +271,7 @@ fn time_wait_finds_no_room_among_entries_in_fin_wait_2() {
     assert_eq!(w.tcp_with(Flags::ACK).ack, client.nxt);
     assert_eq!(held(&w), (0, 2, 2));
     assert_eq!(w.stack.counters().time_wait_evicted, 1);
-    // Those who still wait enter TIME_WAIT where they are.
+    // Entries that still wait enter TIME_WAIT in place.
     for client in &mut clients {
         w.send(&client.fin());
         w.tcp_with(Flags::ACK);

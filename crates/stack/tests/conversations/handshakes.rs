@@ -1,4 +1,4 @@
-//! Passive opening: the handshake, the SYN queue and its cookies, the accept queue.
+//! Passive opens: the handshake, the SYN queue with its cookies, and the accept queue.
 
 use std::net::SocketAddr;
 
@@ -137,8 +137,8 @@ fn half_open_when_the_accept_queue_is_full_completes_once_there_is_room() {
     let mut w = World::new();
     let listener = w.listen_at(SocketAddr::new(STACK_V4, PORT), 2);
     let mut clients: Vec<Client> = (0..4).map(|_| w.client()).collect();
-    // As in Linux one more than the backlog may wait, and as many as the backlog may be on their
-    // way there.
+    // As in Linux, one connection more than the backlog may wait, and as many handshakes as the
+    // backlog may be in progress.
     for pair in clients.chunks_mut(2) {
         for client in &mut *pair {
             w.begin_handshake(client);
@@ -154,7 +154,7 @@ fn half_open_when_the_accept_queue_is_full_completes_once_there_is_room() {
     assert_eq!(w.stack.usage().half_open, 1);
     w.silent();
     assert!(w.app.accept(listener).is_some());
-    // The SYN-ACK is repeated; the answer to it completes the handshake.
+    // The SYN-ACK is retransmitted, and the ACK of that completes the handshake.
     w.advance(2 * SECOND);
     w.tcp_with(Flags::SYN | Flags::ACK);
     w.send(&clients[3].ack());
@@ -191,13 +191,12 @@ fn listen_syn_when_the_syn_queue_is_full_is_accepted_by_cookie() {
     w.send(&client.data(b"by cookie"));
     assert_eq!(w.read(socket), b"by cookie");
     w.peer.forget();
-    // Those in the queue still work.
+    // Handshakes in the queue can still complete.
     w.send(&flood[3].ack());
     assert!(w.app.accept(listener).is_some());
 }
 
-/// Found by the simulation's seed 1357: the first copy of a SYN met a full queue and got a cookie;
-/// when the second came there was room.
+/// The first copy of a SYN met a full queue and got a cookie; the second one found room.
 #[test]
 fn half_open_ack_of_an_earlier_cookie_is_accepted() {
     let mut w = World::new();
@@ -235,14 +234,14 @@ fn listen_ack_with_a_bogus_cookie_is_reset() {
     assert_eq!(reset.seq, client.rcv);
     assert_eq!(w.stack.counters().syn_cookies_refused, 1);
     assert_eq!(w.app.accept(listener), None);
-    // Another flow's cookie is no good either.
+    // A cookie of another flow is refused.
     let mut thief = w.client();
     thief.nxt = client.nxt;
     thief.rcv = client.rcv - 1;
     w.send(&thief.ack());
     w.tcp_with(Flags::RST);
     assert_eq!(w.app.accept(listener), None);
-    // One that is too old.
+    // An old cookie is refused.
     client.rcv -= 1;
     w.advance(119 * SECOND);
     w.peer.forget();
@@ -261,7 +260,7 @@ fn listen_syn_without_listener_is_refused() {
     let reset = w.tcp_with(Flags::RST | Flags::ACK);
     assert_eq!((reset.seq, reset.ack), (0, client.nxt));
     assert_eq!(w.stack.counters().resets_sent, 1);
-    // Data to nobody is reset as well, a reset to nobody is not.
+    // Data without a listener is reset; a reset is not.
     client.rcv = 5;
     w.send(&client.data(b"x"));
     assert_eq!(w.tcp_with(Flags::RST).seq, 5);
@@ -320,7 +319,7 @@ fn listener_closed_with_unaccepted_connections_resets_them() {
     let resets = w.peer.take_tcp();
     assert_eq!(resets.len(), 2, "{resets:?}");
     assert!(resets.iter().all(|s| s.flags.contains(Flags::RST)));
-    // The one that was accepted lives on.
+    // The accepted connection survives.
     w.send(&accepted.data(b"still here"));
     assert_eq!(w.read(socket), b"still here");
     assert_eq!(w.stack.usage().sockets, 1);
@@ -362,7 +361,7 @@ fn listener_options_are_those_of_accepted_connections() {
     let mut client = w.client();
     w.handshake(&mut client);
     let socket = w.app.accept(listener).unwrap();
-    // Nagle would hold the second while the first is in flight.
+    // Nagle's algorithm would hold the second segment while the first is in flight.
     w.write(socket, b"a");
     w.write(socket, b"b");
     assert_eq!(w.tcp().payload, b"a");

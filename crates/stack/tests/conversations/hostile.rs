@@ -1,5 +1,4 @@
-//! Malformed and misdirected frames: each moves one drop counter, which its row names, and nothing
-//! else.
+//! Malformed and misdirected frames: each changes exactly one drop counter, named in its row.
 
 use std::net::IpAddr;
 
@@ -16,7 +15,7 @@ use crate::common::{Client, PEER_V4, PEER_V6, STACK_MAC, STACK_V4, STACK_V6, Wor
 const IP: usize = ethernet::HEADER_LEN;
 const TCP: usize = IP + 20;
 
-/// A world with one live connection, to be left alone by what follows.
+/// A world with one live connection, which the frames must not affect.
 fn live() -> (World, Client) {
     let mut w = World::new();
     let (mut client, socket) = w.established();
@@ -27,10 +26,10 @@ fn live() -> (World, Client) {
     (w, client)
 }
 
-/// The frame is dropped under this name and no other, without an answer or an event.
+/// Sends a frame that must be dropped with this counter only, without an answer or event.
 #[track_caller]
 fn dropped(w: &mut World, name: &'static str, frame: &[u8]) {
-    // Whether the connection rests or not is nobody's business.
+    // Packing may happen at any time and is not compared.
     let held = |w: &World| Usage {
         dormant: 0,
         packed_blocks: 0,
@@ -69,7 +68,7 @@ fn ethernet_frames_that_are_short_or_for_others() {
         let frame = ethernet_frame(w.peer.mac, STACK_MAC, ethertype, &[0; 50]);
         dropped(&mut w, "rx_drop_ethertype", &frame);
     }
-    // A tag within a tag.
+    // A frame with two tags.
     let double = frames::tagged(&frames::tagged(&whole, 0), 0);
     dropped(&mut w, "rx_drop_ethertype", &double);
 }
@@ -84,7 +83,7 @@ fn ipv4_headers_that_lie() {
     for (at, value) in [
         (IP, 0x35),     // version 3
         (IP, 0x44),     // header of 16 bytes
-        (IP, 0x40),     // of none
+        (IP, 0x40),     // header of no bytes
         (IP, 0x4f),     // longer than the packet
         (IP + 2, 0xff), // longer than the frame
         (IP + 3, 19),   // shorter than its header
@@ -97,7 +96,7 @@ fn ipv4_headers_that_lie() {
         }
         dropped(&mut w, "rx_drop_ip_header", &frame);
     }
-    // A checksum that does not fit, wherever the damage is.
+    // A wrong header checksum, whichever byte is damaged.
     for at in [IP + 1, IP + 4, IP + 8, IP + 10, IP + 12, IP + 19] {
         let mut frame = whole.clone();
         frame[at] ^= 0x04;
@@ -235,14 +234,14 @@ fn tcp_headers_that_lie() {
         bytes[12] = offset;
         dropped(&mut w, "rx_drop_tcp_header", &packet(&bytes));
     }
-    // Options of length zero and one, and one that runs over the header's end.
+    // Options of length zero and one, and one that exceeds the header.
     for options in [[2, 0, 0, 0], [2, 1, 0, 0], [8, 10, 0, 0], [1, 1, 1, 3]] {
         let mut bytes = bytes.clone();
         bytes.splice(20..20, options);
         bytes[12] = 0x60;
         dropped(&mut w, "rx_drop_tcp_header", &packet(&bytes));
     }
-    // The IP header's length rules: what lies behind it is padding, no header.
+    // Bytes behind the IP packet's length are padding, not header.
     let mut frame = packet(&bytes[..12]);
     frame.extend_from_slice(&bytes[12..]);
     dropped(&mut w, "rx_drop_tcp_header", &frame);
@@ -277,12 +276,12 @@ fn tcp_checksums_that_are_wrong() {
             dropped(&mut w, "rx_drop_tcp_checksum", &frame);
         }
     }
-    // Addresses are part of the sum.
+    // The checksum covers the addresses.
     let mut moved = w.peer.frame(&segments[1]);
     moved[IP + 15] ^= 4;
     mend_ipv4(&mut moved);
     dropped(&mut w, "rx_drop_tcp_checksum", &moved);
-    // A sum of zeros is no sum.
+    // A checksum field of zero is wrong.
     let mut none = w.peer.frame(&segments[1]);
     none[TCP + 16..TCP + 18].fill(0);
     dropped(&mut w, "rx_drop_tcp_checksum", &none);
@@ -332,7 +331,7 @@ fn icmp_messages_that_lie() {
             &v6(&[128, 0, 0, 0, 0, 0, 0, 0][..len]),
         );
     }
-    // A checksum that is wrong, kinds that are unknown, quotes that hold nothing.
+    // Wrong checksums, unknown types, and errors with empty quotes.
     dropped(&mut w, "rx_drop_icmp", &v4(&[8, 0, 1, 2, 3, 4, 5, 6]));
     for kind in [0u8, 4, 5, 9, 13, 40, 255] {
         let sum = !u16::from_be_bytes([kind, 0]);
@@ -372,17 +371,17 @@ fn icmp_messages_that_lie() {
 fn solicitations_that_lie() {
     let mut w = World::new();
     let whole = frames::solicitation(w.peer.mac, PEER_V6, STACK_V6);
-    // To a group that is not ours.
+    // A solicitation to a group that is not ours.
     let other = frames::solicitation(w.peer.mac, PEER_V6, "fd00::9".parse().unwrap());
     dropped(&mut w, "rx_drop_icmp", &other);
-    // Claims to come from ourselves.
+    // A solicitation whose source is our own address.
     let mine = frames::solicitation(w.peer.mac, STACK_V6, STACK_V6);
     dropped(&mut w, "rx_drop_icmp", &mine);
-    // Forwarded by a router.
+    // A solicitation that a router forwarded.
     let mut far = whole.clone();
     far[IP + 7] = 254;
     dropped(&mut w, "rx_drop_icmp", &far);
-    // Cut.
+    // A truncated solicitation.
     for len in IP + 40..whole.len() {
         dropped(&mut w, "rx_drop_ip_header", &whole[..len]);
     }

@@ -1,5 +1,5 @@
-//! A stack with a host behind its port: local ports that are lent and given back, the list of
-//! connections, and changes of the interface.
+//! A stack with a host behind its port: lent local ports, the list of connections, and changes of
+//! the interface.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -14,8 +14,7 @@ use crate::common::hosted::HostEnd;
 use crate::common::{Client, MILLIS, PEER_V4, PORT, SECOND, STACK_MAC, STACK_V4, World};
 
 const LENT: (u16, u16) = (21_000, 21_003);
-/// Entries for all sockets and all compact entries of a world: in FIN_WAIT_2 and TIME_WAIT, and
-/// half open.
+/// Entries of the list: sockets, compact entries, and half-open handshakes.
 const ENTRIES: usize = 64 + 16 + HALF_OPENS;
 const HALF_OPENS: usize = 16;
 
@@ -44,7 +43,7 @@ fn lent_ports_that_nothing_uses_are_given_back() {
     ports.sort_unstable();
     assert_eq!(ports.len(), 5);
     assert!((LENT.0..=LENT.1).contains(&ports[4]), "{ports:?}");
-    // The young port is in use: the block stays.
+    // The last lent block is in use, so it stays.
     w.advance(11 * SECOND);
     assert_eq!(end.wishes(), []);
     for socket in sockets.drain(..) {
@@ -85,7 +84,7 @@ fn place_of_a_closed_listener_is_released_when_its_last_connection_is_gone() {
     assert_eq!(end.wishes(), []);
 }
 
-/// Connections in the list.
+/// The connections in the host's list.
 fn listed(file: &OwnedFd) -> Vec<Entry> {
     let entry = |at: usize| {
         let mut bytes = [0; ENTRY_BYTES];
@@ -96,7 +95,7 @@ fn listed(file: &OwnedFd) -> Vec<Entry> {
     (0..ENTRIES).filter_map(entry).collect()
 }
 
-/// The host has a ledger.
+/// Gives the host a list of connections.
 fn ledger(end: &HostEnd) -> OwnedFd {
     let file = memfd_create("ledger", MemfdFlags::CLOEXEC).unwrap();
     let bytes = (ENTRIES * ENTRY_BYTES) as u64;
@@ -121,7 +120,7 @@ fn handshake_in_progress_is_in_the_ledger_until_it_ends() {
     assert_eq!(listed(&file), [entry(&client)]);
     w.send(&client.ack());
     assert_eq!(listed(&file), [entry(&client)], "once, when connected");
-    // The second one gives up.
+    // The second handshake times out.
     let mut other = w.client();
     w.send(&other.syn());
     other.on_syn_ack(&w.tcp_with(Flags::SYN | Flags::ACK));
@@ -147,7 +146,7 @@ fn connection_is_in_the_ledger_until_its_compact_entry_is_gone() {
     w.close(socket);
     client.take(&w.tcp_with(Flags::FIN | Flags::ACK));
     w.send(&client.ack());
-    // FIN_WAIT_2: the peer may never close.
+    // In FIN_WAIT_2 the connection stays listed, because the peer may never close.
     assert_eq!(w.stack.usage().fin_wait_2, 1);
     assert_eq!(listed(&file), [entry]);
     w.send(&client.fin());
@@ -165,7 +164,7 @@ fn established_connection_takes_a_new_mac_of_either_side() {
     let (mut client, socket) = w.established();
     let ours = MacAddr([2, 0, 0, 0, 0, 0x77]);
     let theirs = MacAddr([2, 0, 0, 0, 0, 0x88]);
-    // The headers of its segments are stored from the first one on.
+    // The connection stores its frame headers with the first segment.
     w.app.write(socket, b"zero");
     w.settle();
     client.take(&w.tcp());
@@ -216,7 +215,7 @@ fn established_connection_follows_a_new_route() {
     end.talk().mac_of.insert([10, 0, 0, 3].into(), second);
     end.talk().changes.extend(changes);
     w.app.write(socket, b"by the new one");
-    // The host's answer about the gateway comes with a later turn.
+    // The host's answer for the gateway arrives in a later turn.
     w.advance(MILLIS);
     client.take(&w.tcp());
     assert_eq!(w.peer.last_link.map(|(to, _)| to), Some(second));
@@ -242,7 +241,7 @@ fn peer_at_our_own_address_is_forged_unless_the_host_has_a_way_there() {
     w.send(&client.ack());
     w.send(&client.data(b"from here"));
     w.tcp_with(Flags::ACK);
-    // The other direction goes the same way.
+    // A connection that the stack opens uses the same hop.
     w.app.connect(SocketAddr::new(STACK_V4, 443));
     w.settle();
     w.tcp_with(Flags::SYN);

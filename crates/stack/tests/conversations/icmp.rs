@@ -1,4 +1,4 @@
-//! Ping, refusals, and what ICMP errors may do to a connection.
+//! Echo, refusals, and the effect of ICMP errors on connections.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -157,7 +157,7 @@ fn established_segment_from_a_group_of_stations_is_dropped() {
     let (mut client, socket) = w.established();
     let segment = client.data(b"text");
     let mut frame = w.peer.frame(&segment);
-    // The bit of the source address that only a group has.
+    // The group bit of the source MAC address.
     frame[6] |= 1;
     let moved = w.counted(|w| w.send_frame(&frame));
     assert_eq!(moved, [("rx_drop_source_mac", 1)]);
@@ -167,7 +167,7 @@ fn established_segment_from_a_group_of_stations_is_dropped() {
     w.peer.forget();
 }
 
-/// An ICMPv4 error about a segment of the stack's.
+/// An ICMPv4 error about a segment of the stack.
 pub(crate) fn about(w: &World, segment: &Tcp, message: impl Fn(&[u8]) -> Vec<u8>) -> Vec<u8> {
     let (IpAddr::V4(src), IpAddr::V4(dst)) = (segment.src, segment.dst) else {
         panic!("IPv4")
@@ -222,14 +222,14 @@ fn syn_sent_icmp_error_about_another_number_is_dropped() {
     let socket = w.app.connect(SocketAddr::new(PEER_V4, 80));
     w.settle();
     let syn = w.tcp_with(Flags::SYN);
-    // SND.NXT itself may be quoted: pure ACKs bear it, and Linux asks no more in this state.
+    // A quote of SND.NXT is believed: pure ACKs carry it, and Linux checks no more in this state.
     for guess in [syn.seq.wrapping_sub(1), syn.seq + 2, syn.seq + 1000] {
         let forged = syn.clone().at(guess);
         w.send_frame(&about(&w, &forged, unreachable(3, 0)));
     }
     assert_eq!(w.app.errno(socket), None);
     assert_eq!(w.stack.tcp_counters().drop_icmp_outside_window, 3);
-    // Nor one about a flow that is not there.
+    // An error about an unknown flow has no effect either.
     let mut other = syn.clone();
     other.src_port ^= 1;
     let frame = about(&w, &other, unreachable(3, 0));
@@ -255,7 +255,7 @@ fn established_icmp_errors_do_not_end_it() {
     assert_eq!(w.read(socket), b"fine");
 }
 
-/// Errors that end an attempt to connect over IPv6, each by its own errno.
+/// ICMPv6 errors that end an attempt to connect, and the errno of each.
 #[test]
 fn syn_sent_v6_errors_end_the_attempt() {
     for (is_exceeded, errno) in [(false, Errno::CONNREFUSED), (true, Errno::HOSTUNREACH)] {
@@ -318,7 +318,7 @@ fn established_packet_too_big_about_another_number_is_ignored() {
     let forged = sent[0].clone().at(client.rcv + 50_000);
     w.send_frame(&about(&w, &forged, unreachable(4, 576)));
     w.silent();
-    // Nor is a size above the present one obeyed.
+    // A reported MTU above the present one has no effect.
     w.send_frame(&about(&w, &sent[0], unreachable(4, 9_000)));
     w.silent();
     let _ = socket;
@@ -340,7 +340,8 @@ fn established_packet_too_big_never_raises_what_another_lowered() {
     assert!(sent[0].payload.len() <= 960, "{}", sent[0].payload.len());
 }
 
-/// How many segments of 3,000 bytes came without DF; all is acknowledged.
+/// Sends 3,000 bytes that the peer acknowledges. Returns the number of segments, and of those
+/// without DF.
 fn undivided(
     w: &mut World,
     client: &mut Client,
@@ -368,7 +369,7 @@ fn established_path_below_the_least_mtu_is_left_to_fragments_while_the_word_coun
     client.rcv += 1_460;
     w.send(&client.ack());
     assert_eq!(undivided(&mut w, &mut client, socket), (6, 6));
-    // Ten minutes later the path is tried again.
+    // The full path MTU is tried again after ten minutes.
     w.advance(602 * SECOND);
     assert_eq!(undivided(&mut w, &mut client, socket), (3, 0));
 }
@@ -399,7 +400,7 @@ fn established_path_below_the_least_mtu_keeps_df_where_the_application_forces_it
     }
 }
 
-/// Ten minutes later a connection that began with segments of `narrow` bytes sends full ones.
+/// A connection that began with segments of `narrow` bytes sends full ones ten minutes later.
 fn widens(w: &mut World, client: &mut Client, socket: ring::socket_block::SocketId, narrow: usize) {
     w.write(socket, &[4; 2_000]);
     assert_eq!(w.tcp().payload.len(), narrow);

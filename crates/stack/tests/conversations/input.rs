@@ -1,4 +1,4 @@
-//! How much one turn takes in, and what it leaves: frames in the port, segments for the next turn.
+//! The amount of input that a turn takes, and what it leaves for the next one.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -10,11 +10,11 @@ use stack::limits::{RX_FRAMES_PER_TURN, RX_FRAMES_WAITING_MAX, TX_FRAMES_PER_TUR
 
 use crate::common::{PORT, SECOND, STACK_V4, World, config};
 
-/// A wire that loses what comes to its full ring, and says how much waits in it.
+/// A wire whose full ring loses frames, and that reports how many wait.
 struct Losing {
     inner: Loopback,
     waiting: usize,
-    /// How often it was asked to make room.
+    /// Number of times that the wire was asked to make room.
     drained: Arc<Mutex<u32>>,
 }
 
@@ -37,8 +37,7 @@ impl Port for Losing {
         prepare_wait finish_wait poll_fds counters);
 }
 
-/// How many of `sent` frames each of two turns takes, from a wire that says that all of them wait,
-/// or nothing.
+/// Of `sent` frames, those that each of two turns takes. `says`: the wire reports how many wait.
 fn taken(sent: usize, says: bool) -> (u64, u64) {
     let wire = LoopbackOptions {
         slots: 8_192,
@@ -100,8 +99,7 @@ fn stack_whose_turn_is_long_in_coming_has_its_port_make_room() {
 const WINDOW_SEGMENTS: usize = 10;
 const SEGMENT_BYTES: usize = 1_460;
 
-/// Connections with so many full segments between them, all of which their peers' windows have just
-/// let go.
+/// Connections with this many full segments in all, which their peers' windows have just admitted.
 fn let_go(mut segments: usize) -> World {
     let mut world = World::with(|setup| {
         setup.config.limits.sockets_max = 128;

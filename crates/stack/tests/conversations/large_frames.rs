@@ -1,8 +1,8 @@
-//! Frames of several segments: a port that cuts what it sends, and one that merges what it
-//! received. Both ways the peer and the application see what single segments would show them.
+//! Frames of several segments: ports that cut what they send, and ports that merge what they
+//! receive. Peer and application must see the same as with single segments.
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
 
@@ -12,36 +12,39 @@ use packetio::{
     Capabilities, ChecksumPolicy, Port, PortCounters, PortError, RxChecksum, RxFrame, TxFrame,
 };
 use ring::socket_block::{SocketId, SocketState};
+use ring::spsc;
 use rustix::event::PollFlags;
+use stack::context::{Control, InfoQuery};
 use stack::{Stack, StackConfig};
 use wire::tcp::{Flags, SackBlock, SackBlocks, Timestamp};
-use wire::{Ecn, SeqNumber};
+use wire::{Ecn, SeqNumber, icmpv4, icmpv6, protocol};
 
+use crate::common::peer::PEER_MAC;
 use crate::common::{
     self, App, Client, PEER_V4, PEER_V6, PORT, SECOND, STACK_MAC, STACK_V4, STACK_V6, Tcp, frames,
 };
 
 pub(crate) const LARGE: usize = 65_535;
 const SLOT_BYTES: usize = LARGE + 18;
-/// A slot for a frame of the MTU.
+/// Bytes of a slot for a frame of the MTU.
 const SMALL_SLOT_BYTES: usize = 1_518;
 const BATCH: usize = 16;
-/// An Ethernet header.
+/// Bytes of an Ethernet header.
 const LINK_BYTES: usize = 14;
 const STAMP: Timestamp = Timestamp { value: 7, echo: 0 };
 
-/// Frames in, each with the size of its segments or 0; segments out, as a wire carries them.
+/// A card: received frames, each with its segment size or 0, and sent segments as on the wire.
 #[derive(Default)]
 pub(crate) struct Card {
     arriving: VecDeque<(Vec<u8>, u16)>,
     sent: Vec<Vec<u8>>,
-    /// Of each of them, whether it left by the bulk lane.
+    /// One flag per sent segment: true if it left by the bulk lane.
     lanes: Vec<bool>,
-    /// The frame at hand leaves by it.
+    /// True while the current frame leaves by the bulk lane.
     sends_bulk: bool,
-    /// Frames that had to be cut.
+    /// Number of frames that were cut.
     cut: usize,
-    /// Bytes of the longest packet among them.
+    /// Bytes of the longest packet that was cut.
     longest: usize,
 }
 
@@ -52,21 +55,21 @@ struct Driver {
     free: Vec<FrameBuf>,
     lent: RxBatch,
     slots: Vec<FrameBuf>,
-    /// Of two, one has no large buffers. The driver grants from them by turns if it is scarce, else
-    /// from the first.
+    /// Two batches of slots; one has no large buffers. A scarce driver grants from them in turn,
+    /// else from the first.
     granted: [TxBatch; 2],
     is_scarce: bool,
     turn: usize,
 }
 
-/// The lanes of a driver.
+/// The transmit lanes of a driver.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lanes {
     One,
     Two,
-    /// One lane, whose slots have large buffers behind them.
+    /// One lane; large buffers are attached to its slots.
     Behind,
-    /// The same, and every other reservation finds no large buffers.
+    /// One lane; every other reservation gets no large buffers.
     Scarce,
 }
 
@@ -160,7 +163,7 @@ impl Port for Driver {
             if at < n && (card.sends_bulk || !buf.is_empty()) {
                 let bytes = by_bulk.unwrap_or_else(|| buf.bytes().to_vec());
                 let mut segmenter = Segmenter::new(SLOT_BYTES);
-                // A frame of one segment is cut once: its checksum is finished that way.
+                // A frame of one segment is also "cut": this completes its checksum.
                 let size = match buf.segment_bytes {
                     0 => SLOT_BYTES,
                     size => usize::from(size),
@@ -195,7 +198,7 @@ impl Port for Driver {
     }
 }
 
-/// A stack on a driver, with one connection from a peer.
+/// A stack on such a driver, with one connection from a peer.
 pub(crate) struct Bench {
     pub stack: Stack,
     pub app: App,
@@ -220,7 +223,7 @@ impl Bench {
         Self::with_peer(lanes, segment_bytes_max, is_v6, quiet, change)
     }
 
-    /// The same, with a peer whose SYN has these flags as well.
+    /// A bench whose peer's SYN has these additional flags.
     fn with_peer(
         lanes: Lanes,
         segment_bytes_max: usize,
@@ -240,8 +243,8 @@ impl Bench {
             true => (STACK_V6, PEER_V6),
         };
         let hello = match (own, peer) {
-            (std::net::IpAddr::V6(_), _) => frames::solicitation(common::peer::PEER_MAC, peer, own),
-            _ => frames::arp_request(common::peer::PEER_MAC, peer, own),
+            (IpAddr::V6(_), _) => frames::solicitation(PEER_MAC, peer, own),
+            _ => frames::arp_request(PEER_MAC, peer, own),
         };
         let local = SocketAddr::new(own, PORT);
         let listener = app.listen(local, 4);
@@ -261,7 +264,7 @@ impl Bench {
         syn.options.sack_permitted = true;
         syn.options.window_scale = Some(4);
         syn.options.timestamp = Some(STAMP);
-        // Classic ECN, if the peer speaks it.
+        // Classic ECN, if the peer supports it.
         syn.flags |= hello_flags;
         bench.arrive(&syn);
         let syn_ack = bench.take().pop().expect("a SYN-ACK");
@@ -281,18 +284,18 @@ impl Bench {
     }
 
     fn arrive_merged(&mut self, segment: &Tcp, size: u16) {
-        let frame = segment.frame(common::peer::PEER_MAC, STACK_MAC);
+        let frame = segment.frame(PEER_MAC, STACK_MAC);
         self.card.lock().unwrap().arriving.push_back((frame, size));
         self.settle();
     }
 
-    /// Segments that left; each must have a right checksum.
+    /// Takes the sent segments; each must have a correct checksum.
     fn take(&mut self) -> Vec<Tcp> {
         let taken = self.take_with_lanes();
         taken.into_iter().map(|(segment, _)| segment).collect()
     }
 
-    /// The same, each with whether it left by the bulk lane.
+    /// Takes the sent segments, each with a flag for the bulk lane.
     pub fn take_with_lanes(&mut self) -> Vec<(Tcp, bool)> {
         let seen = self.take_raw().into_iter();
         let both = seen.filter_map(|(frame, lane)| match frames::parse(&frame) {
@@ -302,7 +305,7 @@ impl Bench {
         both.collect()
     }
 
-    /// Frames that left, each with whether it left by the bulk lane.
+    /// Takes the sent frames, each with a flag for the bulk lane.
     fn take_raw(&mut self) -> Vec<(Vec<u8>, bool)> {
         let mut card = self.card.lock().unwrap();
         let (sent, lanes) = (
@@ -312,7 +315,7 @@ impl Bench {
         sent.into_iter().zip(lanes).collect()
     }
 
-    /// Segments that left, each with the codepoint of its packet (RFC 3168).
+    /// Takes the sent segments, each with the ECN codepoint of its packet (RFC 3168).
     fn take_marked(&mut self) -> Vec<Marked> {
         let seen = self.take_raw().into_iter();
         let both = seen.filter_map(|(frame, _)| match frames::parse(&frame) {
@@ -326,56 +329,112 @@ impl Bench {
     pub fn cut(&self) -> usize {
         self.card.lock().unwrap().cut
     }
+
+    /// `TCP_INFO`, or that there is no connection any more.
+    fn info(&mut self) -> String {
+        let (answer, mut answers) = spsc::queue(1);
+        let socket = self.socket;
+        (self.app).control(Control::Info(InfoQuery { socket, answer }));
+        self.settle();
+        let info = answers.pop().flatten().map(|info| info.tcp);
+        format!("{info:?}")
+    }
+
+    /// A router tells that a segment is longer than the path's next link takes.
+    fn arrive_too_big(&mut self, segment: &Tcp, mtu: u16) {
+        let bytes = segment.segment_bytes();
+        let frame = match (segment.src, segment.dst) {
+            (IpAddr::V4(src), IpAddr::V4(dst)) => {
+                let message = icmpv4::Message::DestinationUnreachable {
+                    code: 4,
+                    next_hop_mtu: mtu,
+                    quote: &frames::ipv4_packet(src, dst, protocol::TCP, &bytes),
+                };
+                frames::icmp4_frame(PEER_MAC, STACK_MAC, PEER_V4, STACK_V4, &message)
+            }
+            (IpAddr::V6(src), IpAddr::V6(dst)) => {
+                let message = icmpv6::Message::PacketTooBig {
+                    mtu: mtu.into(),
+                    quote: &frames::ipv6_packet(src, dst, protocol::TCP, 64, &bytes),
+                };
+                frames::icmp6_frame(PEER_MAC, STACK_MAC, PEER_V6, STACK_V6, &message)
+            }
+            ends => panic!("addresses of two families: {ends:?}"),
+        };
+        self.card.lock().unwrap().arriving.push_back((frame, 0));
+        self.settle();
+    }
 }
 
-/// Bytes that differ from their neighbours.
+/// A text in which neighbouring bytes differ.
 pub(crate) fn text(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 7 + at / 251) as u8).collect()
 }
 
-/// With the timestamp that the handshake agreed upon.
+/// Adds the timestamp option that the handshake agreed on.
 pub(crate) fn stamped(mut segment: Tcp) -> Tcp {
     segment.options.timestamp = Some(STAMP);
     segment
 }
 
-/// The special thing about a download.
+/// The special feature of a download.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Plain,
     V6,
-    /// The peer speaks ECN, and saw a mark in the third flight.
+    /// The peer supports ECN and sees a mark in the third flight.
     Ecn,
     Paced,
+    /// A router has no way on for the third flight, and says how long a packet may be.
+    Narrowed,
+    NarrowedV6,
 }
 
-/// A segment, and the codepoint of its packet.
+/// The path's MTU from the third flight of a narrowed download on.
+const NARROW: u16 = 1_300;
+
+/// A segment, with the ECN codepoint of its packet.
 type Marked = (Tcp, u8);
 
-/// Sends a text and a FIN to a peer that acknowledges every flight and loses one segment of the
-/// fourth. What left, flight by flight, and the number of frames that were cut.
-fn download(segment_bytes_max: usize, kind: Kind, lanes: Lanes) -> (Vec<Vec<Marked>>, usize) {
-    let (flights, cut, _) = download_in_frames(segment_bytes_max, kind, lanes);
-    (flights, cut)
+/// The story of a download.
+struct Download {
+    /// Segments that left, flight by flight.
+    flights: Vec<Vec<Marked>>,
+    /// `TCP_INFO` when each flight has left, and when it is acknowledged.
+    infos: Vec<[String; 2]>,
+    /// Frames that were cut until each flight had left.
+    cut_until: Vec<usize>,
+    /// Bytes of the longest packet that was cut.
+    longest: usize,
 }
 
-/// The same, and the bytes of the longest packet that was cut.
-fn download_in_frames(
-    segment_bytes_max: usize,
-    kind: Kind,
-    lanes: Lanes,
-) -> (Vec<Vec<Marked>>, usize, usize) {
+impl Download {
+    /// Frames that were cut.
+    fn cut(&self) -> usize {
+        self.cut_until.last().copied().unwrap_or(0)
+    }
+}
+
+/// A connection for a download of this kind.
+fn bench_of(segment_bytes_max: usize, kind: Kind, lanes: Lanes) -> Bench {
     let hello = match kind {
         Kind::Ecn => Flags::ECE | Flags::CWR,
         _ => Flags::default(),
     };
-    let is_v6 = kind == Kind::V6;
-    let is_paced = kind == Kind::Paced;
-    let mut b = Bench::with_peer(lanes, segment_bytes_max, is_v6, hello, |config| {
-        config.tcp.pacing = is_paced;
-    });
+    let is_v6 = matches!(kind, Kind::V6 | Kind::NarrowedV6);
+    Bench::with_peer(lanes, segment_bytes_max, is_v6, hello, |config| {
+        config.tcp.pacing = kind == Kind::Paced;
+    })
+}
+
+/// Sends a text and a FIN to a peer that acknowledges every segment. One of the fourth flight is
+/// lost. On a path that narrows the third flight is lost, and the peer acknowledges flights.
+fn download(segment_bytes_max: usize, kind: Kind, lanes: Lanes) -> Download {
+    let is_narrowed = matches!(kind, Kind::Narrowed | Kind::NarrowedV6);
+    let mut b = bench_of(segment_bytes_max, kind, lanes);
     let bytes = text(400_123);
-    let (mut written, mut flights, mut got) = (0, Vec::new(), Vec::new());
+    let (mut written, mut got) = (0, Vec::new());
+    let (mut flights, mut infos, mut cut_until) = (Vec::new(), Vec::new(), Vec::new());
     let (mut next, mut is_ended) = (b.client.rcv, false);
     while !is_ended {
         written += b.app.write_if_open(b.socket, &bytes[written..]);
@@ -388,10 +447,17 @@ fn download_in_frames(
         let mut flight = b.take_marked();
         assert!(!flight.is_empty(), "{} of {}", got.len(), bytes.len());
         flights.push(flight.clone());
-        if flights.len() == 4 {
-            flight.remove(flight.len() / 2);
+        let left = b.info();
+        cut_until.push(b.cut());
+        match (is_narrowed, flights.len()) {
+            (true, 3) => {
+                b.arrive_too_big(&flight[0].0, NARROW);
+                flight.retain(|(segment, _)| fits_narrow(segment));
+            }
+            (false, 4) => drop(flight.remove(flight.len() / 2)),
+            _ => {}
         }
-        for (segment, _) in &flight {
+        for (at, (segment, _)) in flight.iter().enumerate() {
             let end = segment.seq.wrapping_add(segment.payload.len() as u32);
             let mut ack = stamped(b.client.segment(Flags::ACK));
             ack.window = 60_000;
@@ -404,53 +470,102 @@ fn download_in_frames(
                     next = end;
                     is_ended = segment.flags.intersects(Flags::FIN);
                 }
-                std::cmp::Ordering::Greater => {
-                    let mut blocks = SackBlocks::default();
-                    blocks.push(SackBlock {
-                        left: SeqNumber(segment.seq),
-                        right: SeqNumber(end),
-                    });
-                    ack.options.sack = blocks;
-                }
+                std::cmp::Ordering::Greater => ack.options.sack = block_of(segment.seq, end),
                 std::cmp::Ordering::Less => {}
             }
             // The bytes behind a gap are sent again in this conversation: only what is in order is
             // kept.
-            b.arrive(&ack.acking(next.wrapping_add(u32::from(is_ended))));
+            // Each ACK releases a segment or two, which are no large frame.
+            if !is_narrowed || at + 1 == flight.len() {
+                b.arrive(&ack.acking(next.wrapping_add(u32::from(is_ended))));
+            }
         }
+        infos.push([left, b.info()]);
         assert!(flights.len() < 2_000, "the text never ends");
     }
     assert!(got == bytes);
     let longest = b.card.lock().unwrap().longest;
-    (flights, b.cut(), longest)
+    Download {
+        flights,
+        infos,
+        cut_until,
+        longest,
+    }
+}
+
+/// The SACK option for text behind a gap.
+fn block_of(begin: u32, end: u32) -> SackBlocks {
+    let mut blocks = SackBlocks::default();
+    blocks.push(SackBlock {
+        left: SeqNumber(begin),
+        right: SeqNumber(end),
+    });
+    blocks
+}
+
+/// The segment's packet is no longer than the narrowed path takes.
+fn fits_narrow(segment: &Tcp) -> bool {
+    let network = if segment.src.is_ipv4() { 20 } else { 40 };
+    network + segment.segment_bytes().len() <= usize::from(NARROW)
 }
 
 #[test]
 fn established_text_in_large_frames_is_the_same_on_the_wire() {
-    for kind in [Kind::Plain, Kind::V6, Kind::Ecn, Kind::Paced] {
-        let (single, cut) = download(0, kind, Lanes::One);
-        assert_eq!(cut, 0);
+    for kind in [
+        Kind::Plain,
+        Kind::V6,
+        Kind::Ecn,
+        Kind::Paced,
+        Kind::Narrowed,
+        Kind::NarrowedV6,
+    ] {
+        let single = download(0, kind, Lanes::One);
+        assert_eq!(single.cut(), 0);
         for lanes in [Lanes::One, Lanes::Two, Lanes::Behind, Lanes::Scarce] {
-            let (large, cut) = download(LARGE, kind, lanes);
+            let large = download(LARGE, kind, lanes);
             let least = if lanes == Lanes::Scarce { 3 } else { 6 };
-            assert!(cut >= least, "{cut} large frames: {kind:?}");
-            assert_eq!(single.len(), large.len());
-            for (at, (single, large)) in single.iter().zip(&large).enumerate() {
+            assert!(
+                large.cut() >= least,
+                "{} large frames: {kind:?} {:?}",
+                large.cut(),
+                large.cut_until
+            );
+            assert_eq!(single.flights.len(), large.flights.len());
+            let both = single.flights.iter().zip(&large.flights);
+            for (at, (single, large)) in both.enumerate() {
                 assert_eq!(single, large, "flight {at}, {kind:?}");
             }
+            let both = single.infos.iter().zip(&large.infos);
+            for (at, (single, large)) in both.enumerate() {
+                assert_eq!(single, large, "TCP_INFO of flight {at}, {kind:?}");
+            }
         }
+    }
+}
+
+#[test]
+fn established_text_in_large_frames_on_a_path_that_narrows_is_sent_again_in_shorter_ones() {
+    for kind in [Kind::Narrowed, Kind::NarrowedV6] {
+        let large = download(LARGE, kind, Lanes::Two);
+        let at = &large.cut_until;
+        assert!(at[2] > 0 && large.cut() > at[2], "{at:?} large frames");
+        let (before, after) = large.flights.split_at(3);
+        assert!(before[2].iter().all(|(segment, _)| !fits_narrow(segment)));
+        assert_eq!(after[0][0].0.seq, before[2][0].0.seq, "sent again");
+        let mut after = after.iter().flatten();
+        assert!(after.all(|(segment, _)| fits_narrow(segment)));
     }
 }
 
 #[test]
 fn established_text_that_is_marked_says_so_once_and_stays_capable() {
-    let (flights, _) = download(LARGE, Kind::Ecn, Lanes::One);
-    // Up to the answer to the mark; later flights repair the loss.
+    let flights = download(LARGE, Kind::Ecn, Lanes::One).flights;
+    // Flights up to the answer to the mark; later ones repair the loss.
     let early = flights[..4].iter().flatten();
     let reduced = early.filter(|(segment, _)| segment.flags.contains(Flags::CWR));
     let at: Vec<u32> = reduced.map(|(segment, _)| segment.seq).collect();
     assert_eq!(at, [flights[3][0].0.seq]);
-    // A segment that is sent again is not capable (RFC 3168, section 6.1.5).
+    // A retransmitted segment is not ECN-capable (RFC 3168 section 6.1.5).
     let mut highest = 0;
     for (segment, codepoint) in flights.iter().flatten() {
         let is_new = segment.seq > highest;
@@ -481,22 +596,22 @@ fn established_text_for_a_port_short_of_large_buffers_loses_no_segment() {
 #[test]
 fn established_text_for_a_port_of_a_few_segments_fills_its_frames() {
     for (kind, headers) in [(Kind::Plain, 20 + 32), (Kind::V6, 40 + 32)] {
-        let (single, _) = download(0, kind, Lanes::One);
+        let single = download(0, kind, Lanes::One).flights;
         let segment = single.iter().flatten().map(|one| one.0.payload.len()).max();
         let three = headers + 3 * segment.unwrap();
-        // A byte less, and a frame takes two segments.
+        // With one byte less a frame holds two segments.
         let longest = [three, three - 1].map(|segment_bytes_max| {
-            let (large, cut, longest) = download_in_frames(segment_bytes_max, kind, Lanes::One);
-            assert!(cut > 20, "{cut} large frames");
-            assert_eq!(single, large);
-            longest
+            let large = download(segment_bytes_max, kind, Lanes::One);
+            assert!(large.cut() > 20, "{} large frames", large.cut());
+            assert_eq!(single, large.flights);
+            large.longest
         });
         assert_eq!(longest, [three, three - segment.unwrap()]);
     }
 }
 
-/// A peer's text of `count` segments, merged by the wire or one by one; then what the stack
-/// answered and what the application read.
+/// Receives a text of `count` segments, merged by the wire or single. Returns the answers, the
+/// bytes read, and the counters.
 fn upload(is_merged: bool, count: usize, ecn: Ecn) -> (Vec<Tcp>, Vec<u8>, stack::Counters) {
     let mut b = Bench::new(0, false, |_| {});
     let bytes = text(count * FULL - 300);
@@ -508,7 +623,7 @@ fn upload(is_merged: bool, count: usize, ecn: Ecn) -> (Vec<Tcp>, Vec<u8>, stack:
         if frames.len() * step + piece.len() < bytes.len() {
             segment.flags = Flags::ACK;
         }
-        let mut frame = segment.frame(common::peer::PEER_MAC, STACK_MAC);
+        let mut frame = segment.frame(PEER_MAC, STACK_MAC);
         frame[15] = ecn.within(frame[15]);
         frames::mend_ipv4(&mut frame);
         let size = if is_merged { FULL as u16 } else { 0 };
@@ -526,7 +641,7 @@ fn upload(is_merged: bool, count: usize, ecn: Ecn) -> (Vec<Tcp>, Vec<u8>, stack:
     (answers, read, b.stack.counters().clone())
 }
 
-/// Text of a full segment with timestamps.
+/// Payload of a full segment with timestamps.
 pub(crate) const FULL: usize = 1_448;
 
 #[test]

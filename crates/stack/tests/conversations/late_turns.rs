@@ -1,19 +1,19 @@
-//! A stack whose thread did not run for a while: timers are due, and what they wait for lies in the
-//! port behind more frames than a turn takes.
+//! A stack whose thread did not run for a while. Timers are due, and the segments that would stop
+//! them wait in the port behind more frames than a turn takes.
 
 use wire::tcp::Flags;
 
 use crate::common::{Client, MILLIS, SECOND, Tcp, World};
 use stack::limits::{INPUT_BACKLOG_NS_MAX, RX_FRAMES_PER_TURN};
 
-/// An ACK that says nothing new, of a connection that nothing else happens to.
+/// A duplicate ACK of an otherwise idle connection.
 fn noise(w: &mut World) -> Tcp {
     let mut client = w.client();
     w.handshake(&mut client);
     client.ack()
 }
 
-/// The peer sends `count` of them, and the stack does not turn.
+/// Lets the peer send `noise` `count` times, without a turn of the stack.
 fn crowd(w: &mut World, noise: &Tcp, count: usize) {
     let frame = w.peer.frame(noise);
     for _ in 0..count {
@@ -21,7 +21,7 @@ fn crowd(w: &mut World, noise: &Tcp, count: usize) {
     }
 }
 
-/// An answer of six bytes is on its way to the client.
+/// A connection with six unacknowledged bytes that the client has received.
 fn answered(w: &mut World) -> Client {
     let (mut client, socket) = w.established();
     w.write(socket, b"answer");

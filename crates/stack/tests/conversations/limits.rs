@@ -1,4 +1,4 @@
-//! Every table full once: what is refused, what is counted, and that all works again afterwards.
+//! Each table filled once: what is refused and counted, and that everything works again afterwards.
 
 use std::net::SocketAddr;
 
@@ -51,7 +51,7 @@ fn chunk_pool_exhausted_drops_and_works_again() {
             (client, socket)
         })
         .collect();
-    // Everybody sends without being read until nothing more goes in.
+    // All peers send, without a reader, until no byte is accepted.
     let mut dropped = Vec::new();
     for (client, _) in &mut ends {
         for _ in 0..40 {
@@ -75,7 +75,7 @@ fn chunk_pool_exhausted_drops_and_works_again() {
     w.peer.forget();
     let usage = w.stack.usage();
     assert_eq!((usage.small_chunks, usage.large_chunks), (0, 0));
-    // And again.
+    // Everything works again.
     for (client, socket) in &mut ends {
         let text = b"there is room again";
         w.send(&client.data(text));
@@ -112,7 +112,7 @@ fn chunk_pool_exhausted_by_writers_tells_them_when_there_is_more() {
         w.advance(MILLIS);
     }
     assert_eq!(w.app.take_events(), [], "told of room that is not there");
-    // The bytes of the socket that took all memory are acknowledged.
+    // The peer acknowledges the bytes of the socket that took all memory.
     for _ in 0..50 {
         for segment in w.peer.take_tcp() {
             if segment.src_port == first.stack.port() && segment.dst_port == first.peer.port() {
@@ -134,7 +134,7 @@ fn control_queue_full_drops_the_newest() {
         s.config.limits.control_queue_max = 16;
         s.wire.slots = 64;
     });
-    // Forty SYNs to nobody in one turn, and room for sixteen answers.
+    // Forty SYNs to a closed port in one turn, with room for sixteen answers.
     let frames: Vec<Vec<u8>> = (0..40)
         .map(|_| {
             let mut client = w.client();
@@ -185,11 +185,11 @@ fn flow_table_never_fills_before_its_parts() {
     assert_eq!(w.stack.usage().time_wait, 4);
 }
 
-/// Flows that one bucket of the flow table and those behind it take.
+/// Number of flows that fit one home bucket of the flow table and those behind it.
 const FLOWS_PER_HOME: usize = FLOW_PROBES_MAX * 10;
 
-/// A listener with `FLOWS_PER_HOME` handshakes of a peer that has found out the secrets: all have
-/// their home in one bucket of the flow table, and so has another client.
+/// A listener with `FLOWS_PER_HOME` handshakes of a peer that knows the secrets: all have the same
+/// home bucket in the flow table. A further client has it too.
 pub(crate) fn aimed_at_one_bucket(
     backlog: usize,
     change: impl FnOnce(&mut Setup),
@@ -208,7 +208,7 @@ pub(crate) fn aimed_at_one_bucket(
             local_port: client.stack.port(),
             remote_port: client.peer.port(),
         };
-        // The table has 128 buckets for these limits.
+        // With these limits the table has 128 buckets.
         hasher.hash(&key) % 128
     };
     let ports = 0..u16::MAX;
@@ -282,8 +282,8 @@ fn transmit_slots_few_all_leaves_in_order_nonetheless() {
     }
 }
 
-/// A port may hold what it was given until it is called again, and while input is held nobody
-/// receives: only `send` is left.
+/// A port may hold frames until it is called again. While input is held nothing is received, so
+/// `send` must flush them.
 #[test]
 fn port_out_of_slots_while_input_is_held_is_flushed() {
     let mut w = World::with(|s| {
@@ -310,7 +310,7 @@ fn port_out_of_slots_while_input_is_held_is_flushed() {
     assert_eq!(w.peer.take_tcp().len(), strangers, "no time has passed");
 }
 
-/// Frames that are not wanted yet would end each sleep at once.
+/// Frames in a port whose input is held would end each sleep at once.
 #[test]
 fn port_out_of_slots_while_input_is_held_is_not_slept_on() {
     let host = HostEnd::default();
@@ -359,7 +359,7 @@ fn transmit_slot_taken_by_the_last_segment_still_starts_probing() {
     let (mut client, socket) = w.established();
     client.window = 0;
     w.send(&client.ack());
-    // In one turn a FIN that the window holds back, and an ACK that fills the only slot.
+    // In one turn the window holds back a FIN, and an ACK fills the only slot.
     w.peer.transmit(&w.peer.frame(&client.segment(Flags::SYN)));
     w.app.close(socket);
     w.settle();
@@ -386,15 +386,14 @@ fn transmit_slot_single_is_shared_by_turns() {
     let writer = w.app.accept(listener).unwrap();
     let (mut data, mut acks, mut resets) = (0, 0, 0);
     for _ in 0..400 {
-        // There is always an ACK due, always data, always a stranger to be refused; and a single
-        // slot once in three turns.
+        // An ACK, data and a reset are always due, but only one slot is free in three turns.
         w.app.write(writer, &[1; 60_000]);
         let segment = reading.data(&[2; 1_000]);
         let to = SocketAddr::new(STACK_V4, PORT + 1);
         let stranger = w.client_from(PEER_V4, to).syn();
         w.peer.deaf = true;
         for segment in [segment, stranger, bulk.ack()] {
-            // The stack may leave a frame where it is while answers wait.
+            // The stack may leave input in the port while answers wait.
             if w.peer.has_room() {
                 w.peer.transmit(&w.peer.frame(&segment));
             }
@@ -440,7 +439,7 @@ fn transmit_lists_share_among_connections_and_kinds() {
     let mut sent = [0usize; 4];
     let mut acks = 0;
     for round in 0..60 {
-        // The fifth connection only receives: its ACKs must not starve behind data, nor resets.
+        // The fifth connection only receives. Data must starve neither its ACKs nor resets.
         w.peer.transmit(&w.peer.frame(&quiet.data(&[2; 100])));
         if round % 4 == 0 {
             let mut stranger = w.client_from(PEER_V4, SocketAddr::new(STACK_V4, PORT + 1));
@@ -469,8 +468,8 @@ fn transmit_lists_share_among_connections_and_kinds() {
     assert!(*least > 20_000 && most - least < 40_000, "{sent:?}");
 }
 
-/// Sixteen slots, twelve ACKs and a download: a quarter of the slots are certain for ACKs, three
-/// eighths for data, and the remainder goes to ACKs first.
+/// Sixteen slots for twelve ACKs and a download: ACKs have a quarter for certain, data three
+/// eighths. The remaining slots go to ACKs first.
 #[test]
 fn transmit_lists_have_their_shares_of_a_batch() {
     let mut w = World::with(|s| {
@@ -515,11 +514,11 @@ fn orphans_beyond_the_limit_are_reset() {
     w.peer.forget();
     w.close(ends[0].1);
     ends[0].0.take(&w.tcp_with(Flags::FIN | Flags::ACK));
-    // One is not over yet: the next that is closed is reset (Linux's tcp_max_orphans).
+    // One orphan is not over, so the next one is reset (Linux's tcp_max_orphans).
     w.close(ends[1].1);
     w.tcp_with(Flags::RST | Flags::ACK);
     assert_eq!(w.stack.counters().orphans_refused, 1);
-    // The first ends, and there is room for another.
+    // The first orphan ends, which makes room for another.
     let (first, _) = &mut ends[0];
     w.send(&first.fin());
     w.peer.forget();
@@ -532,7 +531,7 @@ fn orphans_beyond_the_limit_are_reset() {
 fn accept_queue_full_resets_who_completes_a_handshake_if_asked_to() {
     let mut w = World::with(|s| s.config.tcp.abort_on_overflow = true);
     let listener = w.listen_at(SocketAddr::new(STACK_V4, PORT), 1);
-    // Both begin while there is room; the queue holds two.
+    // Both clients begin while the queue, of two connections, has room.
     let mut clients: Vec<Client> = (0..3).map(|_| w.client()).collect();
     w.begin_handshake(&mut clients[0]);
     w.send(&clients[0].ack());

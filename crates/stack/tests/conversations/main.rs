@@ -1,4 +1,4 @@
-//! Conversations with a whole stack over its wire and with its application, named
+//! Conversations with a whole stack, over its wire and with its application. Tests are named
 //! `<state>_<event>`.
 
 #[path = "../common/mod.rs"]

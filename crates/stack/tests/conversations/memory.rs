@@ -1,17 +1,17 @@
-//! Memory for socket buffers runs short, over all connections of a stack: what lies beyond gaps
-//! goes first, then windows shut; all comes back.
+//! Memory for socket buffers runs short over all connections. First bytes beyond gaps are dropped,
+//! then windows close; everything recovers.
 //!
-//! That every pool is full again at the end is what each world asserts when it ends (`Usage`).
+//! When a world ends it checks that every pool is full again (`Usage`).
 
 use ring::socket_block::SocketId;
 
 use crate::common::frames::Tcp;
 use crate::common::{Client, MILLIS, World};
 
-/// A segment of payload.
+/// Payload of one segment.
 const PIECE: usize = 1_000;
 
-/// A stack with room for some seventy thousand bytes, and two connections.
+/// A stack with some seventy thousand bytes of memory, and two connections.
 fn small_world() -> (World, (Client, SocketId), (Client, SocketId)) {
     let mut w = World::with(|s| {
         s.config.limits.small_chunks = 64;
@@ -29,13 +29,13 @@ fn small_world() -> (World, (Client, SocketId), (Client, SocketId)) {
     (w, first, second)
 }
 
-/// The window of the last ACK that the peer got.
+/// The last ACK that the peer received.
 fn last_ack(w: &mut World) -> Tcp {
     let segments = w.peer.take_tcp();
     segments.last().expect("an ACK").clone()
 }
 
-/// In-order bytes that nobody reads, until `enough`.
+/// Sends in-order bytes that the application does not read, until `enough`.
 fn fill(w: &mut World, client: &mut Client, enough: impl Fn(&World) -> bool) -> usize {
     let mut sent = 0;
     while !enough(w) {
@@ -46,7 +46,7 @@ fn fill(w: &mut World, client: &mut Client, enough: impl Fn(&World) -> bool) -> 
     sent
 }
 
-/// Sends what is left of a stream in pieces, from what the stack has acknowledged on, and reads it.
+/// Sends the rest of a stream in pieces, from the stack's last ACK on, and reads it.
 fn finish(
     w: &mut World,
     client: &mut Client,
@@ -69,7 +69,7 @@ fn finish(
 #[test]
 fn memory_exhausted_sheds_what_lies_beyond_gaps_then_shuts_windows_and_recovers() {
     let (mut w, (mut gappy, reader), (mut bulk, hoarder)) = small_world();
-    // Ten thousand bytes, the first thousand of which are lost.
+    // Ten thousand bytes, of which the first thousand are lost.
     let gappy_from = gappy.nxt;
     let lossy: Vec<u8> = (0..10 * PIECE).map(|n| (n / 7) as u8).collect();
     for at in (PIECE..lossy.len()).step_by(PIECE) {
@@ -78,8 +78,8 @@ fn memory_exhausted_sheds_what_lies_beyond_gaps_then_shuts_windows_and_recovers(
     }
     assert!(w.app.read(reader).is_empty());
     assert_eq!(w.stack.usage().range_blocks, 1);
-    // Another connection takes memory with bytes in order, until what the first one holds out of
-    // order has to give way.
+    // A second connection fills memory with bytes in order, until the first one must give up bytes
+    // out of order.
     let bulk_from = bulk.nxt;
     let first = fill(&mut w, &mut bulk, |w| {
         w.stack.counters().connections_shed > 0
@@ -92,7 +92,7 @@ fn memory_exhausted_sheds_what_lies_beyond_gaps_then_shuts_windows_and_recovers(
         "nothing in order was lost for it"
     );
     w.peer.forget();
-    // The peer sends until no memory is left: the window shuts on the bytes without room.
+    // The peer sends until memory is exhausted. The window then closes although bytes are missing.
     let before = w.stack.tcp_counters().bytes_drop_no_memory;
     let more = fill(&mut w, &mut bulk, |w| {
         w.stack.tcp_counters().bytes_drop_no_memory > before
@@ -107,7 +107,7 @@ fn memory_exhausted_sheds_what_lies_beyond_gaps_then_shuts_windows_and_recovers(
     let kept = w.app.readable(hoarder) as usize;
     assert_eq!(ack.ack, bulk_from.wrapping_add(kept as u32));
     assert!(kept > first && kept < first + more);
-    // The application reads: the window opens, both streams come whole.
+    // The application reads; the window opens, and both streams arrive complete.
     let bytes = w.read(hoarder);
     assert_eq!(bytes, vec![3; kept]);
     assert!(last_ack(&mut w).window > 0);
@@ -142,7 +142,7 @@ fn memory_low_each_writer_has_a_share_of_whole_segments_and_a_third_of_it_wakes(
         .collect();
     let (mut writer, socket) = ends.pop().unwrap();
     let ample = w.app.block(socket).tx_limit();
-    // Others take more than half of the memory.
+    // Another connection takes more than half of the memory.
     let (hoarder, _) = &mut ends[0];
     for _ in 0..42 {
         w.send(&hoarder.data(&[3; PIECE]));
@@ -150,7 +150,8 @@ fn memory_low_each_writer_has_a_share_of_whole_segments_and_a_third_of_it_wakes(
     w.peer.forget();
     w.send(&writer.data(b"write now"));
     w.write(socket, b"yes");
-    // A sixth of three quarters of the chunks' bytes is a little more than six segments of 1,460.
+    // A sixth of three quarters of the chunk memory is slightly more than six segments of 1,460
+    // bytes.
     let block = w.app.block(socket);
     assert!(ample > 8_760, "{ample}");
     assert_eq!(block.tx_limit(), 8_760);

@@ -1,5 +1,5 @@
-//! A crowd comes and goes: the memory that it needed goes back to the system after a while, and the
-//! next crowd finds all that it needs.
+//! A crowd comes and goes. Its memory returns to the system after a while, and the next crowd finds
+//! all that it needs.
 
 use ring::socket_block::SocketId;
 use stack::StackConfig;
@@ -7,13 +7,13 @@ use stack::StackConfig;
 use crate::common::{Client, SECOND, World};
 
 const CROWD: usize = 1_200;
-/// More than fits a large chunk.
+/// One request. The four of a connection together exceed a large chunk (4 KiB).
 const REQUEST: [u8; 1_400] = [7; 1_400];
 const REQUESTS_EACH: usize = 4;
 
 type Ends = Vec<(Client, SocketId)>;
 
-/// Room for the crowd, all of it in slots, and a second until unused memory is returned.
+/// A world with slots for the whole crowd, which returns unused memory after a second.
 fn roomy(change: impl FnOnce(&mut StackConfig)) -> (World, SocketId) {
     let mut w = World::with(|setup| {
         let limits = &mut setup.config.limits;
@@ -26,7 +26,7 @@ fn roomy(change: impl FnOnce(&mut StackConfig)) -> (World, SocketId) {
     (w, listener)
 }
 
-/// Each of the crowd has sent what nobody has read yet.
+/// Makes the crowd's connections; each has sent requests that the application has not read.
 fn crowd(w: &mut World, listener: SocketId) -> Ends {
     let mut ends = Ends::new();
     for _ in 0..CROWD {
@@ -42,7 +42,7 @@ fn crowd(w: &mut World, listener: SocketId) -> Ends {
     ends
 }
 
-/// All is read, and the connection is gone at once.
+/// Reads everything and ends the connections at once.
 fn leave(w: &mut World, ends: impl IntoIterator<Item = (Client, SocketId)>) {
     for (client, socket) in ends {
         assert_eq!(w.read(socket), REQUEST.repeat(REQUESTS_EACH));
@@ -65,7 +65,7 @@ fn quiet_after_a_crowd_returns_its_memory() {
         assert!(full > (CROWD * REQUEST.len() * REQUESTS_EACH) as u64);
         leave(&mut w, ends);
         let before = returned(&w);
-        // Memory that was just used is not unused yet.
+        // Recently used memory is not returned yet.
         w.advance(SECOND / 2);
         assert_eq!(returned(&w), before, "crowd {nth}");
         w.advance(6 * SECOND);
@@ -73,7 +73,7 @@ fn quiet_after_a_crowd_returns_its_memory() {
         let went = returned(&w) - before;
         assert!(resident < full / 3, "crowd {nth}: {resident} of {full}");
         assert!(went > full / 2, "crowd {nth}: {went} of {full}");
-        // Nothing is left to be looked for: the stack sleeps for good.
+        // Nothing more can be returned, so the stack sleeps for good.
         let until_ns = w.now_ns + 2 * SECOND;
         let next_ns = w.stack.next_timer_ns();
         assert!(next_ns.is_none_or(|next_ns| next_ns > until_ns));
@@ -84,7 +84,7 @@ fn quiet_after_a_crowd_returns_its_memory() {
 fn established_stay_when_the_crowd_around_them_goes() {
     let (mut w, listener) = roomy(|_| {});
     let mut ends = crowd(&mut w, listener);
-    // Some of the connections that stay have the last slots, which go first.
+    // Some of the connections that stay have the last slots, which are returned first.
     let mut stay = ends.split_off(CROWD - 3);
     let middle = ends.split_off(CROWD / 2);
     let (also, middle): (Ends, Ends) = {
@@ -99,7 +99,7 @@ fn established_stay_when_the_crowd_around_them_goes() {
     w.advance(6 * SECOND);
     assert!(returned(&w) > before);
     for (client, socket) in &mut stay {
-        // The unread bytes are those that came.
+        // The unread bytes are intact.
         assert_eq!(w.read(*socket), REQUEST.repeat(REQUESTS_EACH));
         w.peer.forget();
         w.send(&client.data(b"request"));

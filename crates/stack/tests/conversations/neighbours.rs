@@ -1,4 +1,5 @@
-//! The link: addresses asked for and answered, what waits for an answer, and what comes of silence.
+//! Neighbours on the link: requests and answers, what waits for them, and what happens when none
+//! comes.
 
 use std::net::IpAddr;
 
@@ -22,7 +23,7 @@ fn strangers() -> World {
 fn start_announces_each_address() {
     let mut w = World::with(|s| s.acquainted = false);
     w.peer.forget();
-    // The announcements left with the first turn; a world forgets them. A new stack shows them.
+    // Announcements leave in the first turn, and a world discards them. A new stack shows them.
     let setup = crate::common::Setup::default();
     let (near, far) = packetio::loopback::pair(&setup.wire).unwrap();
     let (mut stack, _side) = stack::Stack::new(setup.config, Box::new(near), w.now_ns).unwrap();
@@ -150,8 +151,8 @@ fn syn_sent_waits_for_arp_and_leaves_with_the_answer() {
     assert_eq!(w.app.errno(socket), None);
 }
 
-/// A connection whose neighbour entry has just been found stale: it will be probed five seconds
-/// later, and fail at eight, as nobody answers any more.
+/// A connection whose neighbour entry has just become stale and whose neighbour is silent. It is
+/// probed five seconds later and fails after eight.
 fn silenced() -> (World, crate::common::Client, ring::socket_block::SocketId) {
     let mut w = World::new();
     let (mut client, socket) = w.established();
@@ -169,7 +170,7 @@ fn established_with_a_neighbour_that_falls_silent_outlives_it() {
     for half_seconds in [8, 14, 16, 17, 18, 20, 40] {
         let (mut w, client, socket) = silenced();
         w.advance(half_seconds * SECOND / 2);
-        // Nothing is in flight: what is written now must not be forgotten.
+        // Nothing is in flight; what is written now must not be lost.
         w.write(socket, b"hello again");
         w.advance(12 * SECOND);
         assert_eq!(w.app.errno(socket), None);
@@ -186,7 +187,7 @@ fn established_with_a_neighbour_that_falls_silent_outlives_it() {
 #[test]
 fn established_with_more_to_say_than_may_leave_when_its_neighbour_falls_silent_waits() {
     let (mut w, _, socket) = silenced();
-    // Beyond what the congestion window lets out some are kept back: each output in vain must end.
+    // Data beyond the congestion window is held back. Each attempt to send it must end.
     for _ in 0..40 {
         let _ = w.app.write(socket, &[7; 4_000]);
         w.advance(SECOND);
@@ -214,14 +215,14 @@ fn established_with_new_data_from_its_neighbour_does_not_ask_whether_it_is_there
 #[test]
 fn established_whose_probes_were_lost_acknowledges_what_arrives() {
     let (mut w, mut client, _socket) = silenced();
-    // The probes are just over and had no answer.
+    // The probes have just ended without an answer.
     w.advance(17 * SECOND / 2);
     w.peer.answers_for = vec![PEER_V4];
     w.peer.forget();
-    // One segment was lost, so that what arrives shows nothing of the neighbour.
+    // One segment was lost, so received data does not confirm the neighbour.
     client.data(b"lost");
     w.send(&client.data(b"found"));
-    // The whole link is asked, answers, and the ACK leaves.
+    // The stack asks the whole link, gets an answer, and sends the ACK.
     w.tcp_with(Flags::ACK);
 }
 

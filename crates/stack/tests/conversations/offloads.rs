@@ -1,5 +1,5 @@
-//! Drivers that verify or compute checksums: what they say is believed, and what they ask for is
-//! done.
+//! Drivers that verify or compute checksums: the stack believes their verdicts and gives them the
+//! data that they need.
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -17,18 +17,17 @@ use wire::{Addr, checksum, protocol};
 use crate::common::{self, App, Client, PEER_V4, PORT, SECOND, STACK_MAC, STACK_V4, Tcp, frames};
 use std::net::SocketAddr;
 
-/// A frame that left: its bytes, and the (start, offset) of the checksum that the stack left to the
-/// card.
+/// A sent frame: its bytes, and start and offset of a checksum left to the card.
 type Sent = (Vec<u8>, Option<(u16, u16)>);
 
-/// Frames in, with what the driver says of them; frames out.
+/// A card: received frames with the driver's verdict, and sent frames.
 #[derive(Default)]
 struct Card {
     arriving: VecDeque<(Vec<u8>, RxChecksum)>,
     sent: Vec<Sent>,
 }
 
-/// A driver that knows of checksums, with its card in the test's hands.
+/// A driver with checksum offload, whose card the test controls.
 struct Driver {
     card: Arc<Mutex<Card>>,
     capabilities: Capabilities,
@@ -157,7 +156,8 @@ impl Bench {
         self.arrive(frame, checksum);
     }
 
-    /// Frames that left, each finished as a card would: the sum over what follows the start.
+    /// Takes the sent frames, with checksums completed as a card does it: the sum over everything
+    /// from the start on.
     fn take(&mut self) -> Vec<frames::Seen> {
         let sent = std::mem::take(&mut self.card.lock().unwrap().sent);
         sent.into_iter()
@@ -201,7 +201,7 @@ fn driver_that_knows_checksums_is_believed_and_asked() {
     client.on_syn_ack(&syn_ack);
     b.segment(&client.ack(), RxChecksum::Unknown);
     let socket = b.app.accept(listener).unwrap();
-    // Good bytes that the driver calls bad, bad ones that it calls good.
+    // Good bytes that the driver calls bad, and bad ones that it calls good.
     let mut frame = client
         .segment(Flags::ACK)
         .data(b"fine")
@@ -215,7 +215,7 @@ fn driver_that_knows_checksums_is_believed_and_asked() {
     assert_eq!(b.app.read(socket), b"fine");
     assert_eq!(b.stack.counters().rx_fused_bytes, 0);
     b.take();
-    // The card sums our segments, payload included.
+    // The card computes the checksum of our segments, payload included.
     assert_eq!(b.app.write(socket, b"odd"), 3);
     b.settle();
     assert_eq!(b.tcp().payload, b"odd");

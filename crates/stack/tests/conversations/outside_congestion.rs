@@ -1,5 +1,5 @@
-//! Congestion control from outside: a packed connection keeps its words, tools see its name, and
-//! settings that are replaced keep it.
+//! External congestion control: its state survives packing, tools show its name, and replaced
+//! settings keep it.
 
 use stack::context::{Control, SocketOption};
 use stack::survey::SurveyCursor;
@@ -10,7 +10,7 @@ use tcp::congestion_control::{
 
 use crate::common::{SECOND, World};
 
-/// The window is ten segments, and one more for each ACK that brought news.
+/// An algorithm with a window of ten segments, plus one per ACK of new data.
 struct Counting;
 
 impl CongestionControl for Counting {
@@ -32,7 +32,7 @@ impl CongestionControl for Counting {
 
 static COUNTING: OutsideAlgorithm = OutsideAlgorithm::new("counting-acks", &Counting);
 
-/// The names and windows of all connections.
+/// Algorithm name and window of every connection.
 fn connections(w: &World) -> Vec<(Option<String>, u32)> {
     let (mut cursor, mut all) = (SurveyCursor::default(), Vec::new());
     let mut sink = |row: stack::survey::SurveyRow| {

@@ -1,13 +1,12 @@
-//! Pacing through the stack: departures are kept to the nanosecond, beside the wheel's
-//! milliseconds.
+//! Paced departures in a stack: exact to the nanosecond, beside the timer wheel's milliseconds.
 
 use ring::socket_block::SocketId;
 use stack::context::SocketOption;
 
 use crate::common::{MILLIS, World};
 
-/// A connection that may send a segment every 14.6 ms, has sent the ten that leave at once, and has
-/// more. No number of segments takes a whole number of milliseconds.
+/// A connection that may send a segment every 14.6 ms and has sent its first ten. Departures thus
+/// never fall on whole milliseconds.
 fn held() -> (World, SocketId, usize) {
     let mut w = World::new();
     let (mut client, socket) = w.established();
@@ -35,7 +34,7 @@ fn established_paced_data_leaves_when_its_time_has_come_and_not_before() {
     let (mut w, _, received) = held();
     assert!((10_000..20_000).contains(&received), "{received}");
     let begin_ns = w.now_ns;
-    // Entries of the wheel that are no longer wanted may fire on the way.
+    // Outdated timers of the wheel may fire in between.
     while w.peer.take_tcp().is_empty() {
         let due_ns = w.stack.next_timer_ns().expect("a departure");
         assert!(due_ns > w.now_ns && due_ns < begin_ns + 1_000 * MILLIS);

@@ -1,4 +1,5 @@
-//! Packed sockets: a quiet connection is packed when slots are wanted, and neither end can tell.
+//! Packed sockets: a quiet connection is packed when slots are needed, invisibly for peer and
+//! application.
 
 use ring::socket_block::SocketId;
 use stack::Limits;
@@ -9,8 +10,8 @@ use crate::common::{Client, SECOND, World};
 
 type Ends = Vec<(Client, SocketId)>;
 
-/// A world with `count` connections that have been quiet for two seconds, room for one warm socket,
-/// and packing after a second.
+/// A world with `count` connections that have been quiet for two seconds. One socket may stay
+/// unpacked, and a connection is quiet after a second.
 fn quiet(count: usize, change: impl FnOnce(&mut Limits)) -> (World, Ends) {
     let mut w = World::with(|setup| {
         setup.config.limits.warm_sockets = 1;
@@ -30,7 +31,7 @@ fn quiet(count: usize, change: impl FnOnce(&mut Limits)) -> (World, Ends) {
     (w, ends)
 }
 
-/// The hand takes a few steps in each.
+/// Runs turns, in each of which the packing cursor takes a few steps.
 fn turns(w: &mut World) {
     for _ in 0..64 {
         w.turn();
@@ -51,7 +52,7 @@ fn established_quiet_is_packed_and_answers_as_ever() {
         assert_eq!(client.take(&response), b"response");
         w.send(&client.ack());
     }
-    // Connections that exchanged payload are packed when a second has passed.
+    // Connections that exchanged payload are packed after a second.
     turns(&mut w);
     assert_eq!(w.stack.usage().dormant, 0);
     w.advance(2 * SECOND);
@@ -81,8 +82,8 @@ fn established_busy_are_looked_at_again_after_a_while() {
         w.stack.usage().dormant
     };
     assert_eq!(dormant_after(&mut w, 95 * HUNDREDTH), 0);
-    // All are quiet by now, but the cursor has just passed them, and pauses for a tenth of that
-    // time.
+    // All connections are quiet now, but the cursor has just passed them and pauses for a tenth of
+    // a second.
     assert_eq!(dormant_after(&mut w, 8 * HUNDREDTH), 0);
     assert_eq!(dormant_after(&mut w, 3 * HUNDREDTH), 20);
 }
@@ -140,7 +141,7 @@ fn established_quiet_stays_as_it_is_at_the_limit_of_blocks() {
 
 #[test]
 fn established_few_are_never_packed() {
-    // The listener has a slot, too.
+    // The listener takes a slot too.
     for few in [6, 64] {
         let (w, _) = quiet(4, |limits| limits.warm_sockets = few);
         assert_eq!(w.stack.usage().dormant, 0, "{few}");

@@ -1,5 +1,5 @@
-//! ACKs that wait for what the application answers within a few turns: of a SYN-ACK, and of the
-//! little text of a young connection.
+//! ACKs that wait a few turns for the application's answer: those of a SYN-ACK, and of short data
+//! on a young connection.
 
 use ring::socket_block::SocketId;
 use wire::tcp::Flags;
@@ -7,7 +7,7 @@ use wire::tcp::Flags;
 use crate::common::{Client, PEER_V4, Tcp, World};
 
 impl World {
-    /// The peer sends a segment, and the application is told before an ACK has left.
+    /// Lets the peer send a segment; the application gets its event before an ACK leaves.
     fn send_and_tell(&mut self, segment: &Tcp) {
         let frame = self.peer.frame(segment);
         self.peer.transmit(&frame);
@@ -15,7 +15,7 @@ impl World {
         self.peer.collect();
     }
 
-    /// An application that has nothing to say comes back.
+    /// Lets the application return without having written.
     fn come_back(&mut self) {
         assert!(self.stack.has_output());
         assert!(self.stack.turn_before_answers(self.now_ns).busy);
@@ -24,7 +24,7 @@ impl World {
     }
 }
 
-/// A connection that the application opens, up to the SYN-ACK, of which it was told.
+/// A connection that the application opens; it was told of the SYN-ACK.
 fn answered() -> (World, Client, SocketId) {
     let mut w = World::new();
     let socket = w.app.connect(std::net::SocketAddr::new(PEER_V4, 443));
@@ -39,7 +39,7 @@ fn answered() -> (World, Client, SocketId) {
     (w, client, socket)
 }
 
-/// An accepted connection, and a request of which the application was told.
+/// An accepted connection with a request; the application was told of it.
 fn asked() -> (World, Client, SocketId) {
     let mut w = World::new();
     let (mut client, socket) = w.established();

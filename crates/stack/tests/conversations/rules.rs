@@ -1,4 +1,4 @@
-//! Packet rules: who may begin something, and what the others hear.
+//! Packet rules: which packets pass, and how the others are answered.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -12,7 +12,7 @@ use wire::{icmpv4, icmpv6, ipv4, protocol};
 use crate::common::frames::{self, Seen, mend_ipv4};
 use crate::common::{MILLIS, PEER_V4, PEER_V6, PORT, SECOND, STACK_MAC, STACK_V4, STACK_V6, World};
 
-/// The first byte of the IP header in a frame.
+/// Offset of the IP header in a frame.
 const IP: usize = wire::ethernet::HEADER_LEN;
 const ALLOW: RuleAction = RuleAction::Allow;
 const DENY: RuleAction = RuleAction::Deny;
@@ -45,7 +45,7 @@ fn to_port(port: u16, action: RuleAction) -> Rule {
     }
 }
 
-/// Packets and refusals of each rule.
+/// Number of packets and refusals of each rule.
 fn counts(w: &World) -> Vec<(u64, u64)> {
     let rules = w.stack.report().rules;
     rules.iter().map(|one| (one.packets, one.refused)).collect()
@@ -60,7 +60,7 @@ fn ping(w: &World) -> Vec<u8> {
     frames::icmp4_frame(w.peer.mac, STACK_MAC, PEER_V4, STACK_V4, &ping)
 }
 
-/// A datagram from the peer, with ports 5 and 53.
+/// A UDP datagram from the peer, from port 5 to 53.
 fn datagram(w: &World, src: IpAddr, dst: IpAddr) -> Vec<u8> {
     let bytes = [0, 5, 0, 53, 0, 8, 0, 0];
     frames::ip_frame(w.peer.mac, STACK_MAC, src, dst, protocol::UDP, &bytes)
@@ -155,7 +155,7 @@ fn established_and_half_open_flows_are_not_asked_again() {
     let mut client = w.client();
     let syn = client.syn();
     w.send(&syn);
-    // The SYN again: the handshake is known, and costs no token.
+    // A repeated SYN belongs to a known handshake and takes no token.
     w.send(&syn);
     let syn_ack = w.tcp_with(Flags::SYN | Flags::ACK);
     client.on_syn_ack(&syn_ack);
@@ -189,7 +189,7 @@ fn limit_refills_in_the_stacks_time() {
             .count()
     };
     assert_eq!(passed(&mut w, 5), 3);
-    // Retransmitted SYN-ACKs are not to be counted among the answers.
+    // Retransmitted SYN-ACKs must not count among the answers.
     w.peer.deaf = true;
     w.advance(499 * MILLIS);
     w.peer.deaf = false;
@@ -198,7 +198,7 @@ fn limit_refills_in_the_stacks_time() {
     assert_eq!(passed(&mut w, 2), 1);
     assert_eq!(counts(&w), [(8, 4)]);
     assert_eq!(w.stack.counters().rx_drop_rule_limit, 4);
-    // Segments that are no SYN take no token, and are answered.
+    // Segments that are not SYNs take no token and are answered.
     let stray = w.client();
     w.send(&stray.ack());
     assert!(w.tcp().flags.contains(Flags::RST));
@@ -241,7 +241,7 @@ fn time_wait_new_syn_is_asked_about() {
     assert_eq!(w.stack.usage().time_wait, 1, "the entry stays");
 }
 
-/// Puts another set in the place of the present one.
+/// Replaces the set of rules.
 fn replace(w: &mut World, set: RuleSet) {
     let judge = Judge::new(&set, w.now_ns).unwrap();
     assert!(w.app.side.control(Control::Rules(judge)).is_ok());
@@ -310,7 +310,7 @@ fn ipv6_prefixes_ports_and_neighbour_discovery() {
         source_ports: Some((40_000, 50_000)),
         ..Rule::default()
     };
-    // The peer's address is resolved although the default denies.
+    // The peer's address is resolved although the default action denies.
     let mut w = ruled(vec![rule], DENY);
     w.listen_at(SocketAddr::new(STACK_V6, PORT), 4);
     let mut client = w.client_v6();

@@ -1,16 +1,15 @@
-//! SACKs that wait for each other, through the stack: the wait is a part of a round trip, however
-//! short that is.
+//! Delayed SACKs in a stack: the delay is a part of a round trip, even of a short one.
 
 use wire::tcp::{Flags, Options, Timestamp};
 
 use crate::common::{Client, World};
 
 const MICROS: u64 = 1_000;
-/// A peer nearby: 2.3 ms, as over a wire of 1 ms each way.
+/// Round trip to a near peer: 2.3 ms, as over a wire of 1 ms each way.
 const ROUND_TRIP: u64 = 2_300 * MICROS;
 const PAYLOAD: [u8; 1_000] = [7; 1_000];
 
-/// The peer's stamp, and the echo of the stack's.
+/// Timestamp option of the peer, echoing the stack's value.
 fn stamps(echo: u32) -> Options {
     Options {
         timestamp: Some(Timestamp { value: 1, echo }),
@@ -18,8 +17,8 @@ fn stamps(echo: u32) -> Options {
     }
 }
 
-/// A connection that has received for a while, two segments a round trip: its quick ACKs are spent,
-/// and it knows how long a round trip is.
+/// A connection that has received two segments per round trip for a while. Its quick ACKs are used
+/// up, and it has measured the round trip.
 fn received_for_a_while() -> (World, Client, u32) {
     let mut w = World::new();
     let listener = w.listen();
@@ -58,7 +57,7 @@ fn received_for_a_while() -> (World, Client, u32) {
 #[test]
 fn established_sack_that_waits_for_others_leaves_within_a_part_of_the_round_trip() {
     let (mut w, mut client, echo) = received_for_a_while();
-    // One is lost. Of those behind it three are answered at once, the others together.
+    // One segment is lost. Three of those behind it are answered at once, the others together.
     client.data(&PAYLOAD);
     for _ in 0..6 {
         let data = client.data(&PAYLOAD).options(stamps(echo));

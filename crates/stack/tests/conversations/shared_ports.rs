@@ -1,4 +1,4 @@
-//! Several listeners at one address and port (`SO_REUSEPORT`), each with a queue of its own.
+//! Several listeners at one address and port (`SO_REUSEPORT`), each with its own accept queue.
 
 use std::net::SocketAddr;
 
@@ -59,8 +59,8 @@ fn listeners_that_share_a_port_each_get_connections() {
     w.peer.forget();
 }
 
-/// As in Linux, those that wait in its queue are reset. Handshakes and queues of the other listener
-/// stay as they are.
+/// Connections in the closed listener's queue are reset, as in Linux. Handshakes and queue of the
+/// other listener are not affected.
 #[test]
 fn shared_port_listener_closed_takes_its_own_queue_along_alone() {
     let mut w = World::new();
@@ -84,7 +84,7 @@ fn shared_port_listener_closed_takes_its_own_queue_along_alone() {
     assert!(refused.iter().all(|seen| seen.flags.contains(Flags::RST)));
     assert_eq!(accepted.len() + resets.len() + refused.len(), 12);
     assert!(!accepted.is_empty() && !resets.is_empty());
-    // The port is the second one's alone now.
+    // Only the second listener has the port now.
     for _ in 0..4 {
         let mut client = w.client();
         w.handshake(&mut client);

@@ -1,12 +1,12 @@
-//! Time stamps through the stack (`SO_TIMESTAMPING`): when the last byte of a write left and was
-//! acknowledged, when bytes read had arrived.
+//! Time stamps in a stack (`SO_TIMESTAMPING`): when the last byte of a write left and was
+//! acknowledged, and when read bytes had arrived.
 
 use ring::socket_block::SocketId;
 use stack::context::{Control, SocketOption, StampAnswer, StampKinds, StampQuery};
 
 use crate::common::{MILLIS, World};
 
-/// The stamps that remain; `read` = the position that the application has read up to.
+/// Fetches the stamps; `read` is the position up to which the application has read.
 fn stamps(w: &mut World, socket: SocketId, read: u32) -> StampAnswer {
     let (answer, mut answers) = ring::spsc::queue(1);
     w.app.control(Control::Stamps(StampQuery {
@@ -18,7 +18,7 @@ fn stamps(w: &mut World, socket: SocketId, read: u32) -> StampAnswer {
     answers.pop().expect("an answer")
 }
 
-/// Kind, position and time of what there is.
+/// Kind, position and time of the stamps that are ready.
 fn sent(w: &mut World, socket: SocketId) -> Vec<(StampKinds, u32, u64)> {
     let answer = stamps(w, socket, 0);
     let of = |stamp: stack::context::TxStamp| (stamp.kind, stamp.position, stamp.at_ns);
@@ -65,7 +65,7 @@ fn established_write_in_two_segments_is_stamped_by_the_second() {
     let segments = w.peer.take_tcp();
     assert_eq!(segments.len(), 2);
     assert_eq!(sent(&mut w, socket).len(), 1);
-    // The first segment's ACK says nothing of the last byte.
+    // The first segment's ACK does not cover the last byte.
     let first = client.take(&segments[0]).len();
     w.send(&client.ack());
     assert_eq!(sent(&mut w, socket), []);
@@ -146,7 +146,7 @@ fn established_nobody_asked_and_nothing_is_stamped() {
     assert!(answer.sent.is_empty() && answer.arrived_ns.is_none());
 }
 
-/// Nobody fetches the stamps: those that find no room are lost, and counted.
+/// Stamps beyond the limit are lost and counted if the application does not fetch them.
 #[test]
 fn established_stamps_that_nobody_fetches_are_lost_at_the_limit() {
     const HELD_MAX: u32 = 512;
@@ -173,7 +173,8 @@ fn established_segments_of_one_moment_are_one_arrival() {
     w.send(&client.data(b"f"));
     let first_ns = w.now_ns;
     w.advance(5 * MILLIS);
-    // As many as arrivals are remembered: the first would be forgotten if each were one.
+    // As many segments as arrivals are remembered: if each made an entry, the first one would be
+    // forgotten.
     for _ in 0..64 {
         w.send(&client.data(b"l"));
     }

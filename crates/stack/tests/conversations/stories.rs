@@ -1,4 +1,4 @@
-//! The story of a connection: what it tells of losses, limits, timers and states, and its limits.
+//! Stories of connections: losses, limits, timers and states, and the limits of stories themselves.
 
 use ring::socket_block::SocketId;
 use stack::survey::story::{self, LimitedBy, StoryAnswer, StoryEvent, StoryStatus};
@@ -10,7 +10,7 @@ use wire::tcp::Flags;
 use crate::common::peer::Client;
 use crate::common::{MILLIS, World};
 
-/// The words of the flow that `is_it` takes.
+/// The row of the first flow whose place `is_it` accepts.
 fn row(w: &World, is_it: impl Fn(SurveyPlace) -> bool) -> FlowWords {
     let (mut cursor, mut rows) = (SurveyCursor::default(), Vec::new());
     while w.stack.survey(&mut cursor, 100, &mut |row| {
@@ -35,7 +35,7 @@ fn events(answer: &StoryAnswer) -> Vec<StoryEvent> {
     answer.lines.iter().map(|line| line.event).collect()
 }
 
-/// A world whose every connection has a story.
+/// A world in which every connection has a story.
 fn sampled() -> World {
     World::with(|setup| setup.config.story_one_in = 1)
 }
@@ -62,7 +62,7 @@ fn established_story_tells_a_timeout_and_its_repair() {
     assert!(told.iter().any(begins), "{told:?}");
     client.take(&w.peer.take_tcp()[0]);
     w.send(&client.ack());
-    // Without SACK the episode lasts until something newer is acknowledged.
+    // Without SACK the episode lasts until newer data is acknowledged.
     w.write(socket, b"arrives");
     let segment = w.tcp();
     client.take(&segment);
@@ -248,7 +248,7 @@ fn stories_at_the_limit_refuse_the_sample_and_make_room_for_an_asker() {
     let row = connection(&w, late);
     assert_eq!(ask(&mut w, &row, 0, false).status, StoryStatus::None);
     assert_eq!(ask(&mut w, &row, 0, true).status, StoryStatus::Written);
-    // The place of another was taken, and that connection goes on without.
+    // Its place was taken by another story, and the connection goes on without one.
     let rows: Vec<FlowWords> = first.iter().map(|one| connection(&w, *one)).collect();
     let has_none = |row: &&FlowWords| ask(&mut w, row, 0, false).status == StoryStatus::None;
     let without: Vec<FlowWords> = rows.iter().filter(has_none).copied().collect();
@@ -262,7 +262,7 @@ fn stories_at_the_limit_refuse_the_sample_and_make_room_for_an_asker() {
     );
 }
 
-/// The peer shuts its window on a byte of ours for `ms`, and takes it then.
+/// The peer closes its window while a byte of ours waits, and opens it after `ms`.
 fn shut_and_open(w: &mut World, client: &mut Client, socket: SocketId, ms: u64) {
     client.window = 0;
     w.send(&client.ack());
@@ -291,7 +291,7 @@ fn established_equal_events_in_a_row_are_one_and_old_ones_are_overwritten() {
         (lines.len(), lines[1].event, lines[1].count),
         (2, limited, 10)
     );
-    // A probe's timer between them keeps events apart.
+    // Probe timers between the limits keep them separate events.
     for _ in 0..40 {
         shut_and_open(&mut w, &mut client, socket, 300);
     }

@@ -1,4 +1,4 @@
-//! A walk over all flows, in steps, and the end of a flow that it found.
+//! Walks over all flows, in steps, and ending a flow that a walk found.
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use wire::tcp::Flags;
 
 use crate::common::{Client, MILLIS, PEER_V4, PORT, STACK_V4, World};
 
-/// Every row of a walk that takes `rows` at a time.
+/// All rows of a walk in steps of `rows`.
 fn survey(w: &World, rows: usize) -> Vec<SurveyRow> {
     let (mut cursor, mut all) = (SurveyCursor::default(), Vec::new());
     for _ in 0..10_000 {
@@ -89,7 +89,6 @@ fn every_kind_of_flow_is_seen_once_whatever_the_step() {
     }
 }
 
-/// A walk looks at sixteen places for each row that it may give, whether they hold one or not.
 #[test]
 fn report_tells_of_the_pages_under_the_tables() {
     let w = World::new();
@@ -97,6 +96,7 @@ fn report_tells_of_the_pages_under_the_tables() {
     assert!(pages.hugetlb_bytes + pages.thp_bytes + pages.ordinary_bytes > 0);
 }
 
+/// A walk examines sixteen places for each row that it may give, whether or not they hold a flow.
 #[test]
 fn table_that_is_mostly_empty_takes_several_steps() {
     const CROWD: usize = 100;
@@ -144,7 +144,7 @@ fn several_in_time_wait_are_all_seen() {
     assert_eq!(seen, expected);
 }
 
-/// Another process reads of a connection the same as `TCP_INFO` says of it.
+/// The words that another process reads agree with `TCP_INFO`.
 #[test]
 fn established_words_are_those_of_its_info() {
     use FlowWord as W;
@@ -318,16 +318,15 @@ fn nonsense_from_another_process_is_refused() {
     assert_eq!(w.stack.usage().flows, 1);
 }
 
-/// Bytes of the largest answer to another process.
+/// Most bytes of an answer to another process.
 const ANSWER_BYTES: usize = 32 * 1024;
-/// Places that a step looks at for each row that it may give, at most.
+/// Most places that a step examines per row.
 const LOOKS_PER_ROW: usize = 16;
 
-/// Connections of the crowd's peer to each listener.
+/// Number of connections to each listener.
 const TO_EACH: u16 = 50_000;
 
-/// A stack with so many listeners and established connections to each, all of them quiet, and the
-/// peer's ends of them.
+/// A stack with `listeners` listeners and quiet connections to each, and the peer's ends of these.
 fn crowd(listeners: u16) -> (World, Vec<Client>) {
     let sockets = usize::from(TO_EACH) * usize::from(listeners) + 64;
     let mut w = World::with(|setup| {
@@ -357,7 +356,7 @@ fn crowd_of_100_000_connections_is_listed_in_steps_of_bounded_work() {
     list_crowd(2);
 }
 
-/// On demand, on a quiet machine: `chrt -f 5 cargo test --release -p stack --test conversations
+/// Run it on a quiet machine: `chrt -f 5 cargo test --release -p stack --test conversations
 /// crowd_of_a_million -- --ignored --nocapture`.
 #[test]
 #[ignore = "takes GiBs of memory, and times a step"]
@@ -366,7 +365,8 @@ fn crowd_of_a_million_connections_is_listed_in_steps_of_less_than_a_millisecond(
     assert!(longest < Duration::from_millis(1), "{longest:?}");
 }
 
-/// Lists a crowd, sees each connection once, and returns the time that the longest step took.
+/// Walks over a crowd, checks that each connection appears once, and returns the time of the
+/// longest step.
 fn list_crowd(listeners: u16) -> Duration {
     let (w, clients) = crowd(listeners);
     let rows_max = (ANSWER_BYTES - request::LIST_HEAD_BYTES) / request::ROW_BYTES;

@@ -1,4 +1,4 @@
-//! Connections from a stack to its own addresses: their frames never reach the wire.
+//! Connections of a stack with its own addresses: their frames never reach the wire.
 
 use std::net::SocketAddr;
 
@@ -12,12 +12,12 @@ fn at(text: &str) -> SocketAddr {
     text.parse().unwrap()
 }
 
-/// A stack that also has the loopback addresses.
+/// A stack with loopback addresses.
 fn with_loopback() -> World {
     World::with(|s| s.config.loopback = true)
 }
 
-/// A connection from the stack to its own listener at `place`: both ends.
+/// Both ends of a connection from the stack to its own listener at `place`.
 fn pair(w: &mut World, place: SocketAddr) -> (SocketId, SocketId) {
     let listener = w.listen_at(place, 4);
     let near = w.app.connect(place);
@@ -59,7 +59,7 @@ fn loopback_addresses_are_reached_without_the_wire() {
     }
 }
 
-/// As in Linux: the source is 127.0.0.1, whichever address of the network is asked for.
+/// As in Linux, the source is 127.0.0.1 for every destination in 127.0.0.0/8.
 #[test]
 fn loopback_connection_comes_from_the_host_address() {
     let mut w = with_loopback();
@@ -112,7 +112,7 @@ fn loopback_source_reaches_no_other_host() {
     w.silent();
 }
 
-/// Both ends of the flow are one socket: a simultaneous open with itself.
+/// One socket is both ends of the flow: a simultaneous open with itself.
 #[test]
 fn bound_socket_connects_to_itself() {
     let mut w = World::new();
@@ -139,7 +139,7 @@ fn loopback_addresses_from_the_wire_are_dropped() {
     w.silent();
 }
 
-/// A frame of the wire that claims to be one of the stack's to itself.
+/// A frame from the wire with the MAC address that marks the stack's own frames.
 #[test]
 fn frame_for_the_stacks_own_queue_from_the_wire_is_dropped() {
     let mut w = with_loopback();
@@ -172,7 +172,7 @@ fn bulk_data_to_itself_arrives_whole() {
     assert_eq!(w.stack.counters().rx_drop_tcp_checksum, 0);
 }
 
-/// A turn takes in what earlier turns queued, and what the wire has besides.
+/// A turn receives what earlier turns queued for the stack itself, and frames of the wire too.
 #[test]
 fn wire_is_served_in_each_turn_of_a_talk_with_itself() {
     let mut w = with_loopback();
@@ -194,8 +194,8 @@ fn wire_is_served_in_each_turn_of_a_talk_with_itself() {
     w.peer.forget();
 }
 
-/// The wire takes nothing any more, and TCP on it goes on trying: the stack's talk with itself
-/// does not wait for it.
+/// The wire takes nothing any more, and TCP keeps retransmitting on it. The stack's traffic with
+/// itself must not wait.
 #[test]
 fn stuck_wire_does_not_stop_a_talk_with_itself() {
     let mut w = World::with(|s| {
@@ -215,7 +215,7 @@ fn stuck_wire_does_not_stop_a_talk_with_itself() {
     assert!(w.stack.counters().tx_backpressure > 0);
     talk(&mut w, (near, far));
     assert!(w.stack.counters().tx_drop_stuck > 0);
-    // The wire comes back, and a SYN that was dropped is sent again.
+    // The wire works again, and a dropped SYN is retransmitted.
     w.peer.deaf = false;
     w.advance(8 * SECOND);
     let syns = w.peer.take_tcp();

@@ -1,5 +1,5 @@
-//! A listener is closed whose place other processes share: what waits behind it moves to another
-//! stack.
+//! A listener closes while other processes listen at its address: its unaccepted connections move
+//! to another stack.
 
 use packetio::host::{Transfer, Wish};
 use ring::socket_block::{SocketId, SocketState};
@@ -9,14 +9,14 @@ use crate::common::hosted::HostEnd;
 use crate::common::{Client, SECOND, World};
 use crate::limits::aimed_at_one_bucket;
 
-/// A stack whose place another one shares.
+/// A stack at whose address another process listens too.
 fn sharing() -> (World, HostEnd) {
     let host = HostEnd::shared();
     let world = World::with(|setup| setup.host = Some(host.clone()));
     (world, host)
 }
 
-/// Two of them, of which the first has a connection that nobody has accepted.
+/// Two stacks at one address; the first has an unaccepted connection.
 fn waiting() -> (World, HostEnd, Client) {
     let (mut old, host) = sharing();
     let listener = old.listen();
@@ -36,7 +36,7 @@ fn carry(from: &HostEnd, (new, to): (&mut World, &HostEnd)) {
     from.talk().coming.push_back(answer);
 }
 
-/// A stack that shares its place, and whose memory one connection has filled.
+/// A stack with a shared address, whose memory one connection has filled.
 fn full() -> (World, HostEnd) {
     let host = HostEnd::shared();
     let mut w = World::with(|setup| {
@@ -45,7 +45,7 @@ fn full() -> (World, HostEnd) {
         (limits.small_chunks, limits.large_chunks) = (16, 16);
     });
     let listener = w.listen();
-    // The first port is that of the connection which comes from elsewhere.
+    // Skips the port that the connection from elsewhere uses.
     let (_, mut client) = (w.client(), w.client());
     w.handshake(&mut client);
     accepted(&mut w, listener);
@@ -228,7 +228,7 @@ fn place_stays_quiet_while_a_connection_is_on_its_way_and_for_a_while_after() {
     let listener = listener_of(&old);
     old.close(listener);
     old.advance(3 * SECOND);
-    // Nobody has taken the connection yet, and its peer goes on.
+    // Nothing has taken the connection yet, and its peer continues.
     let request = client.data(b"request");
     old.send(&request);
     old.silent();
@@ -314,7 +314,7 @@ fn stack_with_too_little_memory_for_what_arrived_refuses_in_silence() {
         assert!(new.app.accept(listener).is_none());
         assert_eq!(new.stack.usage().flows, 1);
         new.silent();
-        // The stack that has all the bytes tells the peer that they are lost.
+        // The stack that holds all bytes tells the peer that they are lost.
         host.talk().coming.push_back(refused);
         old.settle();
         assert_eq!(old.tcp_with(Flags::RST).seq, client.rcv);

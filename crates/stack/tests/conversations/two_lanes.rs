@@ -1,17 +1,17 @@
-//! A port that takes large frames by a lane of their own. A connection changes its lane only when
-//! everything that it sent is acknowledged, and small messages keep to the other lane.
+//! A port with a bulk lane for large frames. A connection changes lanes only when all its data is
+//! acknowledged, and short messages use the other lane.
 
 use proptest::test_runner::{Config, TestRunner};
 use wire::tcp::Flags;
 
 use crate::large_frames::{Bench, FULL, LARGE, Lanes, stamped, text};
 
-/// Two lanes, a peer, and what the peer has acknowledged.
+/// A connection on two lanes, and what its peer has acknowledged.
 struct Talk {
     bench: Bench,
     acked: u32,
     next: u32,
-    /// The lane of the last segment with text.
+    /// Lane of the last segment with payload; true: the bulk lane.
     lane: Option<bool>,
     changes: usize,
 }
@@ -29,7 +29,7 @@ impl Talk {
         }
     }
 
-    /// Writes as much as there is room for.
+    /// Writes as many bytes as fit.
     fn write(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             let written = self.bench.app.write_if_open(self.bench.socket, bytes);
@@ -41,8 +41,8 @@ impl Talk {
         self.look();
     }
 
-    /// Looks at what left; the lane may have changed only if nothing was on its way. The lanes of
-    /// the segments with text.
+    /// Checks that the lane changed only with nothing in flight. Returns the lane of each sent
+    /// segment with payload.
     fn look(&mut self) -> Vec<bool> {
         self.bench.settle();
         let mut lanes = Vec::new();
@@ -65,7 +65,7 @@ impl Talk {
         lanes
     }
 
-    /// The peer acknowledges so many bytes of what has left.
+    /// Lets the peer acknowledge this many bytes.
     fn ack(&mut self, bytes: u32) -> Vec<bool> {
         self.acked = self
             .acked
@@ -86,11 +86,11 @@ fn long_text_leaves_by_the_bulk_lane_and_a_message_by_the_other() {
     talk.write(&text(5 * FULL));
     assert_eq!(talk.lane, Some(true));
     assert!(talk.bench.cut() > 0);
-    // The last segment of the text is short, and follows the others.
+    // The text's last segment is short, and follows the others by the bulk lane.
     talk.write(b"more");
     assert_eq!(talk.lane, Some(true));
     talk.ack(u32::MAX);
-    // What comes next may be the head of another long text.
+    // The next bytes may begin another long text.
     talk.write(b"header");
     assert_eq!(talk.lane, Some(true));
     talk.ack(u32::MAX);
@@ -118,7 +118,7 @@ fn long_text_behind_a_message_on_its_way_stays_behind_it() {
     while talk.acked != talk.next {
         talk.ack(u32::MAX);
     }
-    // The connection wanted the bulk lane, and gets it at rest.
+    // The connection asked for the bulk lane, and gets it once everything is acknowledged.
     talk.write(b"header");
     talk.write(&text(5 * FULL));
     assert_eq!(talk.lane, Some(true));
@@ -144,7 +144,7 @@ fn connection_of_any_story_changes_its_lane_at_rest_only() {
                     1 => talk.write(&text(size)),
                     _ => drop(talk.ack(size as u32)),
                 }
-                // Some segments are sent again.
+                // Some segments are retransmitted.
                 talk.bench.now_ns += ms * 1_000_000;
                 talk.look();
             }

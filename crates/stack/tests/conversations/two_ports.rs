@@ -1,4 +1,4 @@
-//! A stack on two ports, each with a link, a peer and a gateway of its own.
+//! A stack on two ports or three, each with a link, a peer and a gateway of its own.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::sync::{Arc, Mutex};
@@ -19,16 +19,25 @@ use crate::common::peer::{Client, Peer};
 use crate::common::{self, PEER_V4, STACK_V4};
 
 const SECOND: u64 = 1_000_000_000;
-const MACS: [MacAddr; 2] = [
+const MACS: [MacAddr; 3] = [
     MacAddr([2, 0, 0, 0, 0, 0x10]),
     MacAddr([2, 0, 0, 0, 0, 0x20]),
+    MacAddr([2, 0, 0, 0, 0, 0x30]),
 ];
-const OWN: [IpAddr; 2] = [STACK_V4, IpAddr::V4(Ipv4Addr::new(10, 0, 1, 1))];
-const PEERS: [IpAddr; 2] = [PEER_V4, IpAddr::V4(Ipv4Addr::new(10, 0, 1, 2))];
-/// A host behind both gateways.
+const OWN: [IpAddr; 3] = [
+    STACK_V4,
+    IpAddr::V4(Ipv4Addr::new(10, 0, 1, 1)),
+    IpAddr::V4(Ipv4Addr::new(10, 0, 2, 1)),
+];
+const PEERS: [IpAddr; 3] = [
+    PEER_V4,
+    IpAddr::V4(Ipv4Addr::new(10, 0, 1, 2)),
+    IpAddr::V4(Ipv4Addr::new(10, 0, 2, 2)),
+];
+/// A host behind all gateways.
 const FAR: IpAddr = IpAddr::V4(Ipv4Addr::new(203, 0, 113, 9));
 
-/// A port that can be taken away.
+/// A port that a test can make disappear.
 struct Removable {
     inner: Loopback,
     is_gone: Arc<Mutex<bool>>,
@@ -65,8 +74,8 @@ impl Port for Removable {
 struct World {
     stack: Stack,
     app: App,
-    peers: [Peer; 2],
-    is_gone: [Arc<Mutex<bool>>; 2],
+    peers: Vec<Peer>,
+    is_gone: Vec<Arc<Mutex<bool>>>,
     now_ns: u64,
 }
 
@@ -84,15 +93,28 @@ fn config() -> StackConfig {
     config
 }
 
+/// The same with a third port.
+fn config_of_three() -> StackConfig {
+    let mut config = config();
+    config.further_ports.push(PortConfig {
+        addresses: vec!["10.0.2.1/24".parse().unwrap()],
+        gateways: vec![PEERS[2]],
+        ..PortConfig::default()
+    });
+    config
+}
+
 impl World {
     fn new() -> Self {
         Self::with(config())
     }
 
+    /// A world with as many ports as the settings name.
     fn with(config: StackConfig) -> Self {
-        let is_gone = [Arc::default(), Arc::default()];
+        let count = 1 + config.further_ports.len();
+        let is_gone: Vec<Arc<Mutex<bool>>> = (0..count).map(|_| Arc::default()).collect();
         let (mut ports, mut peers) = (Vec::<Box<dyn Port + Send>>::new(), Vec::new());
-        for index in 0..2 {
+        for index in 0..count {
             let options = LoopbackOptions {
                 mac: Some(MACS[index]),
                 ..LoopbackOptions::default()
@@ -106,7 +128,6 @@ impl World {
         }
         let now_ns = 1_000 * SECOND;
         let (stack, side) = Stack::with_ports(config, ports, now_ns).unwrap();
-        let peers: [Peer; 2] = peers.try_into().unwrap_or_else(|_| unreachable!());
         let mut world = Self {
             stack,
             app: App::new(side),
@@ -150,7 +171,7 @@ impl World {
         self.settle();
     }
 
-    /// The next segment that came by this port, which must be the next thing that came.
+    /// Takes the next thing received on this port, which must be a TCP segment.
     fn tcp(&mut self, port: usize) -> Tcp {
         match self.peers[port].next() {
             Some(Seen::Tcp(segment)) => segment,
@@ -163,7 +184,7 @@ impl World {
         assert!(seen.is_none(), "nothing was expected, not {seen:?}");
     }
 
-    /// An accepted connection of a peer.
+    /// Makes an accepted connection of this port's peer.
     fn accepted(&mut self, port: usize, listener: SocketId) -> (Client, SocketId) {
         let to = SocketAddr::new(OWN[port], common::PORT);
         let mut client = Client::new(SocketAddr::new(PEERS[port], 40_000), to);
@@ -175,7 +196,7 @@ impl World {
         (client, self.app.accept(listener).expect("a connection"))
     }
 
-    /// A connection to `remote`, which leaves by `port`.
+    /// Makes a connection to `remote` that leaves by `port`.
     fn connected(&mut self, port: usize, remote: IpAddr) -> (Client, SocketId) {
         let socket = self.app.connect(SocketAddr::new(remote, common::PORT));
         self.settle();
@@ -195,7 +216,14 @@ impl World {
     }
 
     fn remove(&mut self, port: usize) {
-        *self.is_gone[port].lock().unwrap() = true;
+        self.remove_at_once(&[port]);
+    }
+
+    /// The next turn finds all of these ports gone.
+    fn remove_at_once(&mut self, ports: &[usize]) {
+        for port in ports {
+            *self.is_gone[*port].lock().unwrap() = true;
+        }
         self.settle();
     }
 }
@@ -260,7 +288,7 @@ fn segment_without_a_connection_is_reset_on_the_port_of_its_address() {
     }
 }
 
-/// Frames that still come by the wire of a lost port end no sleep.
+/// Frames that still arrive on the wire of a lost port must not end a sleep.
 #[test]
 fn port_that_is_gone_is_not_slept_on() {
     let mut w = World::new();
@@ -299,7 +327,7 @@ fn port_that_is_gone_takes_its_connections_and_routes_and_no_others() {
     w.send(1, &request);
     assert_eq!(w.app.read(kept), b"still there?");
     assert_eq!(w.app.errno(kept), None);
-    // No reset of the lost connection strays to the other link.
+    // No reset of a lost connection goes to the other link.
     let strays = w.peers[1].take_tcp();
     assert!(strays.iter().all(|one| one.dst == PEERS[1]), "{strays:?}");
     let refused = w.app.connect(SocketAddr::new(PEERS[0], common::PORT));
@@ -314,6 +342,60 @@ fn port_that_is_gone_takes_its_connections_and_routes_and_no_others() {
     w.settle();
     w.remove(1);
     assert_eq!(w.app.errno(kept), Some(Errno::NETDOWN));
+    assert!(w.stack.is_gone());
+}
+
+#[test]
+fn ports_that_are_gone_in_one_turn_take_their_connections_and_routes_each() {
+    for (lost, kept) in [([0, 1], 2), ([1, 2], 0), ([0, 2], 1)] {
+        let mut w = World::with(config_of_three());
+        let listener = w.listen_everywhere();
+        let ended = lost.map(|port| w.accepted(port, listener).1);
+        let (mut client, open) = w.accepted(kept, listener);
+        w.remove_at_once(&lost);
+        for (port, socket) in lost.into_iter().zip(ended) {
+            assert_eq!(w.app.errno(socket), Some(Errno::NETDOWN), "port {port}");
+            assert!(w.app.has(socket, SocketState::CLOSED), "port {port}");
+        }
+        assert_eq!(w.stack.counters().ports_lost, 2);
+        assert!(!w.stack.is_gone());
+        let request = client.data(b"still there?");
+        w.send(kept, &request);
+        assert_eq!(w.app.read(open), b"still there?");
+        assert_eq!(w.app.errno(open), None);
+        // No reset of the lost connections strays to the link that is left.
+        let strays = w.peers[kept].take_tcp();
+        assert!(
+            strays.iter().all(|one| one.dst == PEERS[kept]),
+            "{strays:?}"
+        );
+        for port in lost {
+            let socket = w.app.connect(SocketAddr::new(PEERS[port], common::PORT));
+            w.settle();
+            let syn = w.tcp(kept);
+            let ends = (syn.src, syn.dst);
+            assert_eq!(
+                ends,
+                (OWN[kept], PEERS[port]),
+                "by the gateway that is left"
+            );
+            w.app.abort(socket);
+            w.settle();
+            w.peers[kept].forget();
+        }
+    }
+}
+
+#[test]
+fn ports_that_are_all_gone_in_one_turn_end_all_connections() {
+    let mut w = World::new();
+    let listener = w.listen_everywhere();
+    let accepted = [0, 1].map(|port| w.accepted(port, listener).1);
+    w.remove_at_once(&[0, 1]);
+    for socket in accepted {
+        assert_eq!(w.app.errno(socket), Some(Errno::NETDOWN));
+    }
+    assert_eq!(w.stack.counters().ports_lost, 2);
     assert!(w.stack.is_gone());
 }
 
@@ -358,7 +440,7 @@ fn bound_address_chooses_the_port() {
     w.settle();
 }
 
-/// Our link-local address on each port, and a peer that both links have.
+/// Our link-local address on each port, and a peer's address that exists on both links.
 const LOCAL: [IpAddr; 2] = [
     IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1)),
     IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 2)),
@@ -420,13 +502,13 @@ fn number_of_ports_must_be_that_of_the_settings() {
     assert!(matches!(refused, Err(ConfigError::Ports(1))));
 }
 
-/// Bytes that are no Ethernet frame arrive by `port`.
+/// Lets a frame too short for Ethernet arrive on `port`.
 fn send_runt(w: &mut World, port: usize) {
     w.peers[port].transmit(&[1; 13]);
     w.settle();
 }
 
-/// Drops of a port that are not zero.
+/// Drop counters of a port that are not zero.
 fn drops(w: &World, port: usize) -> Vec<(&'static str, u64)> {
     let view = w.stack.each_port().nth(port).expect("a port");
     view.drops().filter(|(_, count)| *count > 0).collect()
@@ -469,7 +551,7 @@ fn capture(w: &mut World, port: usize) -> FrameLogReader {
     FrameLogReader::open(file.expect("a log")).expect("a log")
 }
 
-/// Direction and drop reason of what is in a log.
+/// Direction and drop reason of each frame in a log.
 fn logged(reader: &mut FrameLogReader) -> Vec<(bool, Option<String>)> {
     let mut all = Vec::new();
     while let Some(frame) = reader.next_frame() {

@@ -1,5 +1,5 @@
-//! A driver whose card is in the hands of a course: frames in with what the card says of them, and
-//! frames out as the wire carries them. It owns the buffers; the course holds the [`Card`].
+//! A driver whose card a course controls: received frames with the card's verdicts, and sent frames
+//! as on the wire. The driver owns the buffers; the course holds the [`Card`].
 
 use std::collections::VecDeque;
 use std::os::fd::BorrowedFd;
@@ -13,12 +13,12 @@ use packetio::{
 };
 use rustix::event::PollFlags;
 
-/// Frames that one batch holds.
+/// Most frames in one batch.
 pub const BATCH: usize = 32;
 const LARGE_BYTES: usize = 65_535 + 18;
 const SMALL_BYTES: usize = 2_048;
 
-/// The abilities of a card, as a seed draws them.
+/// The offloads of a card, drawn by a seed.
 #[derive(Clone, Debug)]
 pub struct Abilities {
     pub mtu: usize,
@@ -26,28 +26,28 @@ pub struct Abilities {
     pub finishes_checksums: bool,
     pub cuts: bool,
     pub has_bulk_lane: bool,
-    /// Says of good frames that their checksum is right.
+    /// True if the card marks good checksums as verified.
     pub verifies: bool,
 }
 
-/// A frame that arrives.
+/// A frame that arrives at the card.
 pub struct Arriving {
     pub bytes: Vec<u8>,
     pub checksum: RxChecksum,
-    /// Text of each segment in a merged frame, bytes; 0: a single segment.
+    /// Payload of each segment of a merged frame, bytes; 0: a single segment.
     pub segment_bytes: u16,
 }
 
-/// The state that a course sees and changes.
+/// The part of the card that a course sees and changes.
 #[derive(Default)]
 pub struct Card {
     pub arriving: VecDeque<Arriving>,
-    /// Frames that left, and whether by the bulk lane.
+    /// Sent frames, each with a flag for the bulk lane.
     pub sent: Vec<(Vec<u8>, bool)>,
-    /// Frames that the card still takes.
+    /// Number of frames that the card still takes.
     pub room: usize,
     pub is_gone: bool,
-    /// Each time that the stack was about to sleep: whether room would wake it.
+    /// One flag per sleep of the stack: whether room in the card would end it.
     pub sleeps: Vec<bool>,
 }
 

@@ -1,4 +1,4 @@
-//! A course: two stacks, the wires between them, strangers and observers, in virtual time.
+//! A course: two stacks, their wires, strangers and observers, in virtual time.
 
 use std::collections::BTreeMap;
 
@@ -16,14 +16,14 @@ use crate::observers;
 use crate::strangers::{self, Strangers};
 
 const START_NS: u64 = 1_000 * SECOND;
-/// Time after which a clock that stands still is pushed on.
+/// Step of the clock when nothing else moves it.
 const PUSH_NS: u64 = 100_000;
-/// Turns of a stack at one moment.
+/// Most turns of a stack at one time.
 const TURNS_MAX: usize = 4;
-/// Time within which the stacks forget everything.
+/// Time after which both stacks must have forgotten everything.
 const END_NS: u64 = 7_200 * SECOND;
 
-/// Where a frame goes: stack and port.
+/// Destination of a frame: stack and port.
 type Place = (usize, usize);
 
 pub struct Course {
@@ -34,7 +34,7 @@ pub struct Course {
     now_ns: u64,
     wire: BTreeMap<(u64, u64), (Place, Vec<u8>)>,
     sent: u64,
-    /// The time from which each direction of each link is free.
+    /// Time at which each direction of each link becomes free.
     free_ns: BTreeMap<Place, u64>,
     text: Vec<u8>,
 }
@@ -44,7 +44,7 @@ impl Course {
         Course::of(draw::settings(seed))
     }
 
-    /// A course of these settings.
+    /// Makes the course with these settings.
     pub fn of(settings: Settings) -> Course {
         let cards =
             |_| -> Vec<CardEnd> { (0..settings.ports).map(|_| CardEnd::default()).collect() };
@@ -64,7 +64,7 @@ impl Course {
         course
     }
 
-    /// The digests of both stacks.
+    /// Runs the course; returns the digests of both stacks.
     pub fn run(mut self) -> [u64; 2] {
         for look in 0..self.settings.looks {
             let until_ns = START_NS + look * self.settings.look_ns;
@@ -130,7 +130,7 @@ impl Course {
         }
     }
 
-    /// The time at which something happens next.
+    /// Time of the next event.
     fn next_ns(&self) -> Option<u64> {
         let arrival_ns = self.wire.keys().next().map(|key| key.0);
         let timers = self.ends.iter().map(|end| end.stack.next_timer_ns());
@@ -162,7 +162,7 @@ impl Course {
         }
     }
 
-    /// Takes what a stack sent.
+    /// Carries the frames that a stack sent.
     fn carry(&mut self, from: usize) {
         for port in 0..self.settings.ports {
             let sent = std::mem::take(&mut self.ends[from].cards[port].lock().sent);
@@ -203,7 +203,7 @@ impl Course {
         self.wire.insert((at_ns, self.sent), (to, frame));
     }
 
-    /// The frame's arrival, if it arrives.
+    /// Arrival time of a frame, after faults; `None`: the frame is lost.
     fn passes(&mut self, from: Place, frame: &mut [u8]) -> Option<u64> {
         let path = &self.settings.path;
         let random = &mut self.random;
@@ -263,7 +263,7 @@ impl Course {
     }
 }
 
-/// Congestion, for packets that can say so.
+/// Marks an ECN-capable packet CE.
 fn mark(frame: &mut [u8]) {
     match frame[12..14] {
         [8, 0] if frame[HEADER_LEN] == 0x45 && frame[HEADER_LEN + 1] & 3 != 0 => {
@@ -275,7 +275,7 @@ fn mark(frame: &mut [u8]) {
     }
 }
 
-/// The card's word about the checksum of a TCP segment.
+/// The card's verdict on the checksum of a TCP segment.
 fn verdict(frame: &[u8]) -> RxChecksum {
     match plain_tcp(frame) {
         Some(at) => {
@@ -302,7 +302,7 @@ fn verdict(frame: &[u8]) -> RxChecksum {
     }
 }
 
-/// Position of the TCP header in a frame of IPv4 without options.
+/// Offset of the TCP header in an IPv4 frame without options.
 fn plain_tcp(frame: &[u8]) -> Option<usize> {
     let ip = frame.get(HEADER_LEN..)?;
     let is_plain = frame[12..14] == [8, 0] && ip.len() >= 40 && ip[0] == 0x45 && ip[9] == 6;
@@ -310,8 +310,8 @@ fn plain_tcp(frame: &[u8]) -> Option<usize> {
     (is_plain && len == ip.len() && ip[6] & 0x3f == 0).then_some(HEADER_LEN + 20)
 }
 
-/// Appends the segment to the last one if both follow one another and differ in nothing else, as a
-/// card does that merges.
+/// Appends a segment to the last one, as a merging card does: it must follow in sequence and differ
+/// in nothing else.
 fn merge(last: &mut Arriving, next: &[u8]) -> bool {
     let (Some(tcp), Some(_)) = (plain_tcp(&last.bytes), plain_tcp(next)) else {
         return false;
@@ -335,7 +335,7 @@ fn merge(last: &mut Arriving, next: &[u8]) -> bool {
     };
     let taken = last.bytes.len() - text;
     let a = &last.bytes;
-    // All but the sequence number, the flag PSH and the checksum are the same.
+    // Everything but the sequence number, PSH and the checksum is equal.
     let is_same = a[..HEADER_LEN + 2] == next[..HEADER_LEN + 2]
         && a[HEADER_LEN + 12..tcp + 4] == next[HEADER_LEN + 12..tcp + 4]
         && a[tcp + 8..tcp + 13] == next[tcp + 8..tcp + 13]

@@ -24,7 +24,7 @@ impl Digest {
         }
     }
 
-    /// The value as its `Debug` shows it.
+    /// Adds the `Debug` text of a value.
     pub fn debug(&mut self, value: &impl Debug) {
         let _ = write!(self, "{value:?}");
     }

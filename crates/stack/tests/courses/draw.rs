@@ -1,5 +1,5 @@
-//! The course that a seed draws: settings of both stacks, of the wires between them, and of what
-//! applications and strangers do.
+//! The settings of a course that a seed draws: both stacks, the wires, and the behaviour of
+//! applications and strangers.
 
 use packetio::ChecksumPolicy;
 use stack::config::PortConfig;
@@ -40,11 +40,12 @@ impl Random {
     }
 }
 
-/// Faults of the wires. Those with a percentage strike single frames.
+/// Faults of the wires. Rates of loss, delay, duplication, damage and marks are percentages of
+/// frames.
 #[derive(Clone, Debug)]
 pub struct Path {
     pub delay_ns: u64,
-    /// Bytes per second; 0: no bound.
+    /// Bytes per second; 0: unlimited.
     pub rate: u64,
     pub queue_bytes: u64,
     pub loss: u64,
@@ -53,46 +54,46 @@ pub struct Path {
     pub double: u64,
     pub damage: u64,
     pub mark: u64,
-    /// Frames that a card takes between two looks; otherwise all.
+    /// Frames that a card takes between two looks; `None`: all.
     pub room: Option<usize>,
-    /// Segments that arrive together come merged.
+    /// True if the card merges segments that arrive together.
     pub merges: bool,
 }
 
-/// Acts of the applications, in percent of their looks.
+/// Behaviour of the applications. Numbers without a unit are percentages of their looks.
 #[derive(Clone, Debug)]
 pub struct Manner {
     pub connections_max: usize,
     pub opens: u64,
     pub writes: u64,
     pub write_max: u64,
-    /// Looks at listeners, in percent of the events and looks.
+    /// Looks at listeners, in percent of events and looks.
     pub accepts: u64,
     pub reads: u64,
     pub read_max: u64,
     pub ends: u64,
     pub options: u64,
     pub questions: u64,
-    /// Listeners are closed and opened again.
+    /// Closing and reopening of listeners, in percent.
     pub listeners: u64,
-    /// Both stacks' applications connect.
+    /// True if both applications connect.
     pub both: bool,
     pub v6: u64,
     pub fast: u64,
-    /// The application answers before the turn's ACKs leave.
+    /// True if the application answers before the turn's ACKs leave.
     pub answers: bool,
-    /// Events are acted upon at once.
+    /// Events that are handled at once, in percent.
     pub prompt: u64,
 }
 
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub seed: u64,
-    /// The course is taken by both ways, with shortcuts and without.
+    /// True if the course runs with and without shortcuts, to be compared.
     pub compares_ways: bool,
     pub configs: [StackConfig; 2],
     pub abilities: [Abilities; 2],
-    /// A host is behind the first port.
+    /// By stack, true if a host is behind the first port.
     pub hosted: [bool; 2],
     pub ports: usize,
     pub path: Path,
@@ -103,7 +104,7 @@ pub struct Settings {
     pub observers: u64,
     pub look_ns: u64,
     pub looks: u64,
-    /// The second port goes away at this look.
+    /// The look at which the second port is lost.
     pub gone_at: Option<u64>,
 }
 
@@ -145,7 +146,7 @@ pub fn settings(seed: u64) -> Settings {
     let delay_ns = random.one_of(&[0, MILLIS / 10, 2 * MILLIS, 20 * MILLIS]);
     let merges = random.chance(40);
     let path = path(random, delay_ns, merges);
-    // A stack that finds no room tries again soon, for as long as it takes.
+    // A stack without room in the port tries again soon.
     let look_ns = match path.room {
         Some(_) => MILLIS,
         None => random.one_of(&[MILLIS, 5 * MILLIS, 40 * MILLIS, 200 * MILLIS]),
@@ -262,7 +263,7 @@ fn abilities(random: &mut Random) -> Abilities {
 fn limits(random: &mut Random) -> Limits {
     let usual = common::config().limits;
     match random.below(5) {
-        // Every table is near its end.
+        // All tables are small enough to fill up.
         0 | 1 => Limits {
             sockets_max: random.one_of(&[12, 24]),
             half_open_max: random.one_of(&[1, 3, 8]),
@@ -342,7 +343,7 @@ fn tcp(random: &mut Random) -> tcp::Config {
     config
 }
 
-/// Rules of every kind, some of which match what the course sends.
+/// Rules of every kind; some match the traffic of the course.
 pub fn rules(random: &mut Random) -> RuleSet {
     let mut rules = Vec::new();
     for number in 0..random.below(14) {

@@ -1,5 +1,5 @@
-//! One stack and its application, which acts at random. Everything that the application sees goes
-//! into the digest.
+//! One stack with an application that acts at random. Everything that the application sees enters
+//! the digest.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ use crate::draw::{Manner, Random, Settings};
 use crate::hosts::HostSide;
 use crate::options;
 
-/// The application's part of a connection.
+/// The application's state of a connection.
 pub struct Stream {
     pub id: SocketId,
     pub written: u32,
@@ -25,9 +25,9 @@ pub struct Stream {
     is_shut: bool,
 }
 
-/// A question whose answer is to come.
+/// A request whose answer is outstanding.
 pub trait Pending {
-    /// Takes the answer into the digest. True: it was there.
+    /// Adds the answer to the digest. True: it had arrived.
     fn answered(&mut self, digest: &mut Digest) -> bool;
 }
 
@@ -49,8 +49,8 @@ pub struct End {
     /// The host behind the first port.
     pub host: Option<HostSide>,
     pub digest: Digest,
-    /// Left out of the digest: how many segments shared a visit, also as edges of readiness, by
-    /// which way each went, and the size of packed connections, which hold a flag more in the twin.
+    /// True to leave differences between both ways out of the digest: segments per visit, paths
+    /// taken, and the size of packed connections, which hold one more flag in the twin.
     pub compares_ways: bool,
     pub random: Random,
     pub streams: BTreeMap<(u32, u32), Stream>,
@@ -65,7 +65,7 @@ pub struct End {
 
 const TEXT_BYTES: usize = 128 * 1_024;
 
-/// The bytes that all applications write.
+/// The text that all applications write.
 pub fn text() -> Vec<u8> {
     let word = |at: usize| {
         (at as u64)
@@ -111,7 +111,7 @@ impl End {
         end
     }
 
-    /// One turn and its outcome.
+    /// Runs one turn, and adds its outcome to the digest.
     pub fn turn(&mut self, now_ns: u64, manner: &Manner) -> bool {
         let turned = match manner.answers {
             true => self.stack.turn_before_answers(now_ns),
@@ -174,7 +174,7 @@ impl End {
         self.streams.insert((id.index, id.generation), stream);
     }
 
-    /// The application looks at what it has, and acts.
+    /// Lets the application look at its sockets and act.
     pub fn look(&mut self, manner: &Manner, text: &[u8]) {
         if let Some(host) = &mut self.host {
             host.look(&mut self.random, &mut self.digest, self.number);
@@ -215,7 +215,7 @@ impl End {
         }
     }
 
-    /// Some of what an application does with a connection. False: it is closed.
+    /// Performs random actions on a connection. False: the connection is closed.
     fn attend(&mut self, stream: &mut Stream, manner: &Manner, text: &[u8]) -> bool {
         let id = stream.id;
         let state = self.app.state(id);
@@ -274,7 +274,7 @@ impl End {
         }
     }
 
-    /// Opens a connection in one of the ways. False: there is no socket.
+    /// Opens a connection in a random way. False: no socket is free.
     fn open(&mut self, manner: &Manner, text: &[u8]) -> bool {
         if !self.app.has_socket() {
             return false;
@@ -317,7 +317,7 @@ impl End {
         let is_v6 = self.random.chance(manner.v6);
         let fitting = self.remotes.iter().filter(|one| one.is_ipv6() == is_v6);
         let fitting: Vec<SocketAddr> = fitting.copied().collect();
-        // The first one is the other stack.
+        // The first address is that of the other stack.
         let mut remote = match self.random.chance(70) {
             true => fitting[0],
             false => self.random.one_of(&fitting),
@@ -402,7 +402,7 @@ impl End {
         self.stack.usage()
     }
 
-    /// The counters and the reports of the stack.
+    /// Adds the counters and reports of the stack to the digest.
     pub fn note_report(&mut self) {
         let report = self.stack.report();
         self.note(report);
@@ -411,7 +411,7 @@ impl End {
         }
     }
 
-    /// Takes a report into the digest. Cycles and pages are the machine's.
+    /// Adds a report to the digest, except cycles and pages, which depend on the machine.
     pub fn note(&mut self, mut report: Report) {
         report.stages = Default::default();
         report.pages = Default::default();
@@ -439,7 +439,7 @@ impl End {
     }
 }
 
-/// Addresses of the other stack, of our own, and of hosts that are there or not.
+/// Addresses of the other stack, of this one, and of hosts that exist or not.
 fn remotes(number: usize, settings: &Settings) -> Vec<SocketAddr> {
     let (own, other) = (number + 1, 2 - number);
     let mut all = vec![

@@ -1,6 +1,6 @@
 //! The host behind a stack's first port. It lends local ports, changes addresses, routes and links,
-//! and carries connections that nobody has accepted to other processes. There is one such process:
-//! the same stack, which listens at the place again or does not.
+//! and carries unaccepted connections to another process. That process is the same stack, which may
+//! listen at the address again.
 
 use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -39,7 +39,7 @@ impl HostSide {
         }
     }
 
-    /// Answers some of what the stack asked for, and changes something now and then.
+    /// Answers some of the stack's wishes, and changes something at random.
     pub fn look(&mut self, random: &mut Random, digest: &mut Digest, number: usize) {
         let mut talk = self.end.talk();
         for wish in std::mem::take(&mut talk.wishes) {
@@ -75,7 +75,7 @@ impl HostSide {
         }
     }
 
-    /// The list of connections goes into the digest.
+    /// Adds the list of connections to the digest.
     pub fn note_ledger(&self, digest: &mut Digest) {
         let mut bytes = vec![0; self.ledger_bytes];
         let read = rustix::io::pread(&self.ledger, &mut bytes, 0).unwrap();

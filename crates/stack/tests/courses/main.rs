@@ -1,11 +1,11 @@
-//! Courses of whole stacks, in tables. Two stacks talk over links in virtual time, strangers and
-//! observers interfere, and a seed draws their settings, limits, ports, faults and what the
-//! applications do. A row holds the digests of one course: of all frames, events, answers, reports
-//! and deadlines of either stack.
+//! Courses of whole stacks. Two stacks talk over links in virtual time, and strangers and observers
+//! interfere. A seed draws settings, limits, ports, faults and the behaviour of applications. A
+//! table row holds the digests of one course: of all frames, events, answers, reports and deadlines
+//! of each stack.
 //!
-//! A change of behaviour shows as a change of these files. `COURSES_WRITE=1 cargo test -p stack
-//! --test courses` writes them anew. The tables say that nothing changed, and not that it is right:
-//! that is for conversations.
+//! A change of behaviour changes these tables. `COURSES_WRITE=1 cargo test -p stack --test courses`
+//! writes them anew. The tables show that nothing changed, not that it is right; conversations test
+//! that.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -25,7 +25,7 @@ use std::net::SocketAddr;
 use course::Course;
 use packetio::MacAddr;
 
-/// Seeds of each table.
+/// Number of seeds in each table.
 const SEEDS: u64 = 25;
 
 #[test]
@@ -48,8 +48,8 @@ fn digests_of_the_fourth_seeds_are_as_written() {
     check(4);
 }
 
-/// The twin that takes no shortcut sends, answers and counts the same. Frames that a card cuts are
-/// made by one of the shortcuts alone: those courses are left out.
+/// The twin without shortcuts sends, answers and counts the same. Courses with cards that cut
+/// frames are left out: only shortcuts make such frames.
 #[test]
 fn courses_without_shortcuts_have_the_same_digests() {
     let is_cut = |settings: &draw::Settings| {
@@ -73,7 +73,7 @@ fn courses_without_shortcuts_have_the_same_digests() {
     assert!(compared > 2 * SEEDS / 5, "{compared} courses were compared");
 }
 
-/// The digests are what the table says. The first row that differs fails, before the next course.
+/// Compares courses with a table, and fails at the first row that differs.
 fn check(table: u64) {
     let name = format!("digests_{table}.txt");
     let path = format!("{}/tests/courses/{name}", env!("CARGO_MANIFEST_DIR"));
@@ -90,7 +90,7 @@ fn check(table: u64) {
     assert_eq!(kept.next(), None);
 }
 
-/// `seed | digests of both stacks`.
+/// A row: `seed | digests of both stacks`.
 fn row(seed: u64) -> String {
     let [first, second] = Course::new(seed).run();
     format!("{seed} | {first:016x} {second:016x}\n")
@@ -101,7 +101,7 @@ fn mac(stack: usize, port: usize) -> MacAddr {
     MacAddr([2, 0, 0, 0, port as u8, stack as u8 + 1])
 }
 
-/// Any address of the family, with a port.
+/// The unspecified address of the same family, with a port.
 fn unspecified(like: SocketAddr, port: u16) -> SocketAddr {
     let address = match like {
         SocketAddr::V4(_) => "0.0.0.0",

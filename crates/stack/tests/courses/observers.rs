@@ -1,5 +1,5 @@
-//! Looks into a running stack: walks over its flows, stories, captures, reports, and an operator
-//! who ends flows.
+//! Observers of a running stack: walks over flows, stories, captures, reports, and an operator who
+//! ends flows.
 
 use ring::frame_log::FrameLogReader;
 use stack::context::Control;
@@ -10,12 +10,12 @@ use crate::common::SECOND;
 use crate::draw::Settings;
 use crate::end::End;
 
-/// Bytes of an answer.
+/// Most bytes of an answer.
 const ROOM: usize = 4_096;
-/// Stories that one look asks for.
+/// Most stories that one look requests.
 const STORIES: usize = 8;
 
-/// Lets the stack sleep for no time, and takes what it waits for into the digest.
+/// Lets the stack sleep for no time, and adds what it waits for to the digest.
 pub fn sleep(end: &mut End, now_ns: u64) {
     let stack = &mut end.stack;
     match end.random.below(3) {
@@ -84,7 +84,7 @@ pub fn look(end: &mut End, now_ns: u64, settings: &Settings) {
     read_capture(end);
 }
 
-/// Everything that can be seen.
+/// Looks at everything that can be observed.
 pub fn look_at_all(end: &mut End, now_ns: u64) {
     for row in rows(end) {
         end.digest.debug(&row);
@@ -102,7 +102,7 @@ fn rows(end: &End) -> Vec<SurveyRow> {
     rows
 }
 
-/// The walk of another process.
+/// Walks over the flows as another process does.
 fn walk_by_bytes(end: &mut End) {
     let mut head = Vec::new();
     for _ in 0..20 {

@@ -1,4 +1,4 @@
-//! Options and questions of an application, drawn at random.
+//! Options and requests of an application, drawn at random.
 
 use std::net::SocketAddr;
 
@@ -14,7 +14,7 @@ use tcp::connection::Keepalive;
 use crate::draw::Random;
 use crate::end::{End, KEEP_ALIVE_NS, Stream};
 
-/// An option of a connection.
+/// A random option of a connection.
 fn option(random: &mut Random, written: u32) -> SocketOption {
     let is_on = random.chance(50);
     let bytes = random.one_of(&[1_000, 5_000, 40_000, 300_000]);
@@ -109,7 +109,7 @@ pub fn of_listener(random: &mut Random, which: u64) -> Vec<SocketOption> {
     options
 }
 
-/// One question about a connection.
+/// Sends a random request about a connection.
 pub fn ask(end: &mut End, stream: &Stream) {
     let socket = stream.id;
     let control = match end.random.below(5) {
@@ -153,7 +153,7 @@ pub fn ask(end: &mut End, stream: &Stream) {
     end.app.control(control);
 }
 
-/// Asks what a Fast Open could carry, with a socket that is closed afterwards.
+/// Asks what a Fast Open could carry, with a socket that is then closed.
 pub fn ask_fast_open(end: &mut End, remote: SocketAddr) {
     if !end.random.chance(40) {
         return;
@@ -173,7 +173,7 @@ pub fn ask_fast_open(end: &mut End, remote: SocketAddr) {
     end.app.close(socket);
 }
 
-/// Opens by Fast Open with as many of `bytes` as there is room for.
+/// Connects by Fast Open with as many of `bytes` as fit.
 pub fn connect_fast(end: &mut End, remote: SocketAddr, bytes: &[u8]) -> SocketId {
     let socket = end.app.socket();
     let written = end.app.write(socket, bytes);

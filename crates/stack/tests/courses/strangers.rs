@@ -1,5 +1,5 @@
-//! Hosts on the first link that belong to nobody: they flood, ping, forge and repeat, and answer a
-//! little. Their frames are made from what passed by.
+//! Strangers on the first link: hosts that flood, ping, forge and repeat, and sometimes answer.
+//! They make their frames from observed ones.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -13,19 +13,19 @@ use crate::common::frames::{self, Seen, Tcp};
 use crate::draw::Random;
 
 pub const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 9]);
-/// Frames that the strangers remember.
+/// Most frames that the strangers remember.
 const SEEN_MAX: usize = 12;
 
 #[derive(Default)]
 pub struct Strangers {
-    /// Frames that passed by, each with the stack that they went to.
+    /// Observed frames, each with the stack that it went to.
     seen: VecDeque<(usize, Vec<u8>)>,
 }
 
 fn address(number: u64, is_v6: bool) -> IpAddr {
     match is_v6 {
         false => Ipv4Addr::new(10, 0, 0, number as u8).into(),
-        // The last two digits read as in IPv4's.
+        // The last two digits equal those of the IPv4 address.
         true => Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 0x60 + number as u16 % 60).into(),
     }
 }
@@ -46,7 +46,7 @@ impl Strangers {
         self.seen.push_back((to, frame.to_vec()));
     }
 
-    /// Frames to a stack, some of them to be sent at once.
+    /// Random frames to a stack.
     pub fn frames(&mut self, random: &mut Random) -> Vec<(usize, Vec<u8>)> {
         let to = random.below(2) as usize;
         match random.below(12) {
@@ -61,7 +61,7 @@ impl Strangers {
         }
     }
 
-    /// SYNs from addresses that answer or do not.
+    /// SYNs from addresses that may or may not answer.
     fn flood(&mut self, random: &mut Random, to: usize) -> Vec<(usize, Vec<u8>)> {
         let is_v6 = random.chance(20);
         let count = random.one_of(&[1, 4, 20]);
@@ -90,7 +90,7 @@ impl Strangers {
         (0..count).map(|_| frame(syn(random))).collect()
     }
 
-    /// An ICMP error that quotes a packet, to its sender.
+    /// An ICMP error that quotes an observed packet, to its sender.
     fn icmp_error(&mut self, random: &mut Random) -> Option<(usize, Vec<u8>)> {
         let (receiver, frame) = self.any(random)?;
         let to = 1 - receiver;
@@ -139,7 +139,7 @@ impl Strangers {
         Some((to, frame))
     }
 
-    /// A segment like one that passed by, with other numbers or flags.
+    /// A segment like an observed one, with other numbers or flags.
     fn forged(&mut self, random: &mut Random) -> Option<(usize, Vec<u8>)> {
         let (to, frame) = self.any(random)?;
         let link = frames::link_of(&frame)?;
@@ -178,7 +178,7 @@ impl Strangers {
         Some((to, segment.frame(link.1, link.0)))
     }
 
-    /// A frame that is short, tagged, in pieces, for somebody else or of a bad header.
+    /// A frame that is short, tagged, fragmented, misdirected or has a bad header.
     fn spoilt(&mut self, random: &mut Random) -> Option<(usize, Vec<u8>)> {
         let (to, mut frame) = self.any(random)?;
         match random.below(7) {
@@ -207,7 +207,7 @@ impl Strangers {
         self.seen.get(at).cloned()
     }
 
-    /// The answer to a frame that came to the strangers from a stack.
+    /// The answer to a frame that a stack sent to the strangers.
     pub fn answer(&mut self, random: &mut Random, from: usize, frame: &[u8]) -> Option<Vec<u8>> {
         let mac = crate::mac(from, 0);
         match frames::parse(frame) {
@@ -228,7 +228,7 @@ impl Strangers {
     }
 }
 
-/// A peer that keeps no state.
+/// The answer of a peer that keeps no state.
 fn answer_of(random: &mut Random, segment: &Tcp) -> Option<Tcp> {
     let is_syn = segment.flags.intersects(Flags::SYN);
     let is_ack = segment.flags.intersects(Flags::ACK);
@@ -299,7 +299,7 @@ fn other_protocol(random: &mut Random, to: usize) -> Vec<u8> {
     frames::ip_frame(MAC, crate::mac(to, 0), src, dst, upper, &bytes)
 }
 
-/// ARP and neighbour discovery that nobody asked for.
+/// Unsolicited ARP and neighbour discovery.
 fn neighbour(random: &mut Random, to: usize) -> Vec<u8> {
     let mac = crate::mac(to, 0);
     let number = 60 + random.below(8);
@@ -308,7 +308,7 @@ fn neighbour(random: &mut Random, to: usize) -> Vec<u8> {
         1 => frames::solicitation(MAC, address(number, true), of_stack(to, true)),
         2 => frames::solicitation(MAC, Ipv6Addr::UNSPECIFIED.into(), of_stack(to, true)),
         3 => {
-            // Somebody says that our address is theirs.
+            // A stranger claims our address.
             frames::arp_request(MAC, of_stack(to, false), of_stack(to, false))
         }
         4 => {

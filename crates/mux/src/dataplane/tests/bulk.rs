@@ -96,6 +96,144 @@ fn packet_that_is_cut_later_is_measured_by_its_segments() {
 }
 
 #[test]
+fn packet_that_would_be_cut_into_tiny_segments_is_refused() {
+    let Some(host) = Host::enter("tiny") else {
+        return;
+    };
+    let mut bench = Bench::new(&host);
+    let mac = bench.table.mac;
+    for segment_bytes in [1, 47] {
+        for frame in [v4(mac, 80, 2900), v6(mac, 443, 2900)] {
+            let refused = bench.check_large(&frame, segment_bytes);
+            assert_eq!(refused, Err(Reason::Offload), "{segment_bytes}");
+        }
+    }
+    assert_eq!(bench.check_large(&v4(mac, 80, 2900), 48), Ok(()));
+    // A packet that is not cut may be as short as it likes.
+    assert_eq!(bench.check_large(&v4(mac, 80, 47), 47), Ok(()));
+    assert_eq!(
+        bench.check_large(&v4(mac, 80, 47), 46),
+        Err(Reason::Offload)
+    );
+    // Options count: the payload of a peer's least segment is what they leave.
+    let timestamps = changed(v4(mac, 80, 2900), 46, &[0x80]);
+    assert_eq!(bench.check_large(&timestamps, 36), Ok(()));
+    assert_eq!(bench.check_large(&timestamps, 35), Err(Reason::Offload));
+    bench.plane.close();
+}
+
+/// A virtual port whose bucket never fills again, and its bulk lane.
+fn slow(host: &Host) -> (Dataplane, OwnedFd) {
+    let mut options = host.options();
+    options.rate_bytes = 1;
+    let mut plane = Dataplane::open(options).unwrap();
+    plane.address_add(OURS.into(), None).unwrap();
+    plane.next_hop_set(GATEWAY, true).unwrap();
+    drop(add_port(&mut plane, 0, 0));
+    plane.lease_add(80..=80, 0, 0).unwrap();
+    let lane = plane.bulk_add(0, 0).unwrap();
+    (plane, lane)
+}
+
+#[test]
+fn rate_counts_the_headers_of_each_segment() {
+    let Some(host) = Host::enter("bulk-headers") else {
+        return;
+    };
+    let (plane, lane) = slow(&host);
+    let (virtio, _) = unfinished(plane.nic().mac, true);
+    let cut = Virtio {
+        gso_type: 1,
+        header_len: 54,
+        gso_size: 100,
+        ..virtio
+    };
+    let bytes = cut.before(&v4(plane.nic().mac, 80, 10_000));
+    // A hundred segments of 154 bytes.
+    let passes = 128 * 1024 / 15_400;
+    for _ in 0..passes {
+        assert_eq!(outcome(&plane, &lane, &bytes), (1, vec![]));
+    }
+    assert_eq!(outcome(&plane, &lane, &bytes), (0, vec!["rate"]));
+    plane.close();
+}
+
+#[test]
+fn packet_that_costs_more_than_a_full_bucket_passes_once() {
+    let Some(host) = Host::enter("bulk-debt") else {
+        return;
+    };
+    let (plane, lane) = slow(&host);
+    let (virtio, _) = unfinished(plane.nic().mac, true);
+    let cut = Virtio {
+        gso_type: 1,
+        header_len: 66,
+        gso_size: 36,
+        ..virtio
+    };
+    // 1,666 segments of 102 bytes each.
+    let large = changed(v4(plane.nic().mac, 80, 60_000), 46, &[0x80]);
+    let large = cut.before(&large);
+    assert_eq!(outcome(&plane, &lane, &large), (1, vec![]));
+    let small = Virtio::default().before(&v4(plane.nic().mac, 80, 0));
+    assert_eq!(outcome(&plane, &lane, &small), (0, vec!["rate"]));
+    plane.close();
+}
+
+/// The kernel cuts a packet that a program redirects only if the kind of segments in the virtio
+/// header is that of its own protocol. So a header that lies about the protocol has no driver write
+/// where another protocol has its checksum.
+#[test]
+fn segments_of_another_protocol_never_reach_the_wire() {
+    let Some(host) = Host::enter("gso-type") else {
+        return;
+    };
+    let mut bench = Bench::new(&host);
+    let lane = bench.plane.bulk_add(0, 0).unwrap();
+    let (tcp_v4, udp, tcp_v6, udp_l4) = (1, 3, 4, 5);
+    for (is_v4, kinds) in [
+        (true, [tcp_v4, udp, tcp_v6, udp_l4]),
+        (false, [tcp_v6, udp, tcp_v4, udp_l4]),
+    ] {
+        let (virtio, _) = unfinished(bench.table.mac, is_v4);
+        let frame = match is_v4 {
+            true => v4(bench.table.mac, 80, 5000),
+            false => v6(bench.table.mac, 443, 5000),
+        };
+        for (at, gso_type) in kinds.into_iter().enumerate() {
+            let cut = Virtio {
+                gso_type,
+                header_len: virtio.start + 20,
+                gso_size: 1000,
+                ..virtio
+            };
+            let before = received();
+            // UDP's checksum lies elsewhere than TCP's, and the kernel compares.
+            let cuts = match gso_type == udp_l4 {
+                true => vec![
+                    cut,
+                    Virtio {
+                        start: virtio.start + 10,
+                        offset: 6,
+                        ..cut
+                    },
+                ],
+                false => vec![cut],
+            };
+            for cut in cuts {
+                let _ = write(&lane, &cut.before(&frame));
+            }
+            let came = received() - before;
+            match at {
+                0 => assert!(came > 0, "kind {gso_type}, IPv4 {is_v4}"),
+                _ => assert_eq!(came, 0, "kind {gso_type}, IPv4 {is_v4}"),
+            }
+        }
+    }
+    bench.plane.close();
+}
+
+#[test]
 fn program_of_the_bulk_lane_and_twin_agree_on_generated_packets() {
     let Some(host) = Host::enter("bulk-twins") else {
         return;
@@ -271,14 +409,7 @@ fn both_lanes_share_one_rate() {
     let Some(host) = Host::enter("bulk-rate") else {
         return;
     };
-    let mut options = host.options();
-    options.rate_bytes = 1;
-    let mut plane = Dataplane::open(options).unwrap();
-    plane.address_add(OURS.into(), None).unwrap();
-    plane.next_hop_set(GATEWAY, true).unwrap();
-    drop(add_port(&mut plane, 0, 0));
-    plane.lease_add(80..=80, 0, 0).unwrap();
-    let lane = plane.bulk_add(0, 0).unwrap();
+    let (plane, lane) = slow(&host);
     let frame = v4(plane.nic().mac, 80, 1000);
     let virtio = Virtio::default().before(&frame);
     let bucket = 128 * 1024 / frame.len() as u64;

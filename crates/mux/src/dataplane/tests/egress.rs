@@ -2,6 +2,7 @@
 //! the frame was made for.
 
 use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -374,6 +375,40 @@ fn sender_above_its_rate_is_held_back() {
         counters.tx_frames + counters.drops[Reason::Rate as usize],
         200
     );
+    plane.close();
+}
+
+#[test]
+fn sender_that_always_has_more_gets_its_rate() {
+    const RATE: u64 = 100_000;
+    let Some(host) = Host::enter("full-rate") else {
+        return;
+    };
+    let mut options = host.options();
+    options.rate_bytes = RATE;
+    let mut plane = Dataplane::open(options).unwrap();
+    plane.address_add(OURS.into(), None).unwrap();
+    plane.next_hop_set(GATEWAY, true).unwrap();
+    drop(add_port(&mut plane, 0, 0));
+    plane.lease_add(80..=80, 0, 0).unwrap();
+    let frame = v4(plane.nic().mac, 80, 500);
+    let send = |plane: &Dataplane| {
+        let program = plane.maps.egress.as_fd();
+        let action = plane.namespace.run(|| {
+            bpf::dry_run(program, &frame, near_index(0))
+                .map_err(|errno| DataplaneError::io("BPF_PROG_TEST_RUN", errno))
+        });
+        action.unwrap()
+    };
+    // From the moment on in which the bucket is empty.
+    while send(&plane) == REDIRECT {}
+    let (begin, before) = (Instant::now(), plane.counters(0, 0).tx_bytes);
+    while begin.elapsed() < Duration::from_secs(2) {
+        send(&plane);
+    }
+    let earned = RATE as f64 * begin.elapsed().as_secs_f64();
+    let share = (plane.counters(0, 0).tx_bytes - before) as f64 / earned;
+    assert!((0.97..1.01).contains(&share), "{share}");
     plane.close();
 }
 

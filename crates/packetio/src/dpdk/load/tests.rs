@@ -1,4 +1,4 @@
-//! EAL's arguments, and where a plug-in is looked for.
+//! EAL's arguments, and the places of the plug-in.
 
 use super::*;
 
@@ -54,7 +54,7 @@ fn plug_in_that_is_none_is_refused_in_one_line() {
     let file = |path: &str| Some(PathBuf::from(path));
     for (plugin, said) in [
         (file("/nosuch/plugin.so"), "/nosuch/plugin.so"),
-        // A library, but none of ours.
+        // A library that is not a plug-in of ours.
         (file("libc.so.6"), "libc.so.6: no plug-in of Millstream's"),
     ] {
         let options = DpdkOptions {

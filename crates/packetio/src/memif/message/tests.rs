@@ -1,4 +1,4 @@
-//! The bytes of each message, by hand, and that nothing a peer sends makes decoding panic.
+//! The exact bytes of each message, and a check that arbitrary bytes never make decoding panic.
 
 use super::*;
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! States of an interface and the changes between them.
+//! Differences between states of an interface.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! Messages as the kernel writes them, and bytes that are none.
+//! Messages as the kernel writes them, and invalid bytes.
 
 use proptest::prelude::*;
 

@@ -1,4 +1,4 @@
-//! A channel between two ends: messages, descriptors, and packets that a peer must not send.
+//! A channel between two ends: messages, descriptors, and packets that are not allowed.
 
 use std::io::IoSlice;
 use std::mem::MaybeUninit;

@@ -1,32 +1,32 @@
-//! The places that this process has claimed: which contexts listen there, which only have
-//! connections left, and which of them the service counts as listeners.
+//! The addresses that this process has claimed: which contexts listen there, which only have
+//! connections left, and which ones the service counts as listeners.
 //!
-//! Owns the list. A context whose listener is gone must get no new connections while another one
-//! listens, so it is released then; the service's flow table keeps its connections with it. The
-//! last context of a place stays until no context has a connection there, since the place goes to
-//! the kernel with it. A place that the process holds stays without a listener: then a context is
-//! released with its listener, and the hold ends with the last connection.
+//! A context without a listener must get no new connections while another one listens, so it is
+//! released at once; the service's flow table keeps its connections. The last context of an address
+//! stays until no context has a connection there, because the address then returns to the kernel.
+//! An address that the process holds needs no listener: a context is released with its listener,
+//! and the hold ends with the last connection.
 //!
-//! A context becomes a listener of the service's once its stack listens: SYNs that came before
-//! would be reset. A socket that is bound claims the place for its context only if the process does
-//! not have it yet. Called by the host, which sends the releases.
+//! A context becomes a listener of the service only once its stack listens, because earlier SYNs
+//! would be reset. A bound socket claims the address for its context only if the process does not
+//! have it yet. The host calls the module and sends the releases.
 
 use std::net::{IpAddr, SocketAddr};
 
 use crate::mux::message::HOLD;
 
-/// A place that a context has claimed.
+/// An address that a context has claimed.
 #[derive(Clone, Copy, Debug)]
 struct Claimed {
     context: u16,
     local: SocketAddr,
-    /// Sockets that are bound or listen there.
+    /// Number of sockets that are bound or listen there.
     uses: usize,
-    /// Sockets that are gone and may have left connections.
+    /// Number of closed sockets that may have left connections.
     leaving: usize,
-    /// The service counts the context as a listener.
+    /// True if the service counts the context as a listener.
     is_member: bool,
-    /// The service has taken the place away with its address.
+    /// True if the service has revoked the address.
     is_revoked: bool,
 }
 
@@ -37,22 +37,22 @@ pub(super) struct Claims {
     holds: Vec<Hold>,
 }
 
-/// A place that this process holds.
+/// An address that this process holds.
 #[derive(Clone, Copy, Debug)]
 struct Hold {
     local: SocketAddr,
-    /// Sockets that are bound or listen there, or may.
+    /// Number of sockets that are bound or listen there, or may.
     uses: usize,
-    /// The service has taken the place away with its address.
+    /// True if the service has revoked the address.
     is_revoked: bool,
 }
 
-/// Contexts and places to be released, in any order. [`HOLD`] in place of a context ends a hold.
+/// Contexts and addresses to be released, in any order. [`HOLD`] in place of a context ends a hold.
 pub(super) type Releases = Vec<(u16, SocketAddr)>;
 
 impl Claims {
-    /// Counts one more socket if the process has the place, with this context as a listener or
-    /// without. False: the service must be asked.
+    /// Adds a socket if the process has the address, whether this context listens or not. False:
+    /// the service must be asked.
     pub fn reserve(&mut self, context: u16, local: SocketAddr) -> bool {
         let is_held = self.holds().any(|held| held == local);
         if !is_held && !self.members().any(|(_, place)| place == local) {
@@ -72,12 +72,12 @@ impl Claims {
         true
     }
 
-    /// The context is a listener there. False: the service must be asked.
+    /// True if the context is a listener there. False: the service must be asked.
     pub fn is_member(&mut self, context: u16, local: SocketAddr) -> bool {
         self.find(context, local).is_some_and(|one| one.is_member)
     }
 
-    /// The service counts the context, which has a socket there, as a listener.
+    /// Notes that the service counts the context, which has a socket there, as a listener.
     pub fn joined(&mut self, context: u16, local: SocketAddr) -> Releases {
         if let Some(claimed) = self.find(context, local) {
             (claimed.is_member, claimed.is_revoked) = (true, false);
@@ -85,7 +85,7 @@ impl Claims {
         self.settle(local)
     }
 
-    /// Counts one more socket if the context is a listener there. False: the service must be asked.
+    /// Adds a socket if the context is a listener there. False: the service must be asked.
     pub fn hold(&mut self, context: u16, local: SocketAddr) -> bool {
         match self.find(context, local) {
             Some(claimed) if claimed.is_member => {
@@ -96,7 +96,7 @@ impl Claims {
         }
     }
 
-    /// The service has granted the place to a socket.
+    /// Notes that the service granted the address to a socket.
     pub fn granted(&mut self, context: u16, local: SocketAddr) -> Releases {
         match self.find(context, local) {
             Some(claimed) => {
@@ -115,7 +115,7 @@ impl Claims {
         self.settle(local)
     }
 
-    /// Counts one more socket if the process holds the place. False: the service must be asked.
+    /// Adds a socket if the process holds the address. False: the service must be asked.
     pub fn keep(&mut self, local: SocketAddr) -> bool {
         match self.holds.iter_mut().find(|hold| hold.local == local) {
             Some(hold) if !hold.is_revoked => {
@@ -126,7 +126,7 @@ impl Claims {
         }
     }
 
-    /// The service lets the process hold the place.
+    /// Notes that the service lets the process hold the address.
     pub fn kept(&mut self, local: SocketAddr) {
         match self.holds.iter_mut().find(|hold| hold.local == local) {
             Some(hold) => {
@@ -141,7 +141,7 @@ impl Claims {
         }
     }
 
-    /// A socket that held the place is gone.
+    /// Removes a socket that held the address.
     pub fn let_go(&mut self, local: SocketAddr) -> Releases {
         if let Some(hold) = self.holds.iter_mut().find(|hold| hold.local == local) {
             hold.uses = hold.uses.saturating_sub(1);
@@ -149,13 +149,13 @@ impl Claims {
         self.settle(local)
     }
 
-    /// Places that the process holds.
+    /// Addresses that the process holds.
     pub fn holds(&self) -> impl Iterator<Item = SocketAddr> + '_ {
         let holds = self.holds.iter().filter(|hold| !hold.is_revoked);
         holds.map(|hold| hold.local)
     }
 
-    /// A socket is gone and may have left connections.
+    /// Removes a socket that may have left connections.
     pub fn leave(&mut self, context: u16, local: SocketAddr) -> Releases {
         if let Some(claimed) = self.find(context, local).filter(|one| one.uses > 0) {
             claimed.uses -= 1;
@@ -164,7 +164,7 @@ impl Claims {
         self.settle(local)
     }
 
-    /// The connections of a socket that was gone before are gone as well.
+    /// Notes that the connections of a removed socket have ended.
     pub fn end(&mut self, context: u16, local: SocketAddr) -> Releases {
         if let Some(claimed) = self.find(context, local) {
             claimed.leaving = claimed.leaving.saturating_sub(1);
@@ -172,7 +172,7 @@ impl Claims {
         self.settle(local)
     }
 
-    /// A context is gone with all its sockets.
+    /// Removes a context with all its sockets.
     pub fn end_context(&mut self, context: u16) -> Releases {
         let mut places = Vec::new();
         for claimed in self.claimed.iter_mut().filter(|one| one.context == context) {
@@ -186,8 +186,8 @@ impl Claims {
         releases
     }
 
-    /// The service has taken a place away. It is claimed again when its address comes back, if a
-    /// socket is still bound there.
+    /// Notes that the service revoked an address. If a socket is still bound there when the address
+    /// comes back, it is claimed again.
     pub fn revoke(&mut self, local: SocketAddr) {
         let claimed = self.claimed.iter_mut();
         for one in claimed.filter(|one| one.local == local && one.is_member) {
@@ -201,8 +201,8 @@ impl Claims {
         self.holds.retain(|hold| hold.uses > 0 || !hold.is_revoked);
     }
 
-    /// Places at `address` that were revoked and have sockets: [`HOLD`] or a context, and the
-    /// place.
+    /// Revoked claims at `address` that still have sockets: context or [`HOLD`], and the address
+    /// with its port.
     pub fn revoked_at(&self, address: IpAddr) -> Releases {
         let is_there = |local: SocketAddr| local.ip() == address;
         let holds = self.holds.iter();
@@ -215,8 +215,8 @@ impl Claims {
             .collect()
     }
 
-    /// The service has granted a place again that was revoked. If its sockets are gone by now, the
-    /// place is released.
+    /// Notes that the service granted a revoked address again. If its sockets have gone meanwhile,
+    /// it is released.
     pub fn granted_again(&mut self, context: u16, local: SocketAddr) -> Releases {
         if context == HOLD {
             return match self.holds.iter_mut().find(|hold| hold.local == local) {
@@ -236,7 +236,7 @@ impl Claims {
         }
     }
 
-    /// Listeners that the service must know.
+    /// Contexts that the service must know as listeners, with their addresses.
     pub fn members(&self) -> impl Iterator<Item = (u16, SocketAddr)> + '_ {
         let members = self.claimed.iter().filter(|one| one.is_member);
         members.map(|one| (one.context, one.local))
@@ -247,8 +247,8 @@ impl Claims {
         all.find(|one| one.context == context && one.local == local)
     }
 
-    /// Members that listen no more are released if another context listens, if the process holds
-    /// the place, or if nobody has a connection left. A hold without sockets ends then.
+    /// Releases members that listen no more if another context listens, if the process holds the
+    /// address, or if no connection is left. A hold without sockets ends then too.
     fn settle(&mut self, local: SocketAddr) -> Releases {
         let here = || self.claimed.iter().filter(|one| one.local == local);
         let is_kept = self.holds.iter().any(|hold| hold.local == local);
@@ -302,7 +302,7 @@ mod tests {
         claims.granted(0, local());
         claims.granted(1, local());
         assert_eq!(claims.leave(0, local()), [(0, local())]);
-        // The other one holds the place for the connections of the first.
+        // Context 1 keeps the address for the connections of context 0.
         assert!(claims.leave(1, local()).is_empty());
         assert!(claims.end(1, local()).is_empty());
         assert_eq!(claims.end(0, local()), [(1, local())]);
@@ -364,7 +364,7 @@ mod tests {
         assert_eq!(claims.revoked_at(local.ip()), places);
         assert!(claims.granted_again(HOLD, local).is_empty());
         assert!(claims.granted_again(0, local).is_empty());
-        // The socket of context 1 is closed before the service answers.
+        // The socket of context 1 closes before the service answers.
         assert!(claims.leave(1, local).is_empty());
         assert!(claims.end(1, local).is_empty());
         assert_eq!(claims.granted_again(1, local), [(1, local)]);

@@ -1,7 +1,7 @@
-//! The thread `mux-control`: greets the service, reads what it says, answers to requests and tells
-//! the ports what changed.
+//! The thread `mux-control`: it greets the service, reads its messages, delivers answers to
+//! requests, and tells the ports of changes.
 //!
-//! When the service goes, the thread tries to reach the next one, and tells that one what this
+//! When the service goes away, the thread tries to reach the next one and tells it what this
 //! process has.
 
 use std::net::{IpAddr, SocketAddr};
@@ -21,13 +21,13 @@ use crate::limits::{MUX_ANSWER_WAIT, MUX_LEASE_GROWTH_MAX, MUX_LEASE_PORTS, MUX_
 use crate::mux::channel::{Channel, Received};
 use crate::mux::message::{Change, HOLD, Lease, Message, VirtualPort, Welcome};
 
-/// Starts the thread; it ends when `ends` rings.
+/// Starts the thread, which ends when `ends` rings.
 pub(super) fn start(
     shared: Arc<Shared>,
     ends: Arc<OwnedFd>,
     application: u16,
 ) -> std::io::Result<()> {
-    // The caller's thread opens the copy, so that it knows the number.
+    // The caller's thread makes the copy, so that it knows the descriptor's number.
     let channel = shared.copy_of_channel()?;
     let thread = std::thread::Builder::new().name("mux-control".to_owned());
     thread
@@ -60,13 +60,13 @@ fn run(shared: &Shared, ends: &OwnedFd, application: u16, mut channel: OwnedFd) 
 }
 
 impl Shared {
-    /// A copy of the connection's descriptor, to sleep on without holding the lock.
+    /// Makes a copy of the connection's descriptor, to sleep on without holding the lock.
     fn copy_of_channel(&self) -> Result<OwnedFd, Errno> {
         let channel = self.channel.lock().unwrap_or_else(PoisonError::into_inner);
         rustix::io::fcntl_dupfd_cloexec(channel.as_fd(), 0)
     }
 
-    /// Welcome, and the list of what the kernel knows.
+    /// Reads the greeting and the list of what the kernel knows.
     pub(super) fn first_words(&self) -> Result<Welcome, Errno> {
         let until = Instant::now() + MUX_ANSWER_WAIT;
         let mut welcome = None;
@@ -98,7 +98,7 @@ impl Shared {
         channel.receive()
     }
 
-    /// False: the service is gone.
+    /// Reads all messages. False: the service is gone.
     fn read_all(&self) -> bool {
         loop {
             match self.receive() {
@@ -111,7 +111,7 @@ impl Shared {
 
     fn on_message(&self, message: Message, descriptor: Foreign) {
         let mut books = self.books();
-        // Sent when the books are free again.
+        // Requests to send once the lock is free.
         let mut ask = Vec::new();
         match message {
             Message::Granted { request } if books.move_ended(request, None) => {}
@@ -159,19 +159,18 @@ impl Shared {
                 let local = SocketAddr::new(tuple.address, tuple.port);
                 books.claims.revoke(local);
             }
-            // The rest is for the service, or asks nothing of us yet.
+            // Other messages are for the service or need no action.
             _ => {}
         }
         drop(books);
         for message in ask {
-            // A service that is gone is told everything when it is back.
+            // A service that comes back is told everything again.
             let _ = self.send(&message, None);
         }
         self.came.notify_all();
     }
 
-    /// Acts on what ports have asked for: next hops from the books or from the service, more local
-    /// ports, and the end of claims.
+    /// Handles the ports' wishes: next hops, more local ports, and the end of claims.
     fn grant_wishes(&self) {
         let mut ask = Vec::new();
         let (mut left, mut ended) = (Vec::new(), Vec::new());
@@ -210,7 +209,7 @@ impl Shared {
         }
     }
 
-    /// Tries until a service is there, or `ends` rings: then false.
+    /// Tries to reach a service. False: `ends` rang before.
     fn reconnect(&self, ends: &OwnedFd, application: u16) -> bool {
         loop {
             if wait_readable(&[ends.as_fd()], Some(MUX_RETRY)) {
@@ -249,7 +248,8 @@ impl Shared {
             let socket = rustix::io::fcntl_dupfd_cloexec(&known.socket, 0).ok();
             messages.push((message, socket));
         }
-        // The sockets that keep places come first: the service cannot reserve those itself.
+        // The sockets that reserve addresses come first, because the service cannot reserve those
+        // itself.
         let holds: Vec<_> = books.claims.holds().collect();
         for local in holds {
             let request = books.number();
@@ -293,15 +293,15 @@ impl Shared {
 }
 
 impl Books {
-    /// An answer that nobody waits for any more is dropped.
+    /// Delivers an answer, if its caller still waits.
     fn answer(&mut self, key: Key, reply: Reply) {
         if let Some(waiting) = self.waiting.get_mut(&key) {
             *waiting = Some(reply);
         }
     }
 
-    /// A virtual port that was asked for, or the memif channel of a service that came back: the
-    /// port connects to that one.
+    /// Delivers the socket of a requested virtual port. If it is the memif channel of a service
+    /// that came back, the port connects to it.
     fn port_came(&mut self, port: &VirtualPort, socket: OwnedFd) {
         let mut known = self.contexts.iter_mut();
         let Some(known) = known.find(|known| known.context == port.context) else {
@@ -314,8 +314,8 @@ impl Books {
         }
     }
 
-    /// The service has granted a request. The messages are releases of places that came back too
-    /// late: their sockets are gone.
+    /// Processes a granted request. Returns releases for addresses whose sockets have gone
+    /// meanwhile.
     fn granted(&mut self, request: u32) -> Vec<Message> {
         let Some((context, local)) = self.reclaiming.remove(&request) else {
             self.answer(Key::Request(request), Reply::Granted);
@@ -326,7 +326,7 @@ impl Books {
         releases.into_iter().map(release).collect()
     }
 
-    /// Claims of the places that were revoked when the address went away.
+    /// Claims the addresses again that were revoked when `address` went away.
     fn claim_again(&mut self, address: IpAddr) -> Vec<Message> {
         let mut messages = Vec::new();
         for (context, local) in self.claims.revoked_at(address) {
@@ -337,14 +337,15 @@ impl Books {
         messages
     }
 
-    /// Request 0 stands for a memory file, of which one is in flight at a time.
+    /// Processes a refused request. Number 0 stands for memory, of which one is in flight at a
+    /// time.
     fn refuse(&mut self, request: u32, errno: u16) {
         let errno = Errno::from_raw_os_error(i32::from(errno));
         if self.growing.contains_key(&request) {
             return self.lease_grown(request, Err(NoPorts));
         }
-        // The kernel has given the place away in between. The next time that the address comes
-        // back is the next attempt.
+        // The kernel has given the address to another process in between. The next attempt follows
+        // when the address comes back again.
         if self.reclaiming.remove(&request).is_some() {
             return;
         }
@@ -358,7 +359,8 @@ impl Books {
         }
     }
 
-    /// The kernel's state is told anew, and requests for ports were lost with the last service.
+    /// Forgets the kernel's state, which is sent anew, and requests for ports, which were lost with
+    /// the last service.
     fn forget_view(&mut self) {
         self.is_complete = false;
         self.reclaiming.clear();
@@ -369,20 +371,20 @@ impl Books {
         }
     }
 
-    /// The question for a next hop that link `at` needs, unless the books have the answer.
+    /// The request for a next hop of link `at`; `None` if the answer is known.
     fn next_hop(&mut self, at: usize, address: IpAddr) -> Option<Message> {
         if let Some(mac) = self.hops.get(&address).copied() {
             let mac = Some(mac);
             self.links[at].link.tell(Change::NextHop { address, mac });
             return None;
         }
-        // A port that asks again has waited for long: the request may be lost.
+        // A port that asks again has waited for long, so its request may be lost.
         self.asked.insert(address);
         let request = self.number();
         Some(Message::Resolve { request, address })
     }
 
-    /// The request for as many ports as the context of link `at` has.
+    /// The request for as many further ports as the context of link `at` has.
     fn more_ports(&mut self, at: usize) -> Message {
         let context = self.links[at].context;
         let of_context = self.leases.iter().filter(|one| one.context == context);
@@ -398,8 +400,8 @@ impl Books {
         })
     }
 
-    /// The message that gives back local ports of link `at`. If the service is away and the message
-    /// is lost, they stay lent until this process ends.
+    /// The message that returns local ports of link `at`. If it is lost because the service is
+    /// away, they stay lent until this process ends.
     fn return_ports(&mut self, at: usize, (first, last): (u16, u16)) -> Option<Message> {
         let context = self.links[at].context;
         let is_it = |lease: &Lease| {
@@ -412,7 +414,7 @@ impl Books {
         Some(Message::Return(lease))
     }
 
-    /// The answer to a request for more ports.
+    /// Processes the answer to a request for more ports.
     fn lease_grown(&mut self, request: u32, answer: Result<(u16, u16), NoPorts>) {
         let Some(context) = self.growing.remove(&request) else {
             return;

@@ -1,8 +1,9 @@
 //! Connections on their way between this process and another one of its application.
 //!
-//! Owns those that left and are not answered, each in a sealed memory file, and the answers that
-//! this process owes. A connection that nobody can take now is offered again for a while, since a
-//! new worker may not listen yet. The control thread sends and receives; ports fill the lists.
+//! [`Transfers`] owns unanswered connections that left, each in a sealed memory file, and the
+//! answers that this process owes. A connection that no process can take is offered again for a
+//! while, because a new worker may not listen yet. The control thread sends and receives; ports
+//! fill the lists.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -27,34 +28,34 @@ use crate::mux::message::{Message, Move};
 #[derive(Debug)]
 struct Leaving {
     context: u16,
-    /// The stack's number for it.
+    /// The stack's number for the connection.
     number: u32,
     tuple: Tuple,
     /// Both ends of the connection, this host's first.
     ends: (SocketAddr, SocketAddr),
     file: OwnedFd,
     bytes: u32,
-    /// When it is offered next.
+    /// Time of the next offer.
     at: Instant,
-    /// When it is given up if no other process has the place.
+    /// Time at which the connection is given up if no other process has the address.
     alone_until: Instant,
-    /// When it is given up.
+    /// Time at which the connection is given up in any case.
     until: Instant,
 }
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
 pub(super) struct Transfers {
-    /// To be offered.
+    /// Connections to be offered.
     waiting: Vec<Leaving>,
-    /// Offered, by the number of the request.
+    /// Connections that are offered, by request number.
     offered: HashMap<u32, Leaving>,
-    /// Answers to connections that came.
+    /// Answers to received connections.
     answers: Vec<Message>,
 }
 
 impl Transfers {
-    /// The service is gone, and with it the requests that it had.
+    /// Forgets the requests that a service had which is gone.
     pub fn forget_service(&mut self) {
         self.answers.clear();
         self.waiting
@@ -63,13 +64,14 @@ impl Transfers {
 }
 
 impl MuxHost {
-    /// This process holds the place, so others of its application may listen there.
+    /// True if this process holds the address, so that other processes of its application may
+    /// listen there.
     pub(in crate::mux) fn is_shared(&self, local: SocketAddr) -> bool {
         let books = self.shared.books();
         books.claims.holds().any(|held| held == local)
     }
 
-    /// A stack sends a connection, or the answer to one.
+    /// Takes a connection, or the answer to one, from a stack.
     pub(in crate::mux) fn transfer(&self, context: usize, transfer: Transfer) {
         let mut books = self.shared.books();
         let refused = |request| Message::Refused {
@@ -128,7 +130,7 @@ impl Leaving {
     }
 }
 
-/// A file with these is memory that does not change any more, so reading never waits.
+/// Seals that make a memory file immutable, so that reading never waits.
 const SEALS: SealFlags = SealFlags::SHRINK
     .union(SealFlags::GROW)
     .union(SealFlags::WRITE)
@@ -152,23 +154,23 @@ fn read(one: &Move, descriptor: Foreign) -> Option<Vec<u8>> {
 }
 
 impl Shared {
-    /// How long the control thread may sleep before it offers a connection again; `None`: for ever.
+    /// Time until the control thread must offer a connection again; `None`: for ever.
     pub(super) fn until_next_move(&self) -> Option<Duration> {
         let books = self.books();
         let next = books.transfers.waiting.iter().map(|one| one.at).min()?;
         Some(next.saturating_duration_since(Instant::now()))
     }
 
-    /// Answers to the connections that came.
+    /// Sends the answers to received connections.
     pub(super) fn send_answers(&self) {
         let mut books = self.books();
         for answer in std::mem::take(&mut books.transfers.answers) {
-            // The sender offers the connection again if the answer is lost.
+            // If the answer is lost, the sender offers the connection again.
             let _ = self.send(&answer, None);
         }
     }
 
-    /// Offers the connections whose time has come, and sends the answers.
+    /// Offers connections whose time has come, and sends answers.
     pub(super) fn send_moves(&self) {
         self.send_answers();
         let mut books = self.books();
@@ -213,7 +215,7 @@ impl Leaving {
 }
 
 impl Books {
-    /// The answer to the offer with this number. False: there is no such offer.
+    /// Processes the answer to an offer. False: there is no such offer.
     pub(super) fn move_ended(&mut self, request: u32, errno: Option<u16>) -> bool {
         let Some(one) = self.transfers.offered.remove(&request) else {
             return false;
@@ -230,7 +232,7 @@ impl Books {
         true
     }
 
-    /// A connection comes from another process.
+    /// Receives a connection from another process.
     pub(super) fn move_came(&mut self, one: &Move, descriptor: Foreign) {
         let local = SocketAddr::new(one.tuple.address, one.tuple.port);
         let number = one.request;
@@ -251,7 +253,8 @@ impl Books {
         }
     }
 
-    /// No service will come any more: the stacks end what they have sent.
+    /// Refuses everything in transit, because no service will come back: the stacks end what they
+    /// have sent.
     pub(super) fn end_moves(&mut self) {
         self.transfers.forget_service();
         for one in std::mem::take(&mut self.transfers.waiting) {
@@ -260,8 +263,8 @@ impl Books {
         }
     }
 
-    /// Tells a stack what became of a connection that it has sent. A stack has fewer under way than
-    /// its queue has places, or is gone.
+    /// Tells a stack what became of a connection that it sent. There is room, because a stack has
+    /// fewer connections under way than its queue has places.
     fn tell_end(&mut self, context: u16, answer: Transfer) {
         let _ = self.give(context, answer);
     }

@@ -1,7 +1,7 @@
-//! The layout of each message: its number, and its fields in order.
+//! The layout of each message: the number of its type, and its fields in order.
 //!
-//! Owns nothing. A type's two functions stand side by side, so that a field has one place in both.
-//! Called by `message`, which adds version and type.
+//! The functions that write and read a type follow the same order of fields. `message` calls them
+//! and adds version and type.
 
 use super::super::field::{Reader, Writer};
 use super::{
@@ -119,7 +119,7 @@ pub(super) fn write(message: &Message, w: &mut Writer) {
     }
 }
 
-/// Writes the fields of a message that consists of numbers alone.
+/// Writes the fields of a message that consists only of numbers.
 fn write_numbers(message: &Message, w: &mut Writer) {
     match message {
         Message::Granted { request } | Message::Bulk { request } => w.u32(*request),

@@ -1,4 +1,4 @@
-//! One set, and what gives way in it.
+//! One set of the table, and which entry is displaced.
 
 use super::*;
 

@@ -1,19 +1,19 @@
-//! Flows keep their owner, whoever listens, comes or goes.
+//! Flows keep their owner while listeners and members come and go.
 
 use super::*;
 
-/// Clients, by their ports.
+/// Ports of the clients.
 const CLIENTS: std::ops::Range<u16> = 1000..1064;
 
 impl World {
-    /// A switch of three of whom these listen at port 80.
+    /// A switch with three members, of which these listen at port 80.
     fn listening(members: &[usize]) -> Self {
         let mut world = Self::new(3);
         members.iter().for_each(|&index| world.listens(index, true));
         world
     }
 
-    /// Each client calls, and its SYN has one owner.
+    /// Lets each client send a SYN; returns each port with the SYN's owner.
     fn called(&mut self) -> Vec<(u16, u64)> {
         let call = |client| {
             let owner = self.hears(&segment(client, 80, SYN));
@@ -23,8 +23,7 @@ impl World {
         CLIENTS.map(call).collect()
     }
 
-    /// As [`called`](Self::called), and their owners have acknowledged what came after the
-    /// handshake.
+    /// Like [`called`](Self::called), and the owners have acknowledged data behind the handshake.
     fn opened(&mut self) -> Vec<(u16, u64)> {
         let flows = self.called();
         self.assert_owned(&flows);
@@ -39,13 +38,13 @@ impl World {
         self.says(index, &answer(80, client, flags));
     }
 
-    /// Member 1, who alone listened, gives its port over to member 2.
+    /// Moves the listening port from member 1, the only listener, to member 2.
     fn restarts(&mut self) {
         self.listens(1, false);
         self.listens(2, true);
     }
 
-    /// A SYN of each flow is its owner's, and so is what comes after.
+    /// Checks that a SYN of each flow, and the segments behind it, go to the flow's owner.
     fn assert_unmoved(&mut self, flows: &[(u16, u64)]) {
         for &(client, owner) in flows {
             assert_eq!(self.hears(&segment(client, 80, SYN)), owner, "{client}");
@@ -147,8 +146,8 @@ fn half_open_listener_opened_syn_again_goes_to_the_same() {
     }
 }
 
-/// Or a guessed SYN would end a connection: who listens now knows none of it, and resets what comes
-/// next.
+/// Otherwise a guessed SYN would end a connection: the member that listens now does not know it and
+/// resets its next segment.
 #[test]
 fn open_listener_closed_syn_goes_to_the_owner() {
     let mut world = World::listening(&[0, 1, 2]);
@@ -169,7 +168,7 @@ fn open_only_listener_closed_and_another_opened_syn_goes_to_the_owner() {
     assert_eq!(world.hears(&segment(2000, 80, SYN)), 1 << 2);
 }
 
-/// Anybody may have sent that RST.
+/// The RST may come from anybody.
 #[test]
 fn open_reset_from_the_wire_listener_closed_syn_goes_to_the_owner() {
     for listening in [&[1][..], &[0, 1, 2]] {
@@ -203,8 +202,8 @@ fn open_flooded_with_syns_and_resets_stays() {
     }
 }
 
-/// A stack drops such segments in silence (no flags, a wrong checksum). If they began a flow here,
-/// the flow would last for ever, and its four-tuple would be shut.
+/// A stack drops such segments silently (no flags, a wrong checksum). If they began a flow here, it
+/// would last for ever and block its four-tuple.
 #[test]
 fn unknown_sent_what_no_owner_answers_listener_moved_syn_goes_to_the_new_one() {
     for sent in [
@@ -241,7 +240,7 @@ fn open_flooded_with_segments_of_unknown_flows_stays() {
             for &flags in sent {
                 world.hears(&segment(client, 80, flags));
             }
-            // A SYN's answer says no more than the SYN.
+            // A SYN-ACK tells no more than the SYN.
             world.says(1, &answer(80, client, SYN | ACK));
         }
         assert_eq!(world.counted(1, "switch_flows_forgotten"), forgotten);
@@ -250,7 +249,7 @@ fn open_flooded_with_segments_of_unknown_flows_stays() {
     }
 }
 
-/// As after a forgotten entry, or before there was one.
+/// The flow's entry was displaced, or there never was one.
 #[test]
 fn unknown_its_owner_speaks_it_is_open() {
     let mut world = World::listening(&[1]);
@@ -276,7 +275,7 @@ fn open_reset_from_the_wire_its_owner_speaks_it_is_open_again() {
     assert_eq!(other, 1 << 2, "what was reset gave way");
 }
 
-/// Its half-open connection is nobody's by then, or it answers what comes.
+/// The other member's half-open connection is gone by then, or it answers the segment.
 #[test]
 fn ended_by_another_its_owner_speaks_it_is_the_owners() {
     let mut world = World::listening(&[1]);
@@ -293,7 +292,7 @@ fn ended_by_another_its_owner_speaks_it_is_the_owners() {
     world.assert_unmoved(&flows);
 }
 
-/// Its peer may have reset it: then its owner says so.
+/// The flow's peer may have reset it; the owner's answer tells that.
 #[test]
 fn open_unknown_to_its_owner_syn_after_the_answer_goes_to_who_listens() {
     let mut world = World::listening(&[1]);
@@ -367,7 +366,7 @@ fn ended_listener_closed_syn_goes_to_who_listens() {
         world.listens(1, false);
         for &(client, owner) in &flows {
             world.says(owner.trailing_zeros() as usize, &answer(80, client, last));
-            // The last ACK is the owner's all the same.
+            // The last ACK still goes to the owner.
             assert_eq!(world.hears(&segment(client, 80, ACK)), owner, "{client}");
             let next = world.hears(&segment(client, 80, SYN));
             assert_eq!(next == owner, owner != 1 << 1, "{client}");
@@ -404,6 +403,6 @@ fn limit_reached_forgotten_flows_are_as_new_and_counted() {
     let counted = |world: &World, index| world.counted(index, "switch_flows_forgotten");
     let forgotten = counted(&world, 0) + counted(&world, 1);
     assert_eq!(forgotten, flows.len() as u64 - 8);
-    // Nobody else listens by now, so the hash finds the same one.
+    // No other member listens now, so the hash finds the same owner.
     world.assert_owned(&flows);
 }

@@ -1,9 +1,9 @@
-//! A wire that goes, and frames that find nobody.
+//! A wire that is lost, and frames without a receiver.
 
 use super::*;
 use crate::mortal::mortal;
 
-/// Waits for the member to hear that its wire is gone.
+/// Waits until the member reports that its wire is gone.
 fn is_told(member: &mut dyn Port) -> bool {
     let until = Instant::now() + Duration::from_secs(30);
     while Instant::now() < until {
@@ -37,7 +37,7 @@ fn one_queue_gone_the_others_serve() {
     assert_eq!(world.fabric.turn(), 0);
     assert_eq!(world.fabric.wire.len(), 1);
     assert_ne!(world.hears(&segment(1, 80, ACK)), 0);
-    // The first one's had gone by the queue that went.
+    // Member 0 sent by the lost queue before.
     world.says(0, &answer(80, 1, ACK));
     world.says(1, &answer(80, 1, ACK));
 }

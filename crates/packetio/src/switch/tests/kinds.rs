@@ -1,4 +1,4 @@
-//! Frames for one member, and frames for all.
+//! Frames that go to one member, and frames that go to all.
 
 use std::net::Ipv6Addr;
 
@@ -10,7 +10,7 @@ const ARP: [u8; 8] = [0, 1, 8, 0, 6, 4, 0, 1];
 const ECHO_V4: [u8; 8] = [8, 0, 0, 0, 0, 1, 0, 1];
 const ECHO_V6: [u8; 8] = [128, 0, 0, 0, 0, 1, 0, 1];
 const UDP: [u8; 8] = [0, 1, 0, 2, 0, 8, 0, 0];
-/// Eight bytes of destination options, padding all of them, in front of TCP.
+/// Eight bytes of destination options before TCP, all of them padding.
 const OPTIONS: [u8; 8] = [protocol::TCP, 0, 1, 4, 0, 0, 0, 0];
 const DESTINATION_OPTIONS: u8 = 60;
 
@@ -28,7 +28,7 @@ fn v6(next_header: u8, body: &[u8]) -> Vec<u8> {
     frame(EtherType::IPV6, &packet)
 }
 
-/// The frame with an 802.1Q tag.
+/// Adds an 802.1Q tag to the frame.
 fn tagged(frame: &[u8], tci: u16) -> Vec<u8> {
     let mut tagged = frame[..12].to_vec();
     tagged.extend(EtherType::VLAN.to_be_bytes());
@@ -48,7 +48,7 @@ fn frame_that_one_answers_goes_to_one() {
     let mut world = World::new(3);
     (0..3).for_each(|index| world.listens(index, true));
     let mut fragment = v4(PEER, OURS, protocol::TCP, &tcp(1, 80, SYN));
-    // The flag "more fragments", and the checksum made right again.
+    // Sets the flag "more fragments" and corrects the checksum.
     fragment[14 + 6] |= 0x20;
     fragment[14 + 10] = fragment[14 + 10].wrapping_sub(0x20);
     let mut broken = segment(1, 80, SYN);

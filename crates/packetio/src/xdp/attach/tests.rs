@@ -1,7 +1,7 @@
-//! Decisions of the program about frames (run in the kernel, without an interface), and attaching
-//! by netlink.
+//! The program's decisions about frames (run in the kernel without an interface), and attaching by
+//! netlink.
 //!
-//! Needs root; without it each test says that it was skipped.
+//! The tests need root; without it each reports that it was skipped.
 
 use std::io::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -17,7 +17,7 @@ const DROP: u32 = 1;
 const OURS_V4: Ipv4Addr = Ipv4Addr::new(10, 9, 8, 7);
 const OURS_V6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0xab, 0xcdef);
 
-/// The program, or `None` with the reason printed.
+/// Loads the program; `None` after printing the reason.
 fn loaded() -> Option<Loaded> {
     if !rustix::process::geteuid().is_root() {
         let _ = writeln!(std::io::stderr(), "ignored: needs root");
@@ -32,8 +32,8 @@ fn loaded() -> Option<Loaded> {
     }
 }
 
-/// Whether the program took it: there are no sockets, so what it takes goes to the kernel and is
-/// counted.
+/// True if the program took the frame. There are no sockets, so frames that it takes go to the
+/// kernel and are counted.
 fn takes(loaded: &Loaded, frame: &[u8]) -> bool {
     let before = loaded.no_socket();
     let action = bpf::dry_run(loaded.program.as_fd(), frame, 0).unwrap();
@@ -119,8 +119,8 @@ fn program_takes_what_is_for_owned_addresses() {
     assert!(theirs.iter().all(|frame| takes(&loaded, frame)));
 }
 
-/// Whether the program took it from an address that it shares with the kernel: there are no
-/// sockets, so what it takes is dropped and counted.
+/// True if the program took the frame from a shared address. There are no sockets, so frames that
+/// it takes are dropped and counted.
 fn takes_tcp(loaded: &Loaded, frame: &[u8]) -> bool {
     let before = loaded.no_socket();
     let action = bpf::dry_run(loaded.program.as_fd(), frame, 0).unwrap();
@@ -130,7 +130,7 @@ fn takes_tcp(loaded: &Loaded, frame: &[u8]) -> bool {
     is_taken
 }
 
-/// An ICMP message of this type that quotes a packet of this protocol.
+/// An ICMP message of type `kind` that quotes a packet of protocol `quoted`.
 fn icmp(kind: u8, quoted: u8) -> Vec<u8> {
     let mut frame = ipv4(OURS_V4);
     frame[14 + 9] = 1;
@@ -195,7 +195,7 @@ fn cut_frames_are_left_to_the_kernel() {
         (ipv6(OURS_V6, 6, &[0; 20]), 54),
         (solicitation(OURS_V6), 78),
     ] {
-        // The kernel runs no program on less than an Ethernet header.
+        // The kernel does not run a program on less than an Ethernet header.
         for len in 14..frame.len() {
             let taken = takes(&loaded, &frame[..len]);
             assert_eq!(taken, len >= header_bytes, "{len} of {frame:x?}");
@@ -203,8 +203,8 @@ fn cut_frames_are_left_to_the_kernel() {
     }
 }
 
-/// A veth pair in a namespace of its own, which this thread is in until it goes; removed even when
-/// the test panics.
+/// A veth pair in a separate namespace, in which this thread stays until the value is dropped. It
+/// is removed even if the test panics.
 struct Namespace {
     name: String,
     home: OwnedFd,
@@ -282,7 +282,7 @@ fn netlink_attaches_detaches_and_respects_others() {
     drop(hold);
     assert!(!namespace.shows_program());
 
-    // lo has no native XDP.
+    // The interface lo has no native XDP.
     let index = Device::find("lo").unwrap().index;
     let attach = |mode| super::attach(&loaded, "xdp:test", index, mode, Means::Any);
     let error = attach(XdpMode::Native).unwrap_err();

@@ -1,11 +1,11 @@
-//! A store of frames keeps them whole and in order.
+//! The frame store keeps frames whole and in order.
 
 use std::collections::VecDeque;
 
 use super::*;
 use crate::buffer_unsafe::{RxBatch, carve};
 
-/// Puts a frame of `len` bytes, each of them `fill`, into the store.
+/// Appends a frame of `len` bytes with the value `fill`.
 fn push(store: &mut FrameStore, fill: u8, len: usize) -> bool {
     let mut batch = RxBatch::new(1);
     let mut buf = carve(1, len.max(1)).remove(0);

@@ -1,6 +1,6 @@
-//! Counters of a port: its own, and the kernel's for it.
+//! Counters of a port: its own, and those that the kernel keeps for it.
 //!
-//! Owned by the port; the kernel's part is a copy that `refresh` brings up to date.
+//! The port owns them; `refresh` updates the copy of the kernel's part.
 
 use std::os::fd::OwnedFd;
 
@@ -17,30 +17,30 @@ pub(super) struct Counters {
     pub rx_bytes: u64,
     pub tx_frames: u64,
     pub tx_bytes: u64,
-    /// Descriptors from the kernel that name no chunk of their kind.
+    /// Descriptors from the kernel that name no valid chunk.
     pub bad_descriptor: u64,
-    /// Frames longer than a chunk, cut into frames of the link's size. No drop.
+    /// Frames longer than a chunk that were cut for the link; not a drop.
     pub rx_cut: u64,
-    /// Frames longer than a chunk that were not TCP.
+    /// Frames dropped because they are longer than a chunk and not TCP.
     pub rx_too_long: u64,
-    /// Frames that went through the store. No drop.
+    /// Frames that went through the store; not a drop.
     pub rx_early: u64,
-    /// Times that the store had no room for the next frame, which stayed in the ring. No drop.
+    /// Times that the store had no room, so that frames stayed in the ring; not a drop.
     pub rx_store_full: u64,
-    /// Frames shorter than an Ethernet header, not sent.
+    /// Frames dropped because they are shorter than an Ethernet header.
     pub tx_runt: u64,
-    /// Frames that the interface took and dropped.
+    /// Frames that the interface refused and dropped.
     pub tx_refused: u64,
-    /// Times that `reserve` granted less than asked.
+    /// Times that `reserve` granted fewer slots than asked for.
     pub tx_pushed_back: u64,
-    /// Frames that were ours on a queue of this interface without a port.
+    /// Frames for us that arrived on a queue of this interface without a port.
     no_socket: u64,
     kernel: Option<XdpStatistics>,
     drops: InterfaceDrops,
 }
 
 impl Counters {
-    /// Nothing yet, of a queue of `interface`.
+    /// Makes counters at zero, for a queue of `interface`.
     pub(super) fn of(interface: &str) -> Self {
         Self {
             rx_frames: 0,
@@ -62,7 +62,7 @@ impl Counters {
     }
 
     pub(super) fn refresh(&mut self, socket: &OwnedFd, interface: Option<&Shared>) {
-        // An interface that is gone keeps its last numbers.
+        // An interface that is gone keeps its last values.
         if let Ok(statistics) = sockopt::xdp_statistics(socket) {
             self.kernel = Some(statistics);
         }
@@ -92,8 +92,8 @@ impl Counters {
         report.push("xdp_tx_refused", self.tx_refused);
         report.push("xdp_tx_pushed_back", self.tx_pushed_back);
         report.push("xdp_rx_no_port", self.no_socket);
-        // Readers learn the names once, when the port is open. So the kernel's counters are there
-        // before the kernel was asked.
+        // Readers learn the names once, when the port is open, so the kernel's counters are listed
+        // before the first query.
         let kernel = |of: fn(&XdpStatistics) -> u64| self.kernel.as_ref().map_or(0, of);
         report.push("xdp_rx_dropped", kernel(|all| all.rx_dropped));
         let (of_rx, of_tx) = (

@@ -1,10 +1,10 @@
-//! Frames longer than a chunk, in generic mode: put together from their parts, and cut into frames
-//! of the link's size.
+//! Frames longer than a chunk, in generic mode: assembled from their parts, then cut into frames
+//! for the link.
 //!
-//! A kernel peer leaves TCP segmentation to hardware that a veth does not have, and GRO makes long
-//! frames of short ones. Generic XDP sees both whole, of up to 64 KiB. Dropping them would stall a
-//! connection, so they are cut here, off the fast path. Owns the frame under way and the buffers of
-//! the pieces; called by the port's `receive`.
+//! A kernel peer leaves TCP segmentation to hardware that a veth lacks, and GRO merges short
+//! frames. Generic XDP sees such frames whole, up to 64 KiB. Dropping them would stall a
+//! connection, so they are cut here, off the fast path. A [`LongFrames`] owns the frame under way
+//! and the buffers of its pieces; the port's `receive` calls it.
 
 use wire::ethernet::{self, EtherType};
 use wire::{ipv4, ipv6, protocol, tcp};
@@ -14,14 +14,14 @@ use crate::frame_unsafe::RxFrame;
 use crate::limits::{FRAME_HEADER_MAX, SUPER_FRAME_BYTES_MAX, XDP_BATCH_MAX};
 use crate::offload::Segmenter;
 
-/// The frame that is arriving, or being cut. All memory is taken at open.
+/// The frame that is being assembled or cut. All memory is allocated at open.
 #[derive(Debug)]
 pub(super) struct LongFrames {
-    /// Largest IP packet to cut to, in bytes.
+    /// Largest IP packet of a piece, bytes.
     mtu: usize,
-    /// The part of the frame that has arrived.
+    /// The parts of the frame that have arrived.
     parts: Vec<u8>,
-    /// A part is missing or too much: the frame is dropped when its last part comes.
+    /// True if a part is missing or too long: the frame is dropped after its last part.
     broken: bool,
     assembling: bool,
     segmenter: Segmenter,
@@ -29,17 +29,17 @@ pub(super) struct LongFrames {
     lent: RxBatch,
 }
 
-/// Outcome of a frame once its last part is there.
+/// The result of a frame's last part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Assembled {
-    /// Pieces of it are ready.
+    /// Pieces of the frame are ready.
     Cut,
-    /// The frame was not TCP, or not whole.
+    /// The frame was dropped, because it is not TCP or incomplete.
     Dropped,
 }
 
 impl LongFrames {
-    /// For a link of this MTU.
+    /// Makes the assembler for a link with this MTU.
     pub(super) fn new(mtu: usize) -> Self {
         Self {
             mtu,
@@ -52,17 +52,17 @@ impl LongFrames {
         }
     }
 
-    /// Whether the next descriptor belongs to a frame whose start has been taken.
+    /// True if the next descriptor belongs to a frame whose first part was taken.
     pub(super) fn is_assembling(&self) -> bool {
         self.assembling
     }
 
-    /// Whether pieces wait to be lent.
+    /// True if pieces wait to be lent.
     pub(super) fn is_ready(&self) -> bool {
         !self.segmenter.is_empty()
     }
 
-    /// Takes a part that others follow; `None` for one that the descriptor misnamed.
+    /// Takes a part that is not the last; `None`: its descriptor was invalid.
     pub(super) fn push(&mut self, part: Option<&RxFrame>) {
         if !self.assembling {
             self.parts.clear();
@@ -79,7 +79,7 @@ impl LongFrames {
         }
     }
 
-    /// Takes the last part.
+    /// Takes the last part; `None`: its descriptor was invalid.
     pub(super) fn finish(&mut self, part: Option<&RxFrame>) -> Assembled {
         self.push(part);
         self.assembling = false;
@@ -94,7 +94,7 @@ impl LongFrames {
         }
     }
 
-    /// The next pieces, lent until `release`.
+    /// Lends the next pieces, until `release`.
     pub(super) fn lend(&mut self) -> &[RxFrame] {
         while let Some(mut buf) = self.free.pop() {
             match self.segmenter.cut(buf.space()) {
@@ -111,13 +111,14 @@ impl LongFrames {
         self.lent.frames()
     }
 
-    /// The pieces come back.
+    /// Ends the loan of pieces.
     pub(super) fn release(&mut self) {
         self.free.extend(self.lent.drain());
     }
 }
 
-/// Bytes of the link's header, and of all headers up to TCP's; `None` for what is not whole TCP.
+/// Length of the link's header, and of all headers up to TCP's, bytes; `None` if the frame is not
+/// complete TCP.
 fn header_bytes(frame: &[u8]) -> Option<(usize, usize)> {
     let (header, link) = ethernet::Header::parse(frame).ok()?;
     let packet = frame.get(link..)?;

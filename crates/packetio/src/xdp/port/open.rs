@@ -1,7 +1,6 @@
-//! From a queue's number to a bound AF_XDP socket with full rings.
+//! Opening a queue: from its number to a bound AF_XDP socket with a full fill ring.
 //!
-//! Owns the order of the calls, which the kernel fixes: UMEM, ring sizes, mappings, bind, map of
-//! sockets.
+//! The kernel prescribes the order of the calls: UMEM, ring sizes, mappings, bind, map of sockets.
 
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
@@ -30,16 +29,16 @@ use crate::open_error::OpenError;
 use crate::port::{Capabilities, ChecksumPolicy};
 use crate::wait::monotonic_ns;
 
-/// The chunk for usual MTUs, and the largest that the kernel allows (a page).
+/// Chunk sizes: for usual MTUs, and the largest that the kernel allows (a page).
 const CHUNK_BYTES: [u32; 2] = [2048, 4096];
-/// How long to sleep between two tries to bind.
+/// Pause between two attempts to bind.
 const BIND_PAUSE: Duration = Duration::from_millis(2);
 
 impl XdpInterface {
-    /// The port of queue `queue` of this wire, counted from the first queue that the options name.
+    /// Opens the port of queue `queue` of this wire, counted from the first queue in the options.
     ///
     /// # Errors
-    /// One line that says what and where; a queue can have one port at a time.
+    /// One line that names cause and place. A queue can have one port at a time.
     pub fn port(&self, queue: usize) -> Result<XdpPort, OpenError> {
         let (interface, number, options) = self.queue(queue)?;
         open(interface, number, options)
@@ -69,12 +68,13 @@ pub(super) fn open(
     Ok(port)
 }
 
-/// The port of queue `queue` of a device. Program and map are the caller's, who puts the port's
-/// [socket](XdpPort::socket) into the map. `mode` is how the program is attached. Of the options,
-/// sizes and zero copy count.
+/// Opens the port of queue `queue` of a device whose program and map are the caller's, who puts the
+/// port's [socket](XdpPort::socket) into the map. `mode`: how the program is attached. Of the
+/// options, sizes and zero copy are used.
 ///
 /// # Errors
-/// One line that says what and where: no privilege, no such queue, or a queue that has a socket.
+/// One line that names cause and place: no privilege, no such queue, or the queue has a socket
+/// already.
 pub fn bare(
     device: &Device,
     queue: u32,
@@ -85,7 +85,7 @@ pub fn bare(
     bound(device, queue, mode, options).map_err(|(step, errno)| OpenError::io(wire, step, errno))
 }
 
-/// A port whose socket is bound and in no map.
+/// Makes a port whose socket is bound but in no map.
 fn bound(
     device: &Device,
     queue: u32,
@@ -111,16 +111,18 @@ fn bound(
 }
 
 /// The port over a socket whose UMEM is registered and whose rings are sized, with a full fill
-/// ring. Its drops are those of `interface`.
+/// ring. Its drops are those of `interface`. `capabilities.batch_max` is set here.
 pub(super) fn over(
     socket: OwnedFd,
     umem: Umem,
     sizes: Sizes,
-    capabilities: Capabilities,
+    mut capabilities: Capabilities,
     interface: &str,
 ) -> Result<XdpPort, (&'static str, Errno)> {
-    let early = FrameStore::new(sizes.store_bytes, XDP_BATCH_MAX)
-        .map_err(|errno| ("frame store", errno))?;
+    let batch_max = sizes.rx_batch();
+    capabilities.batch_max = batch_max;
+    let early =
+        FrameStore::new(sizes.store_bytes, batch_max).map_err(|errno| ("frame store", errno))?;
     let rings = Rings::map(&socket, sizes)?;
     let mut fill = rings.fill;
     if fill.free(sizes.rx_chunks) < sizes.rx_chunks {
@@ -137,8 +139,8 @@ pub(super) fn over(
         rx: rings.rx,
         tx: rings.tx,
         umem,
-        rx_frames: Vec::with_capacity(XDP_BATCH_MAX),
-        rx_chunks: Vec::with_capacity(XDP_BATCH_MAX),
+        rx_frames: Vec::with_capacity(batch_max),
+        rx_chunks: Vec::with_capacity(batch_max),
         early,
         drain_at: sizes.drain_at(),
         long: None,
@@ -158,7 +160,7 @@ pub(super) fn over(
     })
 }
 
-/// The four rings of a socket, mapped.
+/// The mapped rings of a socket.
 struct Rings {
     fill: Producer<u64>,
     completion: Consumer<u64>,
@@ -184,7 +186,7 @@ impl Rings {
     }
 }
 
-/// A socket with its UMEM registered and its rings sized.
+/// Makes a socket, registers its UMEM and sets the sizes of its rings.
 fn socket(umem: &Umem, chunk_bytes: u32, sizes: Sizes) -> Result<OwnedFd, (&'static str, Errno)> {
     let socket = socket_with(
         AddressFamily::XDP,
@@ -210,23 +212,23 @@ fn socket(umem: &Umem, chunk_bytes: u32, sizes: Sizes) -> Result<OwnedFd, (&'sta
         .map_err(step("XDP_UMEM_COMPLETION_RING"))?;
     sockopt::set_xdp_rx_ring_size(&socket, sizes.rx_slots).map_err(step("XDP_RX_RING"))?;
     sockopt::set_xdp_tx_ring_size(&socket, XDP_TX_SLOTS).map_err(step("XDP_TX_RING"))?;
-    // Copy mode makes a packet of the kernel's per frame and charges it here. The chunks are to be
-    // the limit, not this; and a batch is to leave by one call. Both only make it faster, so a
-    // refusal is no failure.
+    // Copy mode charges a kernel packet per frame to this buffer. Chunks should be the limit
+    // instead, and a batch should leave by one call. Both settings only save time, so a refusal is
+    // no failure.
     let charge = XDP_TX_SLOTS as usize * 2 * chunk_bytes as usize;
     let _ = sockopt::set_socket_send_buffer_size_force(&socket, charge);
     let _ = set_tx_budget(&socket, XDP_BATCH_MAX as u32);
     Ok(socket)
 }
 
-/// Whether a frame may come in several chunks.
+/// Whether a frame may arrive in several chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Parts {
     One,
     Several,
 }
 
-/// Binds, zero-copy if it may be and the driver can.
+/// Binds the socket, with zero copy if it is allowed and the driver can.
 fn bind_queue(
     socket: &OwnedFd,
     (ifindex, queue): (u32, u32),
@@ -248,7 +250,7 @@ fn bind_queue(
     bind_patiently(socket, &address(flags)).map(|()| Parts::One)
 }
 
-/// Waits for a queue that its last owner has only just closed.
+/// Binds; waits for a queue that its last owner has just closed.
 fn bind_patiently(socket: &OwnedFd, address: &SocketAddrXdp) -> Result<(), Errno> {
     let give_up_at_ns = monotonic_ns() + XDP_BIND_WAIT_NS_MAX;
     loop {
@@ -259,12 +261,12 @@ fn bind_patiently(socket: &OwnedFd, address: &SocketAddrXdp) -> Result<(), Errno
     }
 }
 
-/// Bytes of the largest frame that the kernel puts into a chunk.
+/// Longest frame that the kernel puts into a chunk, bytes.
 pub(super) fn frame_room(chunk_bytes: u32) -> usize {
     (chunk_bytes - XDP_RX_HEADROOM_BYTES) as usize
 }
 
-/// The smallest chunk that holds a frame of this MTU, or the largest there is.
+/// The smallest chunk size for frames of this MTU, else the largest size.
 pub(super) fn chunk_bytes(mtu: usize) -> u32 {
     let [small, large] = CHUNK_BYTES;
     if mtu + FRAME_HEADER_MAX <= frame_room(small) {
@@ -281,14 +283,14 @@ fn capabilities(device: &Device, chunk_bytes: u32, queue: usize) -> Capabilities
         rx_checksum: checksum_policy(&device.driver),
         tx_checksum_offload: false,
         segment_bytes_max: 0,
-        batch_max: XDP_BATCH_MAX,
+        batch_max: 0,
         name: wire_name(&device.name),
         queue,
     }
 }
 
-/// A driver whose peer is this host's kernel hands over transport checksums that were never
-/// finished.
+/// The policy for received checksums: a driver whose peer is this host's kernel delivers partial
+/// ones.
 fn checksum_policy(driver: &str) -> ChecksumPolicy {
     match driver {
         "veth" => ChecksumPolicy::AcceptPartial,

@@ -1,7 +1,7 @@
-//! A port over a socket that a service made and bound (`mill mux`): this process has memory and
-//! rings, and no privilege.
+//! A port over a socket that a service (`mill mux`) made and bound: this process has memory and
+//! rings but needs no privilege.
 //!
-//! Owns the memory file until the socket has come. Called by `mux`.
+//! A [`PassedMemory`] owns the memory file until the socket arrives. `mux` calls the module.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 
@@ -14,14 +14,14 @@ use super::{XdpPort, open};
 use crate::limits::{FRAME_HEADER_MAX, XDP_BATCH_MAX, XDP_TX_SLOTS};
 use crate::port::Capabilities;
 
-/// Memory of one context, as AF_XDP takes it. The sealed memory file rides along.
+/// Description of one context's memory for AF_XDP. The sealed memory file accompanies it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
-    /// The context, from 0.
+    /// Number of the context, from 0.
     pub context: u16,
-    /// Bytes of the file.
+    /// Size of the file, bytes.
     pub bytes: u64,
-    /// Bytes of a chunk: 2,048 or 4,096.
+    /// Size of a chunk, bytes: 2,048 or 4,096.
     pub chunk_bytes: u32,
     /// Bytes kept free before a received frame.
     pub headroom_bytes: u32,
@@ -33,27 +33,27 @@ pub struct Memory {
     pub rx_slots: u32,
     /// Slots of the transmit ring.
     pub tx_slots: u32,
-    /// Connections that the context's ledger is to hold; 0: no ledger.
+    /// Number of connections for the context's ledger; 0: no ledger.
     pub ledger_entries: u32,
 }
 
-/// Memory of one context, in a sealed file.
+/// Memory of one context in a sealed file.
 #[derive(Debug)]
 pub(crate) struct PassedMemory {
     umem: Umem,
     file: OwnedFd,
     sizes: Sizes,
     chunk_bytes: u32,
-    /// Connections that the context's ledger is to hold.
+    /// Number of connections for the context's ledger.
     ledger_entries: u32,
 }
 
 impl PassedMemory {
-    /// For a queue that serves `sockets` sockets with frames of `mtu`, and a ledger of so many
-    /// entries; `ring_slots` is what the user asked for.
+    /// Makes the memory for a queue that serves `sockets` sockets with frames of `mtu`, and a
+    /// ledger with this many entries. `ring_slots`: the user's choice.
     ///
     /// # Errors
-    /// Errors of making and mapping the file.
+    /// The errors of making and mapping the file.
     pub(crate) fn new(
         mtu: usize,
         sockets: Option<usize>,
@@ -72,7 +72,7 @@ impl PassedMemory {
         })
     }
 
-    /// The message about it, and the file that goes along.
+    /// The message that describes the memory, and the file that accompanies it.
     pub(crate) fn describe(&self, context: u16) -> (Memory, BorrowedFd<'_>) {
         let memory = Memory {
             context,
@@ -88,10 +88,11 @@ impl PassedMemory {
         (memory, self.file.as_fd())
     }
 
-    /// The port over the socket that a service made of this memory. Drops are those of `interface`.
+    /// Makes the port over the socket that a service made for this memory. Drop counters are those
+    /// of `interface`.
     ///
     /// # Errors
-    /// The step that failed, and why.
+    /// The step that failed, and its error.
     pub(crate) fn port(
         self,
         socket: OwnedFd,
@@ -100,8 +101,7 @@ impl PassedMemory {
     ) -> Result<XdpPort, (&'static str, Errno)> {
         let room = open::frame_room(self.chunk_bytes) - FRAME_HEADER_MAX;
         capabilities.mtu = capabilities.mtu.min(room);
-        capabilities.batch_max = XDP_BATCH_MAX;
-        // Only makes sending faster; an older kernel has no such option.
+        // The option only makes sending faster; older kernels do not have it.
         let _ = set_tx_budget(&socket, XDP_BATCH_MAX as u32);
         open::over(socket, self.umem, self.sizes, capabilities, interface)
     }

@@ -1,4 +1,4 @@
-//! The committed object is what the loader and the C source agree on.
+//! The committed object agrees with the loader and the C source.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! No descriptor, however odd, makes a frame outside its chunk.
+//! No descriptor, however invalid, yields a frame outside its chunk.
 
 use super::*;
 

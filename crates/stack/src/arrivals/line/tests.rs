@@ -16,7 +16,7 @@ fn tcp_frame(port: u16, number: u8) -> Vec<u8> {
     frame
 }
 
-/// Ports and numbers of these frames, as they are taken, line by line.
+/// Port and number of each frame in processing order, one vector per line.
 fn taken(frames: &[Vec<u8>]) -> Vec<Vec<(u16, u8)>> {
     let options = LoopbackOptions {
         batch: 2 * FLOW_ORDER_FRAMES_MAX,

@@ -1,4 +1,4 @@
-//! Trains expanded into frames that fit, and into frames that do not.
+//! ACK trains expanded into frames that are large enough, and into frames that are not.
 
 use packetio::Port;
 use packetio::loopback::{self, LoopbackOptions};
@@ -30,7 +30,7 @@ fn ends() -> LinkEnds {
     }
 }
 
-/// An ACK that has come `n` segments further than the first one.
+/// The ACK of the `n`th segment after the first one.
 fn ack(n: u32) -> PlainAck {
     PlainAck {
         seq: SeqNumber(1),
@@ -85,7 +85,7 @@ fn train_whose_frames_are_too_small_is_counted_and_sends_nothing() {
     }
 }
 
-/// An ACK that may be fragmented has an IP number of its own, which a train has only one of.
+/// A train has one IP identification, but every ACK that may be fragmented needs its own.
 #[test]
 fn train_takes_another_ack_unless_it_may_be_fragmented() {
     for (discovers_mtu, trains_of_two) in [(true, 1), (false, 2)] {
@@ -99,7 +99,7 @@ fn train_takes_another_ack_unless_it_may_be_fragmented() {
     }
 }
 
-/// The ACK of one connection too many stays with it.
+/// An ACK stays with its connection when no further train can begin.
 #[test]
 fn trains_are_no_more_than_the_limit() {
     let mut trains = AckTrains::new();

@@ -55,7 +55,7 @@ fn segment(payload_len: u32) -> SegmentOut {
     }
 }
 
-/// The bytes at the other end of a wire when `segment` is built and sent.
+/// The bytes that arrive at the other end of a wire when `segment` is sent.
 fn sent(key: &FlowKey, segment: &SegmentOut) -> Vec<u8> {
     let (mut here, mut there) = packetio::loopback::pair(&Default::default()).expect("loopback");
     let frames = here.reserve(1);
@@ -138,7 +138,7 @@ fn bare_segment_is_the_same_in_a_buffer_and_in_a_frame() {
         Ipv4Addr::new(10, 0, 0, 2).into(),
     );
     let mut buffer = [0; HEADER_BYTES_MAX];
-    // Payload would stay behind.
+    // A bare segment leaves its payload out.
     for len in [0, 100] {
         let len = build_bare(&mut buffer, &ENDS, &key, &segment(len));
         assert_eq!(&buffer[..len], sent(&key, &segment(0)));

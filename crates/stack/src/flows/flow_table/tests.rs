@@ -1,4 +1,4 @@
-//! The flow table against a map, and its limits.
+//! The flow table at its limits, and in comparison with a map.
 
 use super::*;
 use proptest::prelude::*;
@@ -85,8 +85,8 @@ fn replaced_entry_changes_its_kind_in_place() {
 }
 
 proptest! {
-    /// Against a map, with few distinct hashes so that buckets overflow, and all overflow counts
-    /// back at zero in the end.
+    /// Compares the table with a map. Few distinct hashes make buckets overflow, and all overflow
+    /// counts return to zero at the end.
     #[test]
     fn agrees_with_a_map(steps in proptest::collection::vec((0u64..24, any::<bool>()), 1..400)) {
         let mut table = FlowTable::new(64, &mut PageSource::default());

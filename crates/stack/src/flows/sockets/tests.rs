@@ -1,4 +1,5 @@
-//! The table alone, without connections: who counts as in use, and where slots and memory end.
+//! The socket table without connections: which sockets count as in use, and the limits of slots and
+//! memory.
 
 use ring::huge_pages::PageSource;
 use ring::memory::ContextLimits;
@@ -25,7 +26,7 @@ fn table(sockets_max: usize) -> Sockets {
     Sockets::new(memory, pool, &limits, BUFFER_BYTES, &mut source)
 }
 
-/// Sockets that have a slot each. The slot's hash says whose it is.
+/// Takes a slot for each of `count` sockets. The slot's hash is set to the socket's index.
 fn with_slots(sockets: &mut Sockets, count: usize) -> Vec<u32> {
     let take = |_| {
         let index = sockets.reserve().unwrap().index;
@@ -80,7 +81,7 @@ fn stock_takes_half_of_the_free_sockets() {
         sockets.refill(&mut stock);
         left.push(sockets.available());
     }
-    // Four of nine, two of five, one of three, one of two.
+    // The stock takes half, rounded up, of the free sockets: 4 of 9, 2 of 5, 1 of 3, 1 of 2.
     assert_eq!(left, [5, 3, 2, 1]);
     sockets.refill(&mut stock);
     assert_eq!(sockets.available(), 1);
@@ -88,7 +89,7 @@ fn stock_takes_half_of_the_free_sockets() {
     assert_eq!(sockets.span(), 8);
     assert!(!sockets.release(id.index));
     assert_eq!(sockets.available(), 2);
-    // The freed index is used again before one that never was.
+    // A freed index is reused before one that was never used.
     assert_eq!(sockets.reserve().map(|again| again.index), Some(id.index));
     assert!(sockets.reserve().is_some());
     assert_eq!((sockets.reserve(), sockets.available()), (None, 0));
@@ -113,7 +114,7 @@ fn index_has_the_role_of_its_slot() {
     assert_eq!(sockets.role(socket), Role::Free);
     assert!(sockets.remembered(socket).is_none());
     assert_eq!((sockets.in_use(), sockets.resolve(id)), (0, None));
-    // A free index has the slot that belongs to no socket, which nothing can free.
+    // A free index has slot 0, which cannot be freed.
     assert!(!sockets.release(socket));
     assert_eq!(sockets.available(), 4);
 }
@@ -153,7 +154,7 @@ fn round_keeps_the_slots_in_use_and_some_spare_ones() {
     assert!(!sockets.has_unused());
     release(&mut sockets, gone);
     assert!(sockets.has_unused());
-    // The slot of no socket, those in use, and the spare ones stay.
+    // Slot 0, the slots in use and the spare ones stay.
     let kept = 1 + stay.len() + SLOTS_SPARE;
     assert_eq!(round(&mut sockets), [1_001 - SLOTS_PER_STEP, kept]);
     assert!(!sockets.has_unused());
@@ -164,7 +165,7 @@ fn round_keeps_the_slots_in_use_and_some_spare_ones() {
         })
     };
     assert!(is_whole(&mut sockets, stay));
-    // The free slots are found again: as many more are used before the table grows.
+    // The free slots are reused before the table grows.
     let more = with_slots(&mut sockets, SLOTS_SPARE);
     assert_eq!(sockets.warm_slots().len(), kept);
     assert!(is_whole(&mut sockets, stay) && is_whole(&mut sockets, &more));
@@ -178,7 +179,7 @@ fn round_returns_what_the_round_before_did_not_need_either() {
     let all = with_slots(&mut sockets, 600);
     assert!(round(&mut sockets).is_empty());
     release(&mut sockets, &all);
-    // 600 were in use when the last round began.
+    // 600 slots were in use when the last round began.
     assert!(round(&mut sockets).is_empty());
     let kept = 1 + SLOTS_SPARE;
     assert_eq!(round(&mut sockets), [601 - SLOTS_PER_STEP, kept]);

@@ -1,4 +1,4 @@
-//! Conversations with [`IpCidr`] and [`LocalAddresses`].
+//! Tests of [`IpCidr`] and [`LocalAddresses`].
 
 use super::*;
 
@@ -158,10 +158,11 @@ fn source_is_chosen_by_scope_then_port_then_prefix() {
     assert_eq!(source("192.168.3.4", None).as_deref(), Some("192.168.0.1"));
     assert_eq!(source("8.8.8.8", Some(1)).as_deref(), Some("192.168.0.1"));
     assert_eq!(held(&[("10.0.0.1/8", 0)]).source_for(ip("::1"), None), None);
-    // An address of the link is no source for the world, though it comes first and is on the port.
+    // An address of link scope is no source for a global destination, although it comes first and
+    // is on the port.
     let addresses = held(&[("169.254.1.1/16", 0), ("10.0.0.1/24", 0)]);
     let source = |to: &str| addresses.source_for(ip(to), Some(0)).map(|a| a.to_string());
-    // The link's has more bits in common with this one.
+    // This destination shares more bits with the link-local address.
     assert_eq!(source("170.1.1.1").as_deref(), Some("10.0.0.1"));
     assert_eq!(source("169.254.7.7").as_deref(), Some("169.254.1.1"));
 }

@@ -1,4 +1,4 @@
-//! ARP and neighbour discovery, as conversations. We are 10.0.0.1 and fe80::1 on port 0.
+//! Tests of ARP and neighbour discovery. We are 10.0.0.1 and fe80::1 on port 0.
 
 use super::*;
 use crate::network::addresses::IpCidr;
@@ -226,7 +226,7 @@ fn arp_from_off_the_link_is_answered_and_updates_but_is_not_learned() {
     let asked = world.arp(Operation::Request, "169.254.1.1", "10.0.0.1");
     assert!(asked.unwrap().reply.is_some());
     assert!(world.neighbours.is_empty());
-    // A gateway outside our subnets, as some clouds have it.
+    // Some clouds have the gateway outside of our subnets.
     let id = world
         .neighbours
         .resolve(0, v4("169.254.1.1").into(), 0)
@@ -244,7 +244,7 @@ fn nd_solicitation_without_mac_is_answered_from_the_cache() {
         target: v6("fe80::1"),
         source_lladdr: None,
     };
-    // Unknown yet: the answer waits.
+    // The neighbour is unresolved, so the answer waits.
     assert!(world.nd(asked, "fe80::2").unwrap().reply.is_none());
     let told = Message::NeighborAdvertisement {
         flags: NeighborFlags {

@@ -1,4 +1,4 @@
-//! Knowledge about a host, and its lifetime.
+//! Tests of what is remembered about a host, and for how long.
 
 use super::*;
 

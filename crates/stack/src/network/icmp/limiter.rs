@@ -1,7 +1,7 @@
-//! A token bucket with a blurred edge. Owned by `icmp`.
+//! The token bucket of `icmp`, with a blurred edge.
 //!
-//! A bucket that outsiders can drain and watch shows them whether we sent something to another
-//! host. Each refill therefore withholds a few tokens, a number that only a keyed hash knows.
+//! An outsider who drains and watches an exact bucket learns whether we sent something to another
+//! host. Each refill therefore withholds a few tokens; their number depends on a keyed hash.
 
 use wire::siphash::siphash13_words;
 
@@ -9,7 +9,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// Upper bound, exclusive, of the tokens that a refill withholds.
 const BLUR: u64 = 3;
 
-/// Lets `per_second` things pass on average and `burst` at once.
+/// A bucket that lets `per_second` packets pass on average and `burst` at once.
 #[derive(Clone, Debug)]
 pub(super) struct Bucket {
     per_second: u64,
@@ -32,7 +32,7 @@ impl Bucket {
         }
     }
 
-    /// True if one more may pass now; it is counted.
+    /// True if one more packet may pass; takes a token for it.
     pub(super) fn take(&mut self, now_ns: u64) -> bool {
         let new = self.tokens_since(now_ns);
         if new > 0 {
@@ -45,7 +45,7 @@ impl Bucket {
         true
     }
 
-    /// Tokens that have come due; the time that makes no whole token stays on account.
+    /// Tokens due since the last refill. Time too short for a token is kept for the next refill.
     fn tokens_since(&mut self, now_ns: u64) -> u64 {
         let elapsed_ns = now_ns.saturating_sub(self.filled_ns);
         if elapsed_ns >= SECOND_NS {

@@ -1,4 +1,4 @@
-//! ICMP, as conversations. We are 10.0.0.1 and 2001:db8::1.
+//! Tests of ICMP. We are 10.0.0.1 and 2001:db8::1.
 
 use super::*;
 use crate::network::addresses::IpCidr;
@@ -78,8 +78,8 @@ fn packet_v6(message: &icmpv6::Message<'_>, from: &str, to: &str, hop_limit: u8)
     out
 }
 
-/// A router's quotation of our TCP segment from port 80 to port 4000, sequence number 77, in a
-/// packet of `total_len`.
+/// A router's quote of our TCP segment from port 80 to port 4000, sequence number 77, in a packet
+/// of `total_len` bytes.
 fn quote_v4(from: &str, total_len: u16) -> Vec<u8> {
     let header = ipv4::Header {
         total_len,
@@ -375,8 +375,8 @@ fn too_big_says_what_fits() {
             "10.0.0.1",
         )
     };
-    // An old router says nothing: the next lower plateau. A liar's 20 is lifted to the least there
-    // is.
+    // An old router reports no MTU, so the next lower plateau counts. A false report of 20 bytes is
+    // raised to the minimum.
     for (mtu, sent, fits) in [
         (1400, 1500, 1400),
         (0, 1500, 1492),
@@ -391,7 +391,7 @@ fn too_big_says_what_fits() {
     for (mtu, expected) in [
         (1400, report_v6(ErrorKind::PacketTooBig { mtu: 1400 })),
         (1280, report_v6(ErrorKind::PacketTooBig { mtu: 1280 })),
-        // Less than any link of IPv6 has: a lie (RFC 8201 section 4).
+        // Every IPv6 link has a larger MTU, so the report is false (RFC 8201 section 4).
         (1279, Incoming::Dropped(Drop::Kind)),
     ] {
         let told = icmpv6::Message::PacketTooBig {
@@ -470,7 +470,7 @@ fn neighbour_discovery_is_passed_on_if_it_is_for_us() {
     );
 }
 
-/// A UDP packet to port 9 with 4 bytes of data, or one of another protocol.
+/// A UDP packet to port 9 with 4 bytes of data, or a packet of another protocol.
 fn packet(protocol: u8, from: IpAddr, to: IpAddr, len: usize) -> Vec<u8> {
     let mut out = vec![0x55; len];
     match (from, to) {
@@ -557,7 +557,7 @@ fn refusal_of_ipv6_points_at_the_protocol() {
             ..
         }
     ));
-    // Behind destination options the pointer moves to their first byte.
+    // Behind destination options the pointer is the offset of their first byte.
     let mut behind = packet(60, them, us, 60);
     behind[40..48].copy_from_slice(&[132, 0, 1, 4, 0, 0, 0, 0]);
     let len = world.refuse(&behind, Refusal::Protocol).unwrap();
@@ -621,7 +621,7 @@ fn refusals_stop_at_their_limit_and_come_back() {
         "{first}"
     );
     assert_eq!(burst(&mut world), 0);
-    // A thousand a second is one a millisecond.
+    // A rate of 1,000 per second is one per millisecond.
     world.now_ns += 10_000_000;
     assert_eq!(burst(&mut world), 10);
     world.now_ns += 10 * SECOND;
@@ -631,11 +631,11 @@ fn refusals_stop_at_their_limit_and_come_back() {
 #[test]
 fn pointer_follows_extension_headers_of_every_length() {
     let mut packet = vec![0; 100];
-    // Two headers: of 16 and of 24 bytes.
+    // Two extension headers, of 16 and 24 bytes.
     (packet[41], packet[57]) = (1, 2);
     assert_eq!(super::next_header_at(&packet, 40), 6);
     assert_eq!(super::next_header_at(&packet, 56), 40);
     assert_eq!(super::next_header_at(&packet, 80), 56);
-    // A packet that ends before the upper layer.
+    // A packet that ends before its upper layer.
     assert_eq!(super::next_header_at(&packet[..57], 80), 40);
 }

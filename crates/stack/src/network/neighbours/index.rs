@@ -1,10 +1,10 @@
-//! The neighbour cache's hash index: open addressing, linear probing, never more than half full.
-//! Owned by `Neighbours`, which keeps the keys; this holds entry numbers only.
+//! The hash index of the neighbour cache: open addressing with linear probing, never more than half
+//! full. It holds entry numbers only; `Neighbours` keeps the keys.
 
 /// A map from a hash to an entry's number.
 #[derive(Debug)]
 pub(super) struct Index {
-    /// Entry number plus one; 0 is empty.
+    /// Entry number plus one; 0: the slot is free.
     slots: Vec<u32>,
 }
 
@@ -35,7 +35,7 @@ impl Index {
         self.slots[at] = entry + 1;
     }
 
-    /// Removes `entry`, and moves up those behind it that would no longer be found.
+    /// Removes `entry`, and moves entries behind it up that could not be found otherwise.
     pub(super) fn remove(&mut self, hash: u32, entry: u32, hash_of: impl Fn(u32) -> u32) {
         let mut hole = self.home(hash);
         while self.slots[hole] != entry + 1 {

@@ -1,5 +1,5 @@
-//! Learning: the claims about neighbours that arrive, and their effect on the cache (RFC 4861
-//! sections 7.2.3 and 7.2.5). `arp_nd` calls it.
+//! How received claims of neighbours change the cache (RFC 4861 sections 7.2.3 and 7.2.5). `arp_nd`
+//! calls it.
 
 use core::net::IpAddr;
 
@@ -9,9 +9,9 @@ use super::table::Newcomer;
 use super::{Advertisement, NeighbourId, NeighbourState, Neighbours};
 
 impl Neighbours {
-    /// A neighbour answered or announced itself (RFC 4861 7.2.5). Unknown addresses are not learned
-    /// from this. Returns the entry when it has become usable and something waits for it:
-    /// [`Neighbours::release`] it.
+    /// Processes an answer or announcement of a neighbour (RFC 4861 section 7.2.5). Unknown
+    /// addresses are not learned from it. Returns the entry if it became usable and something waits
+    /// for it: call [`Neighbours::release`].
     #[must_use]
     pub fn on_advertisement(
         &mut self,
@@ -49,8 +49,8 @@ impl Neighbours {
         (!entry.queue.is_empty()).then(|| self.id(index))
     }
 
-    /// A neighbour asked something and named its own MAC address (RFC 4861 7.2.3, RFC 826).
-    /// `create`: the question was about an address of ours, so an unknown neighbour is learned.
+    /// Processes a neighbour's question that names its own MAC address (RFC 4861 section 7.2.3, RFC
+    /// 826). `create`: the question was about our address, so an unknown neighbour is learned.
     /// Returns the entry to release, like [`Neighbours::on_advertisement`].
     #[must_use]
     pub fn on_solicitation(

@@ -1,21 +1,20 @@
-//! The table of entries: finding one, making one, and the choice of a replaced one when there is no
-//! room. `Neighbours` owns it.
+//! The entries of the neighbour cache: finding one, making one, and choosing one to replace.
 
 use wire::{Addr, MacAddr};
 
 use super::waiting::Queue;
 use super::{Entry, NeighbourError, NeighbourState, Neighbours, hash};
 
-/// The reason why an entry is made.
+/// The reason for a new entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Newcomer {
-    /// We want to send to it.
+    /// This stack wants to send to the neighbour.
     Wanted,
-    /// The neighbour made itself known.
+    /// The neighbour asked for us.
     Unasked,
 }
 
-/// Entries that the search for an unasked newcomer examines.
+/// Entries that are examined for replacement by a neighbour that asked for us.
 const UNASKED_SEARCH_MAX: usize = 16;
 
 impl Neighbours {
@@ -69,7 +68,7 @@ impl Neighbours {
         Ok(index)
     }
 
-    /// The entry to be replaced.
+    /// The entry to replace; `None`: none may be replaced.
     fn victim(&mut self, newcomer: Newcomer) -> Option<u32> {
         if newcomer == Newcomer::Wanted {
             return (0..self.entries.len() as u32)
@@ -80,7 +79,7 @@ impl Neighbours {
                 });
         }
         // A host that only asked for us may replace another such host, but no neighbour in use. The
-        // search is short, since outsiders can repeat it at will.
+        // search is short because outsiders can trigger it at will.
         for _ in 0..UNASKED_SEARCH_MAX.min(self.entries.len()) {
             self.eviction_hand = (self.eviction_hand + 1) % self.entries.len();
             let entry = &self.entries[self.eviction_hand];
@@ -96,7 +95,7 @@ impl Neighbours {
         let entry = &mut self.entries[index as usize];
         while let Some(token) = self.pools.pop_token(&mut entry.queue) {
             self.pools.push_token(&mut self.displaced, token);
-            // `poll` has something to tell at once.
+            // `poll` reports the displaced connection at once.
             self.deadline_ns = 0;
         }
         self.counters.frames_dropped += u64::from(self.pools.clear(&mut entry.queue));

@@ -1,4 +1,4 @@
-//! The neighbour cache, as conversations with the link.
+//! Tests of the neighbour cache.
 
 use super::*;
 use proptest::prelude::*;
@@ -48,7 +48,7 @@ fn with_reachable() -> (Neighbours, NeighbourId) {
     (cache, id)
 }
 
-/// A cache whose one neighbour became stale, and when.
+/// A cache whose only neighbour became stale, and the time of that.
 fn with_stale() -> (Neighbours, NeighbourId, u64) {
     let (mut cache, id) = with_reachable();
     let said = Advertisement {
@@ -100,7 +100,7 @@ fn nothing_resolve_asks_at_once_and_an_answer_makes_reachable() {
     assert_eq!(cache.state(id), Some(NeighbourState::Reachable));
     assert_eq!(cache.poll(5 + SECOND), None);
     assert_eq!(cache.deadline_ns(), u64::MAX);
-    // The same address again is the same entry.
+    // A second request for the address yields the same entry.
     assert_eq!(cache.resolve(0, ip("10.0.0.2"), 7), Ok(id));
     assert_ne!(cache.resolve(1, ip("10.0.0.2"), 7), Ok(id));
 }
@@ -145,7 +145,7 @@ fn incomplete_answer_releases_what_waits_in_order() {
         out[..3],
         [Released::Token(3), Released::Token(1), Released::Token(2)]
     );
-    // The oldest frame was dropped; the others carry the answer's MAC address.
+    // The oldest frame was dropped; the others carry the MAC address of the answer.
     let frames: Vec<_> = (1..=NEIGHBOUR_FRAMES_EACH_MAX)
         .map(|n| {
             let mut frame = vec![byte(n); 60];
@@ -188,7 +188,7 @@ fn reachable_ages_and_use_leads_to_delay_and_probe() {
     let (mut cache, id) = with_reachable();
     assert_eq!(cache.link(id, 14 * SECOND), Link::Ready(MAC));
     assert_eq!(cache.state(id), Some(NeighbourState::Reachable));
-    // A confirmation lasts between 15 s and 45 s.
+    // The reachable time lies between 15 s and 45 s.
     let mut now = 46 * SECOND;
     assert_eq!(cache.link(id, now), Link::Ready(MAC));
     assert_eq!(cache.state(id), Some(NeighbourState::Delay));
@@ -201,7 +201,7 @@ fn reachable_ages_and_use_leads_to_delay_and_probe() {
         now += SECOND;
     }
     assert_eq!(cache.poll(now), Some(NeighbourEvent::Failed(id)));
-    // The next use asks the whole link at once: three answers in a row may be lost, or the address
+    // The next use asks the whole link at once: three answers may be lost, or the MAC address has
     // changed.
     assert_eq!(cache.link(id, now), Link::Waiting);
     assert_eq!(cache.poll(now), request("10.0.0.2", None));
@@ -216,7 +216,7 @@ fn delay_is_ended_by_progress_of_tcp() {
     assert_eq!(cache.state(id), Some(NeighbourState::Reachable));
     assert_eq!(cache.poll(now + 5 * SECOND), None);
     assert_eq!(cache.deadline_ns(), u64::MAX);
-    // The same holds after the timer's list was cleared.
+    // A new Delay state sets the timer again, although the poll took the entry off the list.
     cache.doubt(id);
     assert_eq!(cache.link(id, now + 6 * SECOND), Link::Ready(OTHER_MAC));
     assert_eq!(
@@ -351,7 +351,7 @@ fn full_least_dear_then_least_recently_used_gives_way() {
     let fourth = cache.resolve(0, ip("10.0.0.4"), 40).unwrap();
     assert_eq!(cache.link(ids[1], 41), Link::Gone);
     assert!(cache.hold_frame(fourth, &[0; 60]));
-    // The unanswered newcomer goes before those that exist.
+    // The newcomer without an answer is replaced before real neighbours.
     let fifth = cache.resolve(0, ip("10.0.0.5"), 50).unwrap();
     assert_eq!(cache.link(fourth, 51), Link::Gone);
     assert_eq!(cache.link(ids[0], 51), Link::Ready(MAC));
@@ -360,7 +360,7 @@ fn full_least_dear_then_least_recently_used_gives_way() {
     assert_eq!(cache.link(fifth, 51), Link::Waiting);
     let counters = *cache.counters();
     assert_eq!((counters.evicted, counters.frames_dropped), (2, 1));
-    // Ids of the evicted do nothing.
+    // Ids of replaced entries have no effect.
     assert!(!cache.wait(ids[1], 1));
     assert!(!cache.hold_frame(ids[1], &[0; 60]));
     cache.confirm(ids[1], 52);
@@ -375,7 +375,7 @@ fn remembered_entry_is_current_until_another_neighbour_has_its_place() {
     let second = cache.resolve(0, ip("10.0.0.2"), 2).unwrap();
     assert!(!cache.is_current(first));
     assert!(cache.is_current(second));
-    // The first neighbour comes back to the same place, and is another entry.
+    // The first neighbour returns to the same place as a new entry.
     let again = cache.resolve(0, ip("10.0.0.1"), 3).unwrap();
     assert!(!cache.is_current(first) && !cache.is_current(second));
     assert!(cache.is_current(again));
@@ -439,7 +439,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A cache, and a naive model of the operations on it.
+/// A cache, and a simple model of its operations.
 struct Oracle {
     cache: Neighbours,
     now: u64,
@@ -508,7 +508,8 @@ impl Oracle {
         Ok(())
     }
 
-    /// Waiting connections come out once and in order.
+    /// Passes an advertisement to the cache: waiting connections must be released once and in
+    /// order.
     fn advertise(&mut self, host: u8, solicited: bool) -> Checked {
         let said = Advertisement {
             solicited,
@@ -531,7 +532,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// Time advances in `poll`.
+    /// Advances time: `poll` must end with its deadline in the future.
     fn pass(&mut self, ns: u64) -> Checked {
         self.now += ns;
         let mut events = 0;
@@ -552,7 +553,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// The index finds every entry.
+    /// Checks that the index finds every entry.
     fn check_index(&mut self) -> Checked {
         let entries = self.cache.entries.iter();
         let known: Vec<_> = entries.map(|entry| entry.address.to_ip()).collect();
@@ -567,8 +568,8 @@ impl Oracle {
 }
 
 proptest! {
-    /// After any operations an id leads to its own address or to nothing, tokens come out once and
-    /// in order, the index finds every entry, and time advances in `poll`.
+    /// After any operations an id leads to its own address or nothing, tokens are released once and
+    /// in order, the index finds every entry, and `poll` advances time.
     #[test]
     fn cache_agrees_with_a_naive_oracle(steps in prop::collection::vec(step(), 1..200)) {
         let mut oracle = Oracle::new();

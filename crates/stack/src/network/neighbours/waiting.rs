@@ -1,11 +1,11 @@
-//! Connections and frames that wait for neighbours: two pools of fixed size, with one short queue
-//! through each per neighbour. `Neighbours` owns them.
+//! Connections and frames that wait for neighbours: two pools of fixed size, through which each
+//! neighbour has a short queue.
 
 use crate::limits::{
     CONTROL_FRAME_BYTES_MAX, NEIGHBOUR_FRAMES_EACH_MAX, NEIGHBOUR_FRAMES_MAX, NEIGHBOUR_WAITING_MAX,
 };
 
-/// The end of a chain.
+/// Index that ends a chain.
 const NONE: u32 = u32::MAX;
 
 /// The output that waits for one neighbour: a chain of tokens and a chain of frames.
@@ -28,14 +28,14 @@ impl Queue {
     }
 }
 
-/// Whether a frame was kept, and the number of dropped ones, this one included.
+/// Whether a frame was kept, and how many frames were dropped; the count includes this one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Held {
     pub(super) kept: bool,
     pub(super) dropped: u16,
 }
 
-/// The memory of all queues.
+/// The memory of all queues: one pool for tokens, one for frames.
 #[derive(Debug)]
 pub(super) struct Pools {
     tokens: Pool<u32>,
@@ -101,14 +101,14 @@ impl Pools {
         }
     }
 
-    /// The oldest frame; its bytes stay valid until the next push.
+    /// Removes the oldest frame; its bytes stay valid until the next push.
     pub(super) fn pop_frame(&mut self, queue: &mut Queue) -> Option<&mut [u8]> {
         let frame = self.frames.pop(&mut queue.frames)?;
         queue.frames_len -= 1;
         Some(&mut frame.bytes[..frame.len])
     }
 
-    /// Forgets everything in `queue`; returns the number of frames lost.
+    /// Empties `queue`; returns the number of frames lost.
     pub(super) fn clear(&mut self, queue: &mut Queue) -> u16 {
         let frames = queue.frames_len;
         while self.pop_token(queue).is_some() {}
@@ -133,7 +133,7 @@ impl Chain {
 
 #[derive(Debug)]
 struct Pool<T> {
-    /// Nodes that were ever in use at once: memory for all is reserved, and untouched before.
+    /// Nodes that were ever used. Memory for all is reserved; what was never used is untouched.
     nodes: Vec<(T, u32)>,
     free: u32,
     empty: T,
@@ -150,7 +150,7 @@ impl<T: Clone> Pool<T> {
         }
     }
 
-    /// A new node at the end of `chain`, to be filled in; `None` when the pool is empty.
+    /// Appends a node to `chain` for the caller to fill; `None`: the pool is empty.
     fn push(&mut self, chain: &mut Chain) -> Option<&mut T> {
         if self.free == NONE && self.nodes.len() < self.len_max {
             self.free = self.nodes.len() as u32;

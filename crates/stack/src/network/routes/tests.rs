@@ -1,4 +1,4 @@
-//! The routing table against conversations and a naive oracle.
+//! Tests of the routing table, alone and against a simple model.
 
 use super::*;
 use core::net::{Ipv4Addr, Ipv6Addr};

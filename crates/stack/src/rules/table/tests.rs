@@ -1,4 +1,4 @@
-//! The table against a reference that asks every rule in order.
+//! The table, compared with a reference that tests every rule in order.
 
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::rules::RuleAction;
 
-/// Asks every rule in order, in the words of the configuration.
+/// Tests every rule in order, directly on the configuration.
 fn reference(rules: &[Rule], packet: &RulePacket) -> Option<usize> {
     rules.iter().position(|rule| asked_alone(rule, packet))
 }
@@ -37,7 +37,8 @@ fn asked_alone(rule: &Rule, packet: &RulePacket) -> bool {
         && rule.wire.is_none_or(|wire| wire == packet.port + 1)
 }
 
-/// Few addresses, so that prefixes nest, meet and repeat: both families and the edges of each.
+/// Addresses from a small set, so that prefixes nest, meet and repeat: both families with the edges
+/// of each.
 fn address() -> impl Strategy<Value = IpAddr> {
     let v4 = prop_oneof![
         4 => (0_u32..64).prop_map(|low| 0x0a00_0000 | (low << 26) | (low & 3)),
@@ -117,7 +118,7 @@ fn packet() -> impl Strategy<Value = RulePacket> {
     )
 }
 
-/// A packet that some rule may well match: the edges of its prefixes and ranges.
+/// A packet that this rule may match, at the edges of its prefixes and ranges.
 fn aimed(rule: &Rule, packet: RulePacket, at_end: bool) -> RulePacket {
     let edge = |cidr: Option<IpCidr>, other: Addr| match cidr {
         None => other,
@@ -188,8 +189,8 @@ fn zero_prefix_of_one_family_leaves_the_other_alone() {
     assert_eq!(table.first_match(&tcp("fd00::1", 80)), Some(0));
 }
 
-/// Ports `0..last` for each of 1,500 rules, all with a condition that keeps them from being final:
-/// the lists by port would take a million places and more.
+/// The 1,500 rules have ports `0..last` each, and a condition that keeps them from being final.
+/// Their lists by port would take more than a million entries.
 #[test]
 fn lists_without_room_give_way_to_one_list() {
     let nested = |last: u16| Rule {

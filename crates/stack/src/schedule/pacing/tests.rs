@@ -1,4 +1,4 @@
-//! Against a sorted list.
+//! Departure times, compared with a sorted list.
 
 use super::DepartureTimes;
 

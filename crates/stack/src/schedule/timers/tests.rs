@@ -1,4 +1,4 @@
-//! The wheel against a sorted map, and its corners.
+//! The timer wheel, alone and compared with a sorted map.
 
 use super::*;
 use proptest::prelude::*;
@@ -22,7 +22,7 @@ fn set_entry_fires_at_its_tick_and_not_before() {
     assert_eq!(wheel.poll(999 * MS), None);
 }
 
-/// 2^32 milliseconds are fifty days.
+/// 2^32 milliseconds are about fifty days.
 #[test]
 fn ticks_beyond_a_word_are_told_apart() {
     let mut now_ns = (u64::from(u32::MAX) - 3) * MS;
@@ -74,8 +74,8 @@ fn entry_beyond_reach_is_held_until_it_is_near() {
     assert_eq!(wheel.poll(1000 * MS), None);
 }
 
-/// Possible starting times: some time after the machine's start, and just before each level's turn
-/// ends; the highest one's ends after 795 days.
+/// Starting times: some time after the machine's start, and just before each level's turn ends. The
+/// highest level's turn ends after 795 days.
 fn beginnings() -> impl Strategy<Value = u64> {
     (0..=LEVELS as u32, 1u64..300_000)
         .prop_map(|(level, before)| (1u64 << (SLOT_BITS * level)).saturating_sub(before) + 17)
@@ -94,8 +94,8 @@ fn entry_set_on_the_last_tick_of_the_highest_level_fires() {
 }
 
 proptest! {
-    /// Against a sorted map: fires everything that is due, in any order within one poll, nothing
-    /// else, over jumps of every size.
+    /// Compares the wheel with a sorted map over jumps of every size: exactly the due entries fire,
+    /// in any order within one poll.
     #[test]
     fn agrees_with_a_sorted_map(beginning in beginnings(), steps in proptest::collection::vec((0u32..32, 0u64..3_000_000, 0u64..200_000, 0u8..4), 1..200)) {
         let mut now = beginning;

@@ -1,5 +1,4 @@
-//! Any trace of a peer and an application, taken with and without aggregation, leaves the same
-//! behind.
+//! Random traces of a peer and an application have the same result with and without aggregation.
 
 use proptest::prelude::*;
 use tcp::{CongestionAlgorithm, EcnUse};
@@ -14,41 +13,41 @@ use crate::common::peer::Client;
 /// The next action of the peer or the application.
 #[derive(Clone, Debug)]
 enum Step {
-    /// These arrive in one turn.
+    /// Segments that arrive in one turn.
     Batch(Vec<Kind>),
     Read(usize),
     Write(usize),
     Wait(u64),
 }
 
-/// A segment of the peer's.
+/// A segment of the peer.
 #[derive(Clone, Debug)]
 enum Kind {
     Data(usize),
     Push(usize),
-    /// Data with an ACK of so many bytes more.
+    /// Data, with an ACK for this many more bytes.
     DataAck(usize, u32),
     Ack(u32),
-    /// Data behind a gap that is never filled but by `Fill`.
+    /// Data behind a gap that only `Fill` closes.
     Skip(usize),
     Fill,
     Repeat,
     Tick,
     Urgent(usize),
-    /// The peer's window is so many units from here on.
+    /// The peer advertises this window from now on.
     Window(u16),
-    /// The peer echoes the time of the bytes that it acknowledges from here on.
+    /// From now on the peer echoes the timestamps of the bytes that it acknowledges.
     Echo,
-    /// Data that a router has marked, or that says so of ours.
+    /// Data in a packet marked CE.
     Marked(usize),
-    /// Data that a router could have marked.
+    /// Data in an ECN-capable packet without a mark.
     Capable(usize),
     Echoed(usize),
-    /// Data with a timestamp from before.
+    /// Data with an old timestamp.
     Stale(usize),
 }
 
-/// More than the disorder that is taken for harmless.
+/// Age of an old timestamp: more than the reordering that is tolerated.
 const STALE: u32 = 3;
 
 fn kinds() -> impl Strategy<Value = Kind> {
@@ -82,7 +81,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..24)
 }
 
-/// As if it had been on its way for long.
+/// Gives a segment an old timestamp, as if it had been delayed.
 fn stale(mut data: Tcp) -> Tcp {
     data.options.timestamp = data.options.timestamp.map(|stamp| Timestamp {
         value: stamp.value.wrapping_sub(STALE),
@@ -92,8 +91,8 @@ fn stale(mut data: Tcp) -> Tcp {
 }
 
 impl Bench {
-    /// The segment of a kind; `acked` = up to where the peer has acknowledged, `missing` = what it
-    /// left out.
+    /// The frame of the next segment of a kind. `acked`: the peer's highest ACK number; `missing`:
+    /// segments left out so far.
     fn frame(&mut self, kind: &Kind, acked: &mut u32, missing: &mut Vec<Tcp>) -> Option<Vec<u8>> {
         let segment = self.segment(kind, acked, missing)?;
         let frame = self.w.peer.frame(&segment);
@@ -172,7 +171,8 @@ impl Bench {
         Some(segment)
     }
 
-    /// `together`: what arrives in one turn does; otherwise each segment has its own.
+    /// Plays a trace. With `together` the segments of a batch arrive in one turn, otherwise in one
+    /// each.
     fn play(mut self, steps: &[Step], together: bool) -> (Vec<Tcp>, Vec<u8>, String) {
         let mut acked = self.client.rcv;
         let mut missing = Vec::new();
@@ -199,7 +199,7 @@ impl Bench {
                 }
             }
         }
-        // All variables of the connection, and what TCP counted.
+        // Everything that the connection holds, and TCP's counters.
         let connections: Vec<String> = self
             .w
             .stack
@@ -212,8 +212,8 @@ impl Bench {
     }
 }
 
-/// Without the parts that the time of being busy is kept in. How a moment that was nothing else is
-/// split among them does not matter, and their sum is in `Info`.
+/// Removes the fields for busy times from a `Debug` text. A short moment may be attributed
+/// differently, and `Info` has their sum.
 fn without_stopwatch(shown: &str) -> String {
     let mut kept = String::new();
     let mut within = false;
@@ -229,7 +229,7 @@ fn without_stopwatch(shown: &str) -> String {
     kept
 }
 
-/// How a connection is set up.
+/// The parameters of a connection.
 #[derive(Clone, Copy, Debug)]
 struct Choice {
     stamps: bool,
@@ -267,8 +267,8 @@ fn choices() -> impl Strategy<Value = Choice> {
     )
 }
 
-/// The same bytes, the same segments out, the same variables within (the congestion window among
-/// them), whatever is put together.
+/// Plays a trace with and without aggregation: bytes, sent segments and all variables must be the
+/// same.
 fn compare(steps: &[Step], choice: Choice) -> Result<(), TestCaseError> {
     let play = |aggregation_max, offload_acks| {
         let bench = Bench::with_flags(choice.syn, choice.stamps, aggregation_max, |config| {
@@ -289,7 +289,8 @@ fn compare(steps: &[Step], choice: Choice) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// A pure ACK that leaves alone, or in a train: whether what is kept back behind it is asked for.
+/// Data held back behind a pure ACK is polled for once per turn, whether the ACK leaves alone or in
+/// a train.
 #[test]
 fn established_bytes_kept_back_are_asked_for_once_a_turn() {
     use Kind::{Ack, Data, DataAck};
@@ -319,7 +320,7 @@ fn established_bytes_kept_back_are_asked_for_once_a_turn() {
     compare(&window_is_full, stampless).unwrap();
 }
 
-/// Segments of a peer to a receiver, and their fate on the way.
+/// Batches that a receiver gets, with loss and reordering.
 fn received() -> impl Strategy<Value = Vec<Step>> {
     let len = prop_oneof![4 => Just(FULL - 20), 1 => 1usize..FULL - 20];
     let kind = prop_oneof![
@@ -340,8 +341,7 @@ fn received() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 1..16)
 }
 
-/// Every ACK that each segment would have had for itself, with the SACKs and marks that it would
-/// have told.
+/// Compares with turns of one segment each: every ACK must be sent, with the same SACKs and marks.
 fn compare_with_turns_of_their_own(steps: &[Step], choice: Choice) -> Result<(), TestCaseError> {
     let play = |together| {
         let bench = Bench::with_flags(choice.syn, choice.stamps, 20, |config| {
@@ -378,7 +378,7 @@ fn established_batch_that_fills_gaps_is_answered_segment_by_segment() {
     }
 }
 
-/// With `PROPTEST_CASES` as many as it says.
+/// The number of cases; `PROPTEST_CASES` sets it.
 fn cases() -> ProptestConfig {
     match std::env::var_os("PROPTEST_CASES") {
         Some(_) => ProptestConfig::default(),

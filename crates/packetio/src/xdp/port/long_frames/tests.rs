@@ -1,5 +1,5 @@
-//! Long frames come apart into what a link would have carried; what is not whole TCP comes to
-//! nothing.
+//! Long frames are cut into frames that the link could have carried; frames that are not complete
+//! TCP are dropped.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -10,7 +10,7 @@ use super::*;
 const MTU: usize = 1500;
 const PART: usize = 1792;
 
-/// A TCP frame with `data` bytes of payload, each the low byte of its offset; the checksum is not
+/// A TCP frame with `data` bytes of payload, each the low byte of its offset. The checksum is not
 /// filled in.
 fn tcp_frame(v6: bool, data: usize) -> Vec<u8> {
     let tcp = tcp::Header {
@@ -53,7 +53,7 @@ fn tcp_frame(v6: bool, data: usize) -> Vec<u8> {
     frame
 }
 
-/// Hands `frame` over in parts, as the kernel does.
+/// Passes `frame` in parts, as the kernel does.
 fn assemble(long: &mut LongFrames, frame: &[u8]) -> Assembled {
     let mut parts = RxBatch::new(64);
     let count = frame.len().div_ceil(PART).max(1);

@@ -92,6 +92,8 @@ pub const SCRAPE_HEAD_BYTES_MAX: usize = 8 * 1024;
 /// connection closes.
 pub const SCRAPE_MS_MAX: u64 = 2_000;
 
+/// Files of a capture's ring that is not told how many.
+pub const CAPTURE_FILES: u32 = 10;
 /// Files of a capture's ring. More: refused.
 pub const CAPTURE_FILES_MAX: u32 = 10_000;
 /// Bytes of a frame that a capture keeps at most. More: refused.

@@ -4,7 +4,6 @@
 //! by `mill top` and `mill metrics`.
 
 use std::collections::HashSet;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use observe::client::Client;
@@ -25,8 +24,6 @@ pub struct Processes {
 struct Process {
     client: Client,
     statistics: Statistics,
-    pid: u32,
-    path: PathBuf,
 }
 
 /// The values of a process at one time.
@@ -75,30 +72,24 @@ impl Processes {
     }
 
     fn look_for_new(&mut self) {
-        let known: HashSet<u32> = self.all.iter().map(|process| process.pid).collect();
-        for directory in place::directories() {
-            for (pid, path) in place::processes(&directory) {
-                let is_wanted = self.only.is_none_or(|only| only == pid);
-                if is_wanted && !known.contains(&pid) {
-                    self.all.extend(Process::open(pid, &path));
-                }
+        let pid_of = |process: &Process| process.client.pid();
+        let known: HashSet<u32> = self.all.iter().map(pid_of).collect();
+        for client in place::agents() {
+            let pid = client.pid();
+            let is_wanted = self.only.is_none_or(|only| only == pid);
+            if is_wanted && !known.contains(&pid) {
+                self.all.extend(Process::open(client));
             }
         }
-        self.all.sort_by_key(|process| process.pid);
+        self.all.sort_by_key(pid_of);
     }
 }
 
 impl Process {
-    fn open(pid: u32, path: &Path) -> Option<Self> {
-        let mut client = Client::connect(path).ok()?;
+    fn open(mut client: Client) -> Option<Self> {
         client.set_patience(Duration::from_millis(PUBLISH_MS_MAX));
         let statistics = client.statistics().ok()?;
-        Some(Self {
-            client,
-            statistics,
-            pid,
-            path: path.to_owned(),
-        })
+        Some(Self { client, statistics })
     }
 
     /// Asks each context for fresh values. For a context that does not answer in time, returns its
@@ -110,16 +101,14 @@ impl Process {
                 Err(rustix::io::Errno::TIMEDOUT) => {
                     // The answer may still come, and the agent accepts no other request before
                     // that.
-                    let mut client = Client::connect(&self.path).ok()?;
-                    client.set_patience(Duration::from_millis(PUBLISH_MS_MAX));
-                    self.client = client;
+                    self.client.reconnect().ok()?;
                 }
                 Err(rustix::io::Errno::PIPE) => return None,
                 _ => {}
             }
         }
         Some(Snapshot {
-            pid: self.pid,
+            pid: self.client.pid(),
             command: self.statistics.command(),
             start_ns: self.statistics.start_ns(),
             contexts: self.statistics.ports(&names),

@@ -37,12 +37,13 @@ struct Row {
 /// Runs the command.
 pub fn rules(options: &RulesOptions) -> Result<(), Failure> {
     let mut rows = Vec::new();
-    let processes = place::directories()
-        .into_iter()
-        .flat_map(|directory| place::processes(&directory));
     let mut is_found = false;
-    for (pid, path) in processes.filter(|(pid, _)| options.pid.is_none_or(|only| only == *pid)) {
-        match ask(pid, &path, &mut rows) {
+    for client in place::agents() {
+        let pid = client.pid();
+        if options.pid.is_some_and(|only| only != pid) {
+            continue;
+        }
+        match ask(client, &mut rows) {
             Ok(()) => is_found = true,
             Err(errno) if options.pid.is_some() => {
                 return Err(Failure::Run(format!("process {pid}: {errno}")));
@@ -63,8 +64,8 @@ pub fn rules(options: &RulesOptions) -> Result<(), Failure> {
 }
 
 /// Asks all contexts of a process, in bounded steps.
-fn ask(process: u32, path: &std::path::Path, rows: &mut Vec<Row>) -> Result<(), Errno> {
-    let mut client = Client::connect(path)?;
+fn ask(mut client: Client, rows: &mut Vec<Row>) -> Result<(), Errno> {
+    let process = client.pid();
     for one in client.statistics()?.contexts(&[]) {
         let mut next = 0_u32;
         loop {

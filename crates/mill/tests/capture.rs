@@ -12,6 +12,7 @@ use observe::agent::{Agent, Joined};
 use observe::client::Client;
 use observe::message::kind;
 use observe::place;
+use observe::reader::{Name, Value};
 use ring::doorbell::StackBell;
 use ring::frame_log::{FrameLog, FrameLogReader};
 use ring::published::Flag;
@@ -145,6 +146,21 @@ fn has_both_fins(file: &Path) -> bool {
     so_far(file, "tcp.flags.fin == 1") >= 2
 }
 
+/// Segments that the server has sent again.
+fn sent_again(pid: &str) -> u64 {
+    let mut client = client(pid).0;
+    let statistics = client.statistics().unwrap();
+    let names = statistics.names().unwrap();
+    let slot = statistics.contexts(&names)[0].slot;
+    client.publish(slot).unwrap();
+    let is_it = |name: &Name| name.name == "segments_retransmitted";
+    let at = names.iter().position(is_it).unwrap();
+    match statistics.contexts(&names)[0].values[at] {
+        Some(Value::Number(count)) => count,
+        ref other => panic!("{other:?}"),
+    }
+}
+
 #[test]
 fn live_capture_of_curl_is_decoded_without_an_error() {
     let Some((world, server)) = serving("capture", 100_000) else {
@@ -160,8 +176,15 @@ fn live_capture_of_curl_is_decoded_without_an_error() {
     let Some(faults) = faults(&file) else {
         return;
     };
-    // The kernel's handshake and ACKs have no errors on a veth pair.
-    assert_eq!(faults, "", "frames that tshark complains about");
+    // The kernel's handshake and ACKs have no errors on a veth pair. On a busy machine an ACK may
+    // come so late that the server sends a segment again, and then it has counted that.
+    let is_again = |line: &&str| line.contains("[TCP Retransmission]");
+    let (again, others): (Vec<_>, Vec<_>) = faults.lines().partition(is_again);
+    assert!(
+        others.is_empty(),
+        "frames that tshark complains about: {others:?}"
+    );
+    assert!(again.len() as u64 <= sent_again(&pid), "{again:?}");
     let all = field(&file, "frame", "frame.packet_flags_direction").unwrap();
     assert_eq!(all.len() as u64, captured);
     let [inbound, outbound] =

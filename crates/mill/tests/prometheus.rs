@@ -88,6 +88,9 @@ fn promtool_accepts_the_rules_and_the_dashboard() {
     if !accepts(&["check", "rules", rules.to_str().unwrap()], b"") {
         return;
     }
+    // Each alert fires for the values that it is for, and none of the others does.
+    let tests = grafana("rules_test.yml");
+    accepts(&["test", "rules", tests.to_str().unwrap()], b"");
     // promtool cannot check dashboards, so each expression becomes a rule.
     let mut text = "groups:\n- name: dashboard\n  rules:\n".to_owned();
     for (at, expr) in dashboard().iter().enumerate() {

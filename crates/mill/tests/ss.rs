@@ -203,6 +203,43 @@ fn parser_of_others_reads_both_programs() {
     server.stop();
 }
 
+/// The names of what a line of `ss` says: `cwnd` of `cwnd:10`, `skmem` of `skmem:(r0,…)`.
+fn names(line: &str) -> Vec<&str> {
+    let name = |word: &'_ str| word.find([':', '(']).unwrap_or(word.len());
+    let words = line.split_whitespace().skip(5);
+    words.map(|word| &word[..name(word)]).collect()
+}
+
+#[test]
+fn connection_is_told_with_all_letters_in_the_kernels_order() {
+    let Some(world) = World::new("ss-letters") else {
+        return;
+    };
+    let document = world.write("site/a", &[b'x'; 1000]);
+    let site = document.parent().unwrap();
+    let wire = ["--wire", "xdp:right"];
+    let server = world.serve("ours", site, &[&wire[..], &OURS].concat());
+    let pid = server.pid().to_string();
+    let client = Client::new(&world);
+    let letters = ["ss", "-tnoiempOH", "state", "established"];
+    let kernel = said(&world.kernel(&letters));
+    let ours = said(&world.ours(&[&letters[..], &["--pid", &pid]].concat()));
+    let users = format!("users:((\"mill\",pid={pid},fd=");
+    assert!(ours.contains(&users), "{ours}");
+    let both = |one: &str, other: &str| -> Vec<String> {
+        let others = names(other);
+        let shared = names(one).into_iter().filter(|name| others.contains(name));
+        shared.map(str::to_owned).collect()
+    };
+    let (first, second) = (both(&ours, &kernel), both(&kernel, &ours));
+    assert_eq!(first, second, "{ours}{kernel}");
+    for name in ["ino", "sk", "skmem", "sack", "wscale", "rto", "mss", "cwnd"] {
+        assert!(first.iter().any(|one| one == name), "{name}: {first:?}");
+    }
+    drop(client);
+    server.stop();
+}
+
 #[test]
 fn listeners_summary_and_kill_of_a_running_server() {
     let Some(world) = World::new("ss-kill") else {
@@ -222,6 +259,15 @@ fn listeners_summary_and_kill_of_a_running_server() {
     assert!(listeners.contains("10.78.0.2:80") && listeners.contains("[fd78::2]:80"));
     let client = Client::new(&world);
     assert!(ask(&["-s"]).contains("estab 1"), "{}", ask(&["-s"]));
+    let summary: serde_json::Value = serde_json::from_str(&ask(&["-s", "--json"])).unwrap();
+    assert_eq!(
+        (&summary["total"], &summary["established"]),
+        (&3.into(), &1.into())
+    );
+    assert!(
+        ask(&["-s", "dst", "10.78.0.9"]).contains("estab 0"),
+        "filtered"
+    );
     let json: serde_json::Value = serde_json::from_str(&ask(&["--json"])).unwrap();
     assert_eq!(json[0]["state"], "ESTAB");
     assert_eq!(

@@ -231,6 +231,8 @@ impl Crank {
         self.is_behind = turned.behind;
         self.shared.watch.turned();
         if stack.is_gone() {
+            // The program may end on this error, and the cause shall be in its log.
+            stack.observe(now_ns);
             return Err(Errno::NETDOWN.into());
         }
         if turned.busy {

@@ -65,6 +65,8 @@ pub const PUBLISH_NS: u64 = 100_000_000;
 /// Interval at which a context copies the counters of its wire, in ns. Reading them may take system
 /// calls.
 pub const PUBLISH_PORT_NS: u64 = 1_000_000_000;
+/// Answers to other processes take at most one part of this many of a busy context's time.
+pub const ANSWERS_ONE_IN: u64 = 4;
 /// Age of the last activity up to which a connection counts in the histogram of round trips, in ns.
 pub const ROUND_TRIP_RECENT_NS: u64 = 1_000_000_000;
 /// One turn in this many has its duration measured.

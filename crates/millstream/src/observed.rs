@@ -11,11 +11,13 @@ mod remedies;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Instant;
 
 use events::Events;
 use observe::agent::{Joined, of_process};
 use observe::layout::{Kind, bucket_of};
 use observe::limits::{ANSWERS_PER_TURN, BUCKETS};
+use observe::message::kind;
 use observe::place;
 use observe::segment::Entry;
 use packetio::counter_list::port_counter;
@@ -26,7 +28,7 @@ use stack::activity::{HISTOGRAM_BUCKETS, Histogram};
 use stack::{Observer, Stack};
 
 use crate::config::{Config, Observe};
-use crate::limits::{PUBLISH_NS, PUBLISH_PORT_NS, ROUND_TRIP_RECENT_NS};
+use crate::limits::{ANSWERS_ONE_IN, PUBLISH_NS, PUBLISH_PORT_NS, ROUND_TRIP_RECENT_NS};
 
 pub use declared::{Declared, declared};
 pub use events::{EVENTS, EVENTS_AT_START, Event};
@@ -42,7 +44,7 @@ pub(crate) fn join(stack: &mut Stack, bell: &StackBell, config: &Config, index: 
         // A simulation is not visible to other processes unless its configuration names a
         // directory.
         Observe::Default if config.clock.is_virtual() => None,
-        Observe::Default => place::directory(),
+        Observe::Default => own_directory(),
         Observe::In(directory) => Some(directory.clone()),
     };
     match directory.and_then(|directory| joined(&directory, stack, bell, index)) {
@@ -50,6 +52,16 @@ pub(crate) fn join(stack: &mut Stack, bell: &StackBell, config: &Config, index: 
         None if config.clock.is_virtual() => {}
         None => log_only(stack),
     }
+}
+
+/// The directory for this user's sockets. `None` is logged, unless the environment wishes it.
+fn own_directory() -> Option<PathBuf> {
+    let directory = place::directory();
+    if directory.is_none() && !place::is_off() {
+        let (event, error) = ("observe_unavailable", "no directory is this user's");
+        tracing::info!(target: "millstream", event, error, "nobody can look in");
+    }
+    directory
 }
 
 /// The stack's place with the agent of the process. `None`: no observer can connect, and the log
@@ -74,7 +86,9 @@ fn publish(stack: &mut Stack, joined: Joined) {
         places: places(&joined, stack),
         ports: PortValues::join(&joined, stack),
         values: Vec::new(),
+        values_due_ns: 0,
         port_due_ns: 0,
+        answers_due_ns: 0,
         events: Events::default(),
         port: stack.port_name().to_owned(),
         joined,
@@ -116,8 +130,12 @@ struct Publisher {
     values: Vec<u64>,
     /// Values of each port behind the first, in a stack with several ports.
     ports: PortValues,
-    /// Time at which the ports' counters are copied next, in ns.
+    /// When the stack's values are copied next.
+    values_due_ns: u64,
+    /// When the wires' counters are copied next, and rare events are looked for.
     port_due_ns: u64,
+    /// Requests wait until then: answers take a share of the time.
+    answers_due_ns: u64,
     events: Events,
     /// The wire's name, for the log.
     port: String,
@@ -131,23 +149,9 @@ impl Observer for Publisher {
         self.joined
             .due
             .rearm(now_ns.saturating_add(PUBLISH_NS).max(1));
-        let is_asked = self.joined.mailbox.has_more();
-        // A wire may have to ask the kernel for its counters.
-        let with_port = is_asked || now_ns >= self.port_due_ns;
-        if with_port {
-            self.port_due_ns = now_ns.saturating_add(PUBLISH_PORT_NS);
-            self.events.look(stack, &self.port);
-        }
-        stack.sample_round_trips(ROUND_TRIP_RECENT_NS);
-        self.publish(stack, now_ns, with_port);
+        self.copy(stack, now_ns);
         stack.end_old_capture(now_ns);
-        for _ in 0..ANSWERS_PER_TURN {
-            let Some(mut request) = self.joined.mailbox.take() else {
-                return;
-            };
-            let outcome = answers::answer(stack, &mut request, now_ns);
-            self.joined.mailbox.answer(request, outcome);
-        }
+        self.answer(stack, now_ns);
         if self.joined.mailbox.has_more() {
             self.joined.due.ask();
         }
@@ -155,6 +159,43 @@ impl Observer for Publisher {
 }
 
 impl Publisher {
+    /// Copies what is due by the clock. Requests do not make this more frequent: log lines have an
+    /// interval of their own, and round trips are sampled evenly.
+    fn copy(&mut self, stack: &mut Stack, now_ns: u64) {
+        if now_ns < self.values_due_ns && !stack.is_gone() {
+            return;
+        }
+        self.values_due_ns = now_ns.saturating_add(PUBLISH_NS);
+        stack.sample_round_trips(ROUND_TRIP_RECENT_NS);
+        // A wire may have to ask the kernel for its counters.
+        let with_port = now_ns >= self.port_due_ns;
+        if with_port || stack.is_gone() {
+            self.port_due_ns = now_ns.saturating_add(PUBLISH_PORT_NS);
+            self.events.look(stack, &self.port);
+        }
+        self.publish(stack, now_ns, with_port);
+    }
+
+    /// Answers requests, unless the last answers took so long that it is the network's turn.
+    fn answer(&mut self, stack: &mut Stack, now_ns: u64) {
+        if now_ns < self.answers_due_ns || !self.joined.mailbox.has_more() {
+            return;
+        }
+        let begin = Instant::now();
+        for _ in 0..ANSWERS_PER_TURN {
+            let Some(mut request) = self.joined.mailbox.take() else {
+                break;
+            };
+            if request.kind == kind::PUBLISH {
+                self.publish(stack, now_ns, true);
+            }
+            let outcome = answers::answer(stack, &mut request, now_ns);
+            self.joined.mailbox.answer(request, outcome);
+        }
+        let took_ns = begin.elapsed().as_nanos() as u64;
+        self.answers_due_ns = now_ns.saturating_add(took_ns.saturating_mul(ANSWERS_ONE_IN));
+    }
+
     fn publish(&mut self, stack: &Stack, now_ns: u64, with_port: bool) {
         self.values.clear();
         values(stack, &mut self.values);
@@ -246,6 +287,7 @@ fn values(stack: &Stack, values: &mut Vec<u64>) {
     );
     let pages = stack.pages();
     values.extend([pages.hugetlb_bytes, pages.thp_bytes, pages.ordinary_bytes]);
+    values.push(stack.each_port().filter(|port| !port.is_gone()).count() as u64);
     let histograms = [
         &activity.rx_batch,
         &activity.tx_batch,

@@ -311,6 +311,7 @@ impl GuardedStack {
         // The stack had no work.
         self.stood_in = single_turns;
         if stack.is_gone() {
+            stack.observe(now_ns);
             return None;
         }
         match stack.arm() {

@@ -7,11 +7,13 @@ use std::io::ErrorKind;
 use std::time::Duration;
 
 use common::lab::{self, Lab, Link};
+use common::log;
 use common::meet::{plain, with_ours};
 use common::server_addr;
 use millstream::{Crank, Events, Interest, Mode, Poll, TcpListener, Token};
 
-fn deleted_under(link: Link, crank: Crank) {
+/// `gone` wires have been lost so far.
+fn deleted_under(link: Link, crank: Crank, gone: usize) {
     let lab = Lab::new(link);
     let mut config = plain(&lab.wire(""), crank);
     config.linger_ns = 0;
@@ -35,6 +37,8 @@ fn deleted_under(link: Link, crank: Crank) {
                 .unwrap_err();
             assert_eq!(ended.kind(), ErrorKind::NetworkDown, "{link:?} {crank:?}");
         });
+        // A program that ends on the error has the cause in its log.
+        assert_eq!(log::logged("wire_lost").len(), gone, "{link:?} {crank:?}");
         assert_eq!(
             listener.accept().err().map(|error| error.kind()),
             Some(ErrorKind::NetworkDown)
@@ -47,7 +51,8 @@ fn waiting_application_interface_deleted() {
     let Some(_turn) = lab::turn_as_root("waiting_application_interface_deleted") else {
         return;
     };
-    deleted_under(Link::Tap, Crank::Inline);
-    deleted_under(Link::Tap, Crank::Dedicated);
-    deleted_under(Link::Native, Crank::Inline);
+    log::keep();
+    deleted_under(Link::Tap, Crank::Inline, 1);
+    deleted_under(Link::Tap, Crank::Dedicated, 2);
+    deleted_under(Link::Native, Crank::Inline, 3);
 }

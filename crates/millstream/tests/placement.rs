@@ -1,11 +1,14 @@
-//! Huge pages and CPUs of contexts: the effect of each setting, and its errors.
+//! Huge pages and CPUs of contexts: what each setting does, and what it says when it cannot.
 //!
-//! The tests of reserved huge pages change `vm.nr_hugepages`, one at a time, and restore it.
-//! Without permission they print a line and do nothing.
+//! The tests of reserved huge pages set `vm.nr_hugepages`, one at a time, and put it back. Where
+//! they may not, they say so and do nothing. A test of a control group runs itself again as a
+//! process within the group: a page that is missing at the touch ends a process.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use millstream::{
@@ -104,6 +107,12 @@ fn grants_thp() -> bool {
     setting.is_ok_and(|setting| !setting.contains("[never]"))
 }
 
+/// The number of reserved pages that the error of `require` asks for.
+fn pages_asked_for(error: &str) -> u64 {
+    let (_, command) = error.split_once(": `sysctl vm.nr_hugepages=").unwrap();
+    command.trim_end_matches('`').parse().unwrap()
+}
+
 #[test]
 fn require_without_pages_says_how_many_and_with_them_takes_them() {
     let Some(reserved) = ReservedPages::alone() else {
@@ -113,8 +122,8 @@ fn require_without_pages_says_how_many_and_with_them_takes_them() {
     wanted.contexts = 2;
     let error = Runtime::new(wanted.clone()).err().expect("no pages");
     let said = error.to_string();
-    let (counts, command) = said.split_once(": `sysctl vm.nr_hugepages=").unwrap();
-    let number: u64 = command.trim_end_matches('`').parse().unwrap();
+    let number = pages_asked_for(&said);
+    let (counts, _) = said.split_once(": `sysctl").unwrap();
     let missing = number - reserved.before;
     let expected = format!(
         "hugetlb: require: {missing} huge pages of 2 MiB are needed and 0 are free, {missing} are missing"
@@ -171,6 +180,138 @@ fn off_leaves_reserved_pages_to_others_and_advises_none() {
     assert_eq!((pages.hugetlb_bytes, pages.thp_bytes), (0, 0));
     assert!(pages.ordinary_bytes > 8 * HUGE_PAGE_BYTES);
     assert_eq!((Reserved::read().free, hugetlb_mappings()), (8, 0));
+}
+
+#[test]
+fn transparent_leaves_reserved_pages_to_others_and_advises_its_own() {
+    let Some(reserved) = ReservedPages::alone() else {
+        return;
+    };
+    if !reserved.set(reserved.before + 8) {
+        return;
+    }
+    let runtime = Runtime::new(config(HugePages::Transparent)).unwrap();
+    let (_context, pages) = working(&runtime);
+    assert_eq!(pages.hugetlb_bytes, 0);
+    assert_eq!(pages.thp_bytes > 0, grants_thp());
+    assert_eq!((Reserved::read().free, hugetlb_mappings()), (8, 0));
+}
+
+/// A control group that has a limit of huge pages of 2 MiB.
+struct PageLimit {
+    directory: PathBuf,
+    /// The hierarchy, if its groups had no limits of huge pages before.
+    opened: Option<PathBuf>,
+}
+
+impl PageLimit {
+    const FILE: &str = "hugetlb.2MB.max";
+
+    /// `None`, with the reason on stderr: this machine makes no such group.
+    fn new() -> Option<Self> {
+        let group = Self::made();
+        if group.is_none() {
+            eprintln!("skipped: no control group (v2) with a limit of huge pages can be made");
+        }
+        group
+    }
+
+    fn made() -> Option<Self> {
+        let roots = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(Path::new);
+        let has = |root: &Path, file: &str| {
+            let names = fs::read_to_string(root.join(file)).unwrap_or_default();
+            names.split_whitespace().any(|name| name == "hugetlb")
+        };
+        let root = roots
+            .into_iter()
+            .find(|root| has(root, "cgroup.controllers"))?;
+        let was_open = has(root, "cgroup.subtree_control");
+        fs::write(root.join("cgroup.subtree_control"), "+hugetlb").ok()?;
+        let directory = root.join(format!("millstream-pages-{}", std::process::id()));
+        let made = fs::create_dir(&directory);
+        let group = Self {
+            directory,
+            opened: (!was_open).then(|| root.to_owned()),
+        };
+        made.is_ok().then_some(group)
+    }
+
+    fn set(&self, pages: u64) {
+        let bytes = (pages * HUGE_PAGE_BYTES).to_string();
+        fs::write(self.directory.join(Self::FILE), bytes).unwrap();
+    }
+
+    /// The test `name` in a process of the group.
+    fn run(&self, name: &str) {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", name, "--nocapture"]);
+        command.env(GROUP, &self.directory);
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{}: {said}", output.status);
+    }
+}
+
+impl Drop for PageLimit {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir(&self.directory);
+        if let Some(root) = &self.opened {
+            let _ = fs::write(root.join("cgroup.subtree_control"), "-hugetlb");
+        }
+    }
+}
+
+/// The variable that names the group to a test's process within it.
+const GROUP: &str = "MILLSTREAM_TEST_GROUP";
+
+/// Whether this process is a test's own. It is in the group now.
+fn enters_group() -> bool {
+    let Some(group) = std::env::var_os(GROUP) else {
+        return false;
+    };
+    let own = std::process::id().to_string();
+    fs::write(Path::new(&group).join("cgroup.procs"), own).unwrap();
+    true
+}
+
+#[test]
+fn pages_that_a_control_group_withholds_are_found_when_the_stack_is_made() {
+    let name = "pages_that_a_control_group_withholds_are_found_when_the_stack_is_made";
+    if enters_group() {
+        return within_the_limit();
+    }
+    let Some(reserved) = ReservedPages::alone() else {
+        return;
+    };
+    let Some(group) = PageLimit::new() else {
+        return;
+    };
+    let error = Runtime::new(config(HugePages::Require)).err();
+    let number = pages_asked_for(&error.expect("no pages").to_string());
+    // The kernel promises all pages, and the group is to have some of them or none.
+    if !reserved.set(number) {
+        return;
+    }
+    for limit in [0, 4] {
+        group.set(limit);
+        group.run(name);
+        let left = Reserved::read().free;
+        assert_eq!(left, number - reserved.before, "all have come back");
+    }
+}
+
+fn within_the_limit() {
+    let group = PathBuf::from(std::env::var_os(GROUP).unwrap());
+    let limit = fs::read_to_string(group.join(PageLimit::FILE)).unwrap();
+    let limit: u64 = limit.trim().parse().unwrap();
+    let runtime = Runtime::new(config(HugePages::Auto)).unwrap();
+    let (context, pages) = working(&runtime);
+    assert!(pages.hugetlb_bytes <= limit, "{pages:?}");
+    assert_eq!(pages.thp_bytes > 0, grants_thp());
+    drop((context, runtime));
+    let error = Runtime::new(config(HugePages::Require)).err();
+    let said = error.expect("too few pages").to_string();
+    assert!(said.contains(PageLimit::FILE), "{said}");
 }
 
 fn only(cpu: usize) -> CpuSet {

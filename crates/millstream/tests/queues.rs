@@ -8,6 +8,8 @@ mod common;
 
 #[path = "queues/agent.rs"]
 mod agent;
+#[path = "../../packetio/tests/dpdk_common/mod.rs"]
+mod dpdk_common;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener as KernelListener, TcpStream as KernelStream};
@@ -243,6 +245,33 @@ fn tap_of_two_queues_is_shared_by_two_contexts() {
     far.ip("addr add 10.77.0.2/24 dev qt0");
     assert!(!agent::has_thread("millstream-swit"), "no switch");
     shares(&far, &process.agents);
+}
+
+/// Queue *k* of DPDK's TAP driver is queue *k* of the kernel's TAP. Queue 0 alone counts for the
+/// device.
+#[test]
+fn dpdk_port_of_two_queues_is_shared_by_two_contexts() {
+    let Some(_turn) = lab::turn_as_root("queues: dpdk") else {
+        return;
+    };
+    let Some(plugin) = dpdk_common::plugin() else {
+        return;
+    };
+    let far = Namespace::new("far");
+    let eal = "--no-huge -m 256 --no-pci --vdev=net_tap0,iface=qd0";
+    let plugin = plugin.display();
+    let wire = format!("dpdk:net_tap0,plugin={plugin},queues=2,eal={eal}");
+    let process = Process::start(&far, &wire, 2);
+    far.ip("addr add 10.77.0.2/24 dev qd0");
+    far.ip("link set qd0 up");
+    assert!(!agent::has_thread("millstream-swit"), "no switch");
+    shares(&far, &process.agents);
+    for (index, agent) in process.agents.iter().enumerate() {
+        let port = agent.report().port;
+        assert!(port.rx_frames > 0 && port.tx_frames > 0, "{port:?}");
+        let is_first = port.value("dpdk_device_rx_missed").is_some();
+        assert_eq!(is_first, index == 0, "{port:?}");
+    }
 }
 
 /// A stack of ours is at the far end. Its only context drives both queues and sends by the first.

@@ -4,7 +4,9 @@
 mod common;
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener as KernelListener, TcpStream as KernelStream};
+use std::net::{
+    IpAddr, Ipv4Addr, SocketAddr, TcpListener as KernelListener, TcpStream as KernelStream,
+};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -160,6 +162,124 @@ fn wire_that_disappears_ends_its_connections_and_no_others() {
         let kind = refused.map(|error| error.kind());
         assert_eq!(kind, Some(ErrorKind::NetworkUnreachable));
     });
+}
+
+/// A host behind two gateways. Each gateway is a kernel of its own, at the far end of a wire.
+struct Routed {
+    near: Namespace,
+    gateways: [Namespace; 2],
+    host: Namespace,
+}
+
+/// The host's address and port.
+const HOST: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(203, 0, 113, 9)), 7001);
+
+impl Routed {
+    fn new() -> Self {
+        let (near, host) = (Namespace::new("near"), Namespace::new("host"));
+        let gateways = [0, 1].map(|link| {
+            let gateway = Namespace::new(&format!("gate{link}"));
+            let (own, behind) = (gateway.name(), host.name());
+            near.ip(&format!(
+                "link add name a{link} type veth peer name b{link} netns {own}"
+            ));
+            gateway.ip(&format!(
+                "link add name c{link} type veth peer name d{link} netns {behind}"
+            ));
+            near.ip(&format!("link set a{link} up"));
+            gateway.ip(&format!("link set b{link} up"));
+            gateway.ip(&format!("link set c{link} up"));
+            host.ip(&format!("link set d{link} up"));
+            gateway.ip(&format!("addr add 10.77.{link}.2/24 dev b{link}"));
+            gateway.ip(&format!("addr add 10.78.{link}.1/24 dev c{link}"));
+            host.ip(&format!("addr add 10.78.{link}.2/24 dev d{link}"));
+            gateway.ip(&format!("route add {} via 10.78.{link}.2", HOST.ip()));
+            host.ip(&format!("route add 10.77.{link}.0/24 via 10.78.{link}.1"));
+            gateway.sysctl("ipv4/ip_forward", "1");
+            gateway
+        });
+        host.ip(&format!("addr add {}/32 dev lo", HOST.ip()));
+        Self {
+            near,
+            gateways,
+            host,
+        }
+    }
+
+    /// Both wires, and a listener of the host's.
+    fn begin(&self) -> (Runtime, KernelListener) {
+        let mut config = config(["packet:a0", "packet:a1"], Crank::Inline);
+        config.gateways.push("10.77.0.2".parse().unwrap());
+        let second = &mut config.further_wires[0].port;
+        second.gateways.push("10.77.1.2".parse().unwrap());
+        let runtime = self.near.inside(|| Runtime::new(config).unwrap());
+        let listener = self.host.inside(|| KernelListener::bind(HOST).unwrap());
+        (runtime, listener)
+    }
+}
+
+/// A connection to the host that carries bytes both ways, and the wire by which it leaves.
+fn reach(context: &Context, listener: &KernelListener) -> (TcpStream, KernelStream, u8) {
+    let mut stream = TcpStream::connect(context, HOST).unwrap();
+    let (mut accepted, peer) = listener.accept().unwrap();
+    accepted.set_read_timeout(Some(LONG)).unwrap();
+    stream.write_all(b"out").unwrap();
+    let mut text = [0; 3];
+    accepted.read_exact(&mut text).unwrap();
+    accepted.write_all(&text).unwrap();
+    stream.read_exact(&mut text).unwrap();
+    assert_eq!(&text, b"out");
+    let wire = (0..2).find(|wire| ours(*wire).ip() == peer.ip());
+    (stream, accepted, wire.expect("an address of ours"))
+}
+
+#[test]
+fn gateway_whose_wire_disappears_leaves_new_connections_to_the_other() {
+    let Some(_turn) = lab::turn_as_root("gateway_whose_wire_disappears") else {
+        return;
+    };
+    let routed = Routed::new();
+    let (runtime, listener) = routed.begin();
+    let context = runtime.context(0).unwrap();
+    let (mut lost, _peer, wire) = reach(&context, &listener);
+    assert_eq!(wire, 0);
+    routed.gateways[0].ip("link delete b0");
+    let ended = lost.read(&mut [0]).unwrap_err();
+    assert_eq!(ended.kind(), ErrorKind::NetworkDown);
+    let (_stream, _peer, wire) = reach(&context, &listener);
+    assert_eq!(wire, 1);
+}
+
+#[test]
+fn gateway_that_is_silent_leaves_new_connections_to_the_other_until_it_is_heard_of() {
+    let Some(_turn) = lab::turn_as_root("gateway_that_is_silent") else {
+        return;
+    };
+    let routed = Routed::new();
+    routed.gateways[0].ip("link set b0 arp off");
+    let (runtime, listener) = routed.begin();
+    let context = runtime.context(0).unwrap();
+    let refused = TcpStream::connect(&context, HOST).err();
+    let kind = refused.map(|error| error.kind());
+    assert_eq!(kind, Some(ErrorKind::HostUnreachable));
+    let (_kept, _peer, wire) = reach(&context, &listener);
+    assert_eq!(wire, 1);
+    // A connection of its own is news of it.
+    routed.gateways[0].ip("link set b0 arp on");
+    thread::scope(|scope| {
+        let asks = scope.spawn(|| {
+            let nobody = SocketAddr::from(([10, 77, 0, 1], 9));
+            let connected = routed.gateways[0].inside(|| KernelStream::connect(nobody));
+            connected.map_err(|error| error.kind()).err()
+        });
+        while !asks.is_finished() {
+            context.turn().unwrap();
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(asks.join().unwrap(), Some(ErrorKind::ConnectionRefused));
+    });
+    let (_stream, _peer, wire) = reach(&context, &listener);
+    assert_eq!(wire, 0);
 }
 
 #[test]

@@ -1,27 +1,28 @@
 //! MultiStack: many user-level stacks and the kernel share one NIC and one IP address.
 //!
-//! The service behind `mill mux`. It owns the assignment of ports, the virtual ports, the
-//! reservation of ports in the kernel, and the mirror of the kernel's addresses, routes and
-//! neighbours. One thread runs it, through which no frame passes. With `path=memif` further threads
-//! move frames.
+//! The service behind `mill mux`. It owns who has which port, the virtual ports, the reservation of
+//! ports in the kernel, and the mirror of the kernel's addresses, routes and neighbours. One thread
+//! runs it; frames never pass through that thread. With `path=memif` a second one moves frames.
 //!
 //! | module | what it is |
 //! |---|---|
 //! | `service` | the loop: connections, requests, changes of the host, deaths |
-//! | `policy` | the ports that each user may claim |
-//! | `ownership` | the ports of each application |
+//! | `policy` | which user may claim which port |
+//! | `ownership` | which application has which ports |
 //! | `reservation`, `reserved_ports` | the same ports in the kernel: bound sockets, and a setting |
 //! | `memory_file` | checks of the memory that applications hand over |
 //! | `reset` | resets the peers of an application that died |
 //! | `state` | notes for the next service |
-//! | `plane` | the interface between the service and its data plane |
+//! | `plane` | what the service needs of a data plane, as a trait |
 //! | `dataplane` | the data plane of `mill mux`: namespace, veth pairs, BPF programs and maps, AF_XDP sockets |
-//! | `bound_unsafe` | sockets of applications that reserve a port in the kernel |
+//! | `abandon_unsafe` | sockets that are closed without a wait for what lies in their queues |
+//! | `bound_unsafe` | sockets of applications that keep a place in the kernel |
+//! | `device_unsafe` | sockets that send by one interface |
 //! | `peer_unsafe` | the process at the other end of a connection |
-//! | `notify` | status messages to systemd |
-//! | `egress` | the egress check in user space |
-//! | `frames` | the threads of `path=memif`: NIC to applications and back |
-//! | `reason` | the reasons for which the egress check drops a frame |
+//! | `notify` | news for systemd |
+//! | `egress` | the check of what applications send, in user space |
+//! | `frames` | the frames' thread of `path=memif`: NIC to applications and back |
+//! | `reason` | why the egress check drops a frame |
 //! | `limits` | every limit, with its name |
 //!
 //! The messages are `packetio::mux::message`, since both ends need them. Called by `mill mux`.
@@ -29,8 +30,12 @@
 #![deny(unsafe_code)]
 
 #[allow(unsafe_code)]
+mod abandon_unsafe;
+#[allow(unsafe_code)]
 mod bound_unsafe;
 pub mod dataplane;
+#[allow(unsafe_code)]
+mod device_unsafe;
 pub mod egress;
 pub mod frames;
 pub mod limits;

@@ -26,6 +26,18 @@ pub const RING_SLOTS_MAX: u32 = 65_536;
 pub const CLIENTS_MAX: usize = 1024;
 /// Connections of one user that is not root. A further one is closed at once.
 pub const CLIENTS_PER_UID_MAX: usize = 512;
+/// Users whose descriptors may wait to be closed, each with a thread. A connection of a further one
+/// that is not root is closed at once.
+pub const CLOSING_USERS_MAX: usize = 64;
+/// Descriptors that clients of one user sent and that wait to be closed: more than all its claims
+/// leave at once. A client that sends a further one is disconnected.
+pub const CLOSING_PER_UID_MAX: usize = 2560;
+/// Connections that are accepted before the clients have their turn.
+pub const ACCEPTS_PER_TURN: usize = 64;
+/// How long the service accepts no connections when it finds no free descriptor, in ns.
+pub const ACCEPT_REST_NS: u64 = 100_000_000;
+/// Local ports of a lease that is given at once. A larger one waits for its user's turn.
+pub const LEASE_PORTS_SHORT: u16 = 256;
 /// Messages of one client that are handled before the next client's.
 pub const MESSAGES_PER_TURN: usize = 16;
 /// Bytes of messages that may wait for a client to read. A client that exceeds them is
@@ -44,9 +56,22 @@ pub const LEASE_BLOCK_PORTS: u16 = 32;
 pub const LEASE_PORTS_MAX: u16 = 4096;
 /// Local ports that one application may have leased. A further request is refused (ENOBUFS).
 pub const LEASED_PORTS_PER_APPLICATION_MAX: usize = 8192;
-/// Eighths of the range of leases that all applications of one user that is not root may have. A
-/// request beyond is refused (ENOBUFS).
-pub const LEASES_PER_UID_EIGHTHS: usize = 7;
+/// Eighths of what there is that all applications of one user that is not root may have: of virtual
+/// ports (a further application is refused, EBUSY), of the range of leases (ENOBUFS), of the bytes
+/// of ledgers (a context gets none), and of connections that wait for another process (EAGAIN).
+pub const SHARE_EIGHTHS: u64 = 7;
+/// Next hops that all applications of one user that is not root may ask for: a quarter of the
+/// neighbours that Linux keeps by default. A further one is refused (ENOBUFS).
+pub const NEXT_HOPS_PER_UID_MAX: usize = 256;
+/// Least bytes of memory files that all applications of one user that is not root may have ...
+pub const MEMORY_PER_UID_MIN: u64 = 1 << 30;
+/// ... or this part of the host's memory, if that is more. A further file is refused (ENOBUFS).
+pub const MEMORY_PER_UID_PART: u64 = 8;
+/// Contexts that listen at one place, which the programs choose among. A further one is refused
+/// (ENOBUFS).
+pub const LISTENERS_PER_PLACE_MAX: usize = 16;
+/// Holds of one place. A further one is refused (ENOBUFS).
+pub const HOLDS_PER_PLACE_MAX: usize = 1024;
 /// Next hops that one application may ask for. A further one is refused (ENOBUFS).
 pub const NEXT_HOPS_PER_APPLICATION_MAX: usize = 256;
 /// Next-hop requests of one application that may wait at once. A further one is refused (ENOBUFS).
@@ -66,6 +91,9 @@ pub const RESETS_PER_TURN: usize = 256;
 /// Time between the first and the second reset of a connection, in ns. A peer's kernel answers at
 /// most one such segment of a connection in 500 ms.
 pub const RESET_AGAIN_NS: u64 = 600_000_000;
+/// Time for which resets that a rate holds back may be made up for at once, in ns: more than one
+/// tick.
+pub const RESET_BURST_NS: u64 = 200_000_000;
 /// Time that a new service waits for the applications of the previous one, in ns. Applications that
 /// have not returned count as dead then.
 pub const RECOVERY_NS: u64 = 5_000_000_000;
@@ -79,3 +107,10 @@ pub const DESCRIPTORS: u64 = 65_536;
 /// Offered connections that may wait for an answer. The sender of a further one is told to try
 /// again (EAGAIN).
 pub const MOVES_MAX: usize = 4096;
+
+/// Bytes of memory files that all applications of one user that is not root may have on this host.
+pub fn memory_per_user() -> u64 {
+    let host = rustix::system::sysinfo();
+    let bytes = host.totalram.saturating_mul(host.mem_unit.into());
+    (bytes / MEMORY_PER_UID_PART).max(MEMORY_PER_UID_MIN)
+}

@@ -13,7 +13,7 @@ use std::ops::RangeInclusive;
 
 use rustix::io::{self, Errno};
 
-use crate::limits::LEASE_BLOCK_PORTS;
+use crate::limits::{HOLDS_PER_PLACE_MAX, LEASE_BLOCK_PORTS, LISTENERS_PER_PLACE_MAX};
 use crate::reservation::Reservation;
 
 /// A claim.
@@ -89,11 +89,12 @@ impl Ownership {
         self.leases.values()
     }
 
-    /// Adds `context` to the claim of `place`. Makes and reserves the claim if it does not exist.
-    /// Returns the contexts that listen.
+    /// Adds `context` to the claim of `place`, which is made and reserved if it does not exist.
+    /// Returns the contexts that listen now.
     ///
     /// # Errors
-    /// `ADDRINUSE` if another application, a lease or the kernel has the port.
+    /// `ADDRINUSE` if another application, the leases or the kernel have the port; `NOBUFS` if too
+    /// many contexts listen there.
     pub fn claim_add(
         &mut self,
         application: u16,
@@ -103,6 +104,9 @@ impl Ownership {
         self.check_free(application, place)?;
         if let Some(claim) = self.claims.get_mut(&place) {
             if !claim.contexts.contains(&context) {
+                if claim.contexts.len() >= LISTENERS_PER_PLACE_MAX {
+                    return Err(Errno::NOBUFS);
+                }
                 claim.contexts.push(context);
             }
             return Ok(claim.contexts.clone());
@@ -129,12 +133,12 @@ impl Ownership {
         Ok(())
     }
 
-    /// Holds `place` for a process of the application. While no context listens, SYNs are dropped
-    /// and peers retransmit them. `bound`: the application's socket that reserves the place in the
-    /// kernel, if there is one. Returns the contexts that listen.
+    /// Keeps `place` for a process of the application: SYNs wait until one of its contexts listens.
+    /// `bound` is a socket of the application's that keeps the place in the kernel, if there is
+    /// one. Returns the contexts that listen.
     ///
     /// # Errors
-    /// The errors of [`claim_add`](Self::claim_add).
+    /// As [`claim_add`](Self::claim_add); `NOBUFS` if the place has too many holds.
     pub fn hold_add(
         &mut self,
         application: u16,
@@ -144,6 +148,9 @@ impl Ownership {
     ) -> io::Result<Vec<u16>> {
         self.check_free(application, place)?;
         if let Some(claim) = self.claims.get_mut(&place) {
+            if claim.holders.len() >= HOLDS_PER_PLACE_MAX {
+                return Err(Errno::NOBUFS);
+            }
             claim.holders.push(holder);
             if let (Some(bound), true) = (bound, claim.reservation.is_awaited()) {
                 claim.reservation = bound;

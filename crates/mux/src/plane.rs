@@ -147,6 +147,13 @@ pub trait Plane {
     /// Removes an address of the NIC, or a broadcast address.
     fn address_remove(&mut self, address: IpAddr);
 
+    /// Addresses that the NIC and its subnets have, as the data plane knows it; also those of a
+    /// service before this one.
+    fn addresses(&self) -> Vec<IpAddr>;
+
+    /// MAC addresses that applications may send to, also those of a service before this one.
+    fn next_hops(&self) -> Vec<MacAddr>;
+
     /// Sets whether applications may send to this MAC address.
     fn next_hop_set(&mut self, mac: MacAddr, on: bool);
 
@@ -162,6 +169,11 @@ pub trait Plane {
     /// The MAC address of the next hop for the NIC's own addresses, for applications. `None`:
     /// frames to these addresses are dropped.
     fn own_hop(&self) -> Option<MacAddr>;
+
+    /// Bytes a second that each context may send; 0: as many as it likes.
+    fn rate(&self) -> u64 {
+        0
+    }
 
     /// Virtual ports that were taken over from a previous service.
     fn recovered(&self) -> Vec<Recovered>;

@@ -1,14 +1,18 @@
-//! Resets of connections whose application has died.
+//! Resets the peers of an application that died.
 //!
 //! Owns the queue of connections and the raw sockets. The service does not know the sequence
-//! numbers, so it sends a bare ACK from the application's end of each connection. The peer finds it
+//! numbers. So it sends a bare ACK from the application's end of each connection. The peer finds it
 //! outside its window and answers with the ACK that it expects (RFC 9293 section 3.10.7.4, RFC
-//! 5961). That answer reaches the kernel, which knows no such connection and sends a RST with the
+//! 5961). The answer reaches the kernel, which knows no such connection and resets it with the
 //! right sequence number. Called by the service, a slice at a time.
+//!
+//! The application wrote the ledger, and root sends. So a segment leaves only if the application
+//! could have sent it: from an address of the NIC and a port that it owned, to a host behind this
+//! NIC, and no faster than its rate.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::{Duration, Instant};
 
 use packetio::ledger::Entry;
@@ -19,13 +23,16 @@ use rustix::net::{
 
 use wire::checksum::{pseudo_header_v4, pseudo_header_v6};
 
-use crate::limits::{LEDGER_ENTRIES_PER_TURN, RESET_AGAIN_NS, RESETS_PER_TURN};
+use crate::device_unsafe::bind_to_device;
+use crate::limits::{LEDGER_ENTRIES_PER_TURN, RESET_AGAIN_NS, RESET_BURST_NS, RESETS_PER_TURN};
 use crate::plane::Ledger;
 
 /// TCP's number among the IP protocols.
 const TCP: u8 = 6;
 /// Bytes of a TCP header without options.
 const TCP_BYTES: usize = 20;
+/// Bytes on the wire for one connection: two frames over IPv6, the longer kind.
+const CONNECTION_BYTES: u64 = 2 * (14 + 40 + TCP_BYTES as u64);
 
 /// The ledger of a dead application.
 #[derive(Debug)]
@@ -33,55 +40,124 @@ struct Will {
     ledger: Box<dyn Ledger>,
     /// Entry from which reading continues.
     at: u32,
-    /// Local ends that the application owned. Others are ignored, since it could write any into its
-    /// ledger.
+    /// Rights of the application, which could write any entry into its ledger.
     owned: Owned,
-    /// Earliest time of the second round.
+    /// The next slice leaves no earlier.
     not_before: Instant,
     is_second_round: bool,
 }
 
-/// The local ends that an application owned when it died.
+/// The rights of an application when it died: which segments it could have sent.
 #[derive(Clone, Debug, Default)]
 pub struct Owned {
-    /// Claimed places; an unspecified address covers its family.
+    /// Claims; an unspecified address covers those of its family that the NIC has.
     pub places: Vec<SocketAddr>,
-    /// Leased local ports.
+    /// Leases.
     pub leases: Vec<std::ops::RangeInclusive<u16>>,
+    /// Addresses of the NIC.
+    pub addresses: Vec<IpAddr>,
+    /// Broadcast addresses of the NIC's subnets.
+    pub broadcasts: Vec<IpAddr>,
+    /// Index of the NIC; `None`: the host had none, and nothing leaves.
+    pub link: Option<u32>,
+    /// The NIC's own addresses were reachable, too (`--local`).
+    pub is_local: bool,
 }
 
 impl Owned {
-    fn covers(&self, local: SocketAddr) -> bool {
-        let claimed = self.places.iter().any(|place| {
+    /// Whether the application could have had this connection. It could write any into its ledger.
+    fn covers(&self, entry: &Entry) -> bool {
+        self.has(entry.local) && self.may_reach(entry.remote)
+    }
+
+    fn has(&self, local: SocketAddr) -> bool {
+        let mut places = self.places.iter();
+        let is_claimed = places.any(|place| {
             place.port() == local.port()
                 && place.is_ipv4() == local.is_ipv4()
                 && (place.ip() == local.ip() || place.ip().is_unspecified())
         });
-        claimed
-            || self
-                .leases
-                .iter()
-                .any(|range| range.contains(&local.port()))
+        let mut leases = self.leases.iter();
+        let is_leased = leases.any(|range| range.contains(&local.port()));
+        (is_claimed || is_leased) && self.addresses.contains(&local.ip())
+    }
+
+    fn may_reach(&self, remote: SocketAddr) -> bool {
+        let is_host = match remote.ip() {
+            IpAddr::V4(ip) => {
+                let is_this_network = ip.octets()[0] == 0;
+                !(is_this_network || ip.is_loopback() || ip.is_multicast() || ip.is_broadcast())
+            }
+            IpAddr::V6(ip) => {
+                let is_mapped = ip.to_ipv4_mapped().is_some();
+                !(is_mapped || ip.is_unspecified() || ip.is_loopback() || ip.is_multicast())
+            }
+        };
+        is_host
+            && remote.port() != 0
+            && !self.broadcasts.contains(&remote.ip())
+            && (self.is_local || !self.is_own(remote))
+    }
+
+    fn is_own(&self, remote: SocketAddr) -> bool {
+        self.addresses.contains(&remote.ip())
+    }
+}
+
+/// Raw sockets, one for each family.
+#[derive(Debug)]
+struct RawSockets {
+    v4: OwnedFd,
+    /// `None` if IPv6 is disabled.
+    v6: Option<OwnedFd>,
+}
+
+impl RawSockets {
+    fn new() -> io::Result<Self> {
+        Ok(Self {
+            v4: raw_socket(AddressFamily::INET)?,
+            v6: raw_socket(AddressFamily::INET6).ok(),
+        })
+    }
+
+    fn of(&self, end: SocketAddr) -> Option<&OwnedFd> {
+        match end {
+            SocketAddr::V4(_) => Some(&self.v4),
+            SocketAddr::V6(_) => self.v6.as_ref(),
+        }
+    }
+
+    /// Packets leave by this interface only, whatever the host's routes say.
+    fn bind_to_device(&self, index: u32) -> io::Result<()> {
+        bind_to_device(self.v4.as_fd(), index)?;
+        match &self.v6 {
+            Some(v6) => bind_to_device(v6.as_fd(), index),
+            None => Ok(()),
+        }
     }
 }
 
 /// See the module's documentation.
 #[derive(Debug)]
 pub struct Resets {
-    v4: OwnedFd,
-    /// `None` if IPv6 is disabled.
-    v6: Option<OwnedFd>,
+    /// For peers behind the NIC.
+    outside: RawSockets,
+    /// For peers at the host's own addresses (`--local`).
+    inside: RawSockets,
     wills: VecDeque<Will>,
+    /// Bytes a second that the resets of one context may take, as its frames could; 0: any number.
+    rate: u64,
 }
 
 impl Resets {
     /// # Errors
     /// `PERM` without `CAP_NET_RAW`.
-    pub fn new() -> io::Result<Self> {
+    pub fn new(rate: u64) -> io::Result<Self> {
         Ok(Self {
-            v4: raw_socket(AddressFamily::INET)?,
-            v6: raw_socket(AddressFamily::INET6).ok(),
+            outside: RawSockets::new()?,
+            inside: RawSockets::new()?,
             wills: VecDeque::new(),
+            rate,
         })
     }
 
@@ -96,7 +172,7 @@ impl Resets {
         });
     }
 
-    /// True if no connection waits to be reset.
+    /// Whether no connections wait.
     pub fn is_idle(&self) -> bool {
         self.wills.is_empty()
     }
@@ -106,7 +182,21 @@ impl Resets {
         self.wills.iter().any(|will| will.not_before <= now)
     }
 
-    /// Sends the next slice of ACKs.
+    /// Sends the first round of all that wait, at once: the service is about to end.
+    pub fn finish(&mut self) {
+        self.rate = 0;
+        let now = Instant::now();
+        self.wills.retain(|will| !will.is_second_round);
+        for will in &mut self.wills {
+            will.not_before = now;
+        }
+        while self.is_due(now) {
+            self.turn(now);
+        }
+    }
+
+    /// Sends the next slice. Ledgers have their slices by turns, so that a long one delays no
+    /// other.
     pub fn turn(&mut self, now: Instant) {
         let Some(index) = self.wills.iter().position(|will| will.not_before <= now) else {
             return;
@@ -114,42 +204,66 @@ impl Resets {
         let Some(mut will) = self.wills.remove(index) else {
             return;
         };
-        let mut left = RESETS_PER_TURN;
-        let mut is_read = false;
+        let Some(sent) = self.send_slice(&mut will) else {
+            // Nothing of it can leave: the NIC is gone.
+            return;
+        };
+        let is_read = will.ledger.entry(will.at).is_none();
+        match (is_read, will.is_second_round) {
+            (true, true) => return,
+            (true, false) => {
+                // The first segment may have been lost, or may have fallen into a peer's window.
+                will.is_second_round = true;
+                will.at = 0;
+                will.not_before = now + Duration::from_nanos(RESET_AGAIN_NS);
+            }
+            (false, _) => will.not_before = self.next_slice(will.not_before, now, sent),
+        }
+        self.wills.push_back(will);
+    }
+
+    /// When the slice after one of `sent` connections may leave.
+    fn next_slice(&self, last: Instant, now: Instant, sent: usize) -> Instant {
+        let bytes = sent as u64 * CONNECTION_BYTES;
+        let ns = bytes.saturating_mul(1_000_000_000).checked_div(self.rate);
+        // The service's ticks are coarse; what was missed between two of them is made up for.
+        let burst = Duration::from_nanos(RESET_BURST_NS);
+        let from = now
+            .checked_sub(burst)
+            .map_or(last, |oldest| last.max(oldest));
+        from + Duration::from_nanos(ns.unwrap_or(0))
+    }
+
+    /// Resets the next peers of a ledger, and counts them; `None` without the NIC.
+    fn send_slice(&self, will: &mut Will) -> Option<usize> {
+        self.outside.bind_to_device(will.owned.link?).ok()?;
+        let mut sent = 0;
         for _ in 0..LEDGER_ENTRIES_PER_TURN {
             let Some(bytes) = will.ledger.entry(will.at) else {
-                is_read = true;
                 break;
             };
             will.at += 1;
             let entry = Entry::decode(&bytes);
-            if let Some(entry) = entry.filter(|entry| will.owned.covers(entry.local)) {
-                self.provoke(&entry);
-                left -= 1;
+            if let Some(entry) = entry.filter(|entry| will.owned.covers(entry)) {
+                self.provoke(&entry, will.owned.is_own(entry.remote));
+                sent += 1;
             }
-            if left == 0 {
+            if sent == RESETS_PER_TURN {
                 break;
             }
         }
-        if !is_read {
-            self.wills.push_front(will);
-        } else if !will.is_second_round {
-            // The first segment may have been lost, or may have fallen into a peer's window.
-            will.is_second_round = true;
-            will.at = 0;
-            will.not_before = now + Duration::from_nanos(RESET_AGAIN_NS);
-            self.wills.push_back(will);
-        }
+        Some(sent)
     }
 
     /// Sends a bare ACK that provokes an answer. Of two sequence numbers that are half the space
     /// apart, at least one is outside every window.
-    fn provoke(&self, entry: &Entry) {
-        let socket = match entry.local {
-            SocketAddr::V4(_) => Some(&self.v4),
-            SocketAddr::V6(_) => self.v6.as_ref(),
+    fn provoke(&self, entry: &Entry, is_inside: bool) {
+        let sockets = match is_inside {
+            true => &self.inside,
+            false => &self.outside,
         };
-        let (Some(socket), true) = (socket, entry.local.is_ipv4() == entry.remote.is_ipv4()) else {
+        let is_one_family = entry.local.is_ipv4() == entry.remote.is_ipv4();
+        let (Some(socket), true) = (sockets.of(entry.local), is_one_family) else {
             return;
         };
         for sequence in [0, 1 << 31] {
@@ -208,3 +322,6 @@ fn raw_socket(family: AddressFamily) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     socket_with(family, SocketType::RAW, flags, Some(ipproto::RAW))
 }
+
+#[cfg(test)]
+mod tests;

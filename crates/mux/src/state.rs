@@ -47,6 +47,9 @@ pub struct ApplicationNote {
     pub bound: Vec<SocketAddr>,
     /// Leases: context, first port, last port.
     pub leases: Vec<(u16, u16, u16)>,
+    /// Bytes of each context's memory file and ledger.
+    #[serde(default)]
+    pub costs: Vec<(u16, u64, u64)>,
 }
 
 /// The file.
@@ -116,6 +119,7 @@ mod tests {
             claims: vec![("[::]:80".parse().unwrap(), vec![0, 1])],
             bound: vec!["[::]:80".parse().unwrap()],
             leases: vec![(0, 20_000, 20_031)],
+            costs: vec![(0, 4096, 40)],
         };
         file.write(vec![note.clone()]).unwrap();
         assert_eq!(file.read().applications, [note]);

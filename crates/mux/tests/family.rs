@@ -25,7 +25,10 @@ fn shared_socket() -> OwnedFd {
 
 /// A process of the family with one context, and its application's number.
 fn join(world: &World, family: &OwnedFd) -> (Client, u16) {
-    let mut client = world.connect();
+    join_with(world.connect(), family)
+}
+
+fn join_with(mut client: Client, family: &OwnedFd) -> (Client, u16) {
     let hello = Hello {
         name: Text::new("worker"),
         contexts: 1,
@@ -156,6 +159,26 @@ fn offered(client: &mut Client) -> Move {
         Some(Message::Move(one)) => one,
         other => panic!("no connection: {other:?}"),
     }
+}
+
+#[test]
+fn connections_that_a_user_leaves_unanswered_have_a_limit() {
+    if !can_run("connections_that_a_user_leaves_unanswered") {
+        return;
+    }
+    let world = World::new("family-unanswered");
+    let family = shared_socket();
+    let (mut old, _) = join_with(world.connect_as(1234), &family);
+    let (mut new, _) = join_with(world.connect_as(1234), &family);
+    assert_eq!(old.claim(PLACE), 0);
+    assert_eq!(new.claim(PLACE), 0);
+    // Seven eighths of 4,096.
+    for request in 0..3584 {
+        offer(&old, request);
+        offered(&mut new);
+    }
+    offer(&old, 5000);
+    assert_eq!(old.outcome(5000), AGAIN);
 }
 
 #[test]

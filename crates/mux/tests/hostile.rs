@@ -3,26 +3,36 @@
 
 mod support;
 
+use std::io::Write as _;
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::Command;
+use std::time::Duration;
 
+use mux::ServiceOptions;
 use packetio::foreign::Closer;
 use packetio::mux::channel::Channel;
 use packetio::mux::message::{Hello, MESSAGE_LEN, Memory, Message, Query, VERSION};
 use packetio::seqpacket::{address, new_socket};
 use packetio::text::Text;
 use rustix::fs::{MemfdFlags, memfd_create};
-use rustix::net::SendFlags;
+use rustix::io::Errno;
+use rustix::net::{SendFlags, sockopt};
 
 use support::netns::can_run;
 use support::{Client, World, memory, sealed};
 
 /// Runs an attack beside a correct application, which must be served before and after it.
 fn attack(test: &str, attack: impl FnOnce(&World)) {
+    attack_with(test, |_| {}, attack);
+}
+
+/// The same with another service.
+fn attack_with(test: &str, change: impl FnOnce(&mut ServiceOptions), attack: impl FnOnce(&World)) {
     if !can_run(test) {
         return;
     }
-    let world = World::new(test);
+    let world = World::new_with(test, change);
     let mut honest = world.application();
     assert_eq!(honest.claim("10.9.0.1:8080"), 0);
     attack(&world);
@@ -192,6 +202,225 @@ fn client_that_never_reads_is_disconnected() {
     });
 }
 
+const USER: u32 = 1234;
+const OTHER_USER: u32 = 1235;
+
+/// A socket whose close waits for its peer, and the peer.
+fn lingering() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (peer, _) = listener.accept().unwrap();
+    sockopt::set_socket_linger(&socket, Some(Duration::from_secs(30_000))).unwrap();
+    socket.set_nonblocking(true).unwrap();
+    while (&socket).write(&[0; 65_536]).is_ok() {}
+    (socket, peer)
+}
+
+#[test]
+fn descriptors_that_are_slow_to_close_keep_only_their_user_out() {
+    attack("descriptors_that_are_slow_to_close", |world| {
+        let mut peers = Vec::new();
+        for _ in 0..24 {
+            let client = world.connect_as(USER);
+            let (socket, peer) = lingering();
+            let hello = Hello {
+                name: Text::new("slow"),
+                contexts: 1,
+            };
+            let join = Message::Join(hello);
+            // The last ones are refused at the door, and this process must not wait itself.
+            if client.channel.send(&join, Some(socket.as_fd())).is_err() {
+                sockopt::set_socket_linger(&socket, None).unwrap();
+            }
+            peers.push(peer);
+        }
+        let mut refused = world.connect_as(USER);
+        assert!(refused.is_disconnected());
+        for uid in [0, OTHER_USER] {
+            world.connect_as(uid).hello(1);
+        }
+    });
+}
+
+fn refused(errno: Errno) -> Option<Message> {
+    let errno = errno.raw_os_error() as u16;
+    Some(Message::Refused { request: 0, errno })
+}
+
+#[test]
+fn contexts_of_one_user_leave_virtual_ports_to_others() {
+    let many = |options: &mut ServiceOptions| options.ports = 16;
+    attack_with("contexts_of_one_user", many, |world| {
+        let mut first = world.connect_as(USER);
+        first.hello(13);
+        let mut second = world.connect_as(USER);
+        assert!(second.is_too_many(2), "seven eighths are 14");
+        world.connect_as(USER).hello(1);
+        world.connect_as(OTHER_USER).hello(1);
+    });
+}
+
+#[test]
+fn memory_of_one_user_has_a_limit() {
+    let little = |options: &mut ServiceOptions| {
+        options.ports = 16;
+        options.memory_per_user = 8 << 20;
+    };
+    attack_with("memory_of_one_user", little, |world| {
+        let mut one = world.connect_as(USER);
+        one.hello(2);
+        one.port(0);
+        let mut two = world.connect_as(USER);
+        two.hello(2);
+        two.port(0);
+        two.ask_port(memory(1));
+        assert_eq!(two.answer(), refused(Errno::NOBUFS));
+        let mut other = world.connect_as(OTHER_USER);
+        other.hello(1);
+        other.port(0);
+        // A context that is opened again needs no more than it had, and one that is gone nothing.
+        two.port(0);
+        drop(one);
+        world.until("death", |books| books.ports.len() == 3);
+        two.port(1);
+    });
+}
+
+#[test]
+fn ledgers_of_one_user_leave_memory_to_others() {
+    let many = |options: &mut ServiceOptions| options.ports = 32;
+    attack_with("ledgers_of_one_user", many, |world| {
+        let mut one = world.connect_as(USER);
+        one.hello(24);
+        let mut ledgers = 0;
+        for context in 0..24 {
+            let ledger_entries = 1 << 20;
+            one.ask_port(Memory {
+                ledger_entries,
+                ..memory(context)
+            });
+            let mut answer = one.answer();
+            if matches!(answer, Some(Message::Ledger { .. })) {
+                ledgers += 1;
+                answer = one.answer();
+            }
+            assert!(matches!(answer, Some(Message::Port(_))), "{answer:?}");
+        }
+        // 40 MiB each, of 896 MiB.
+        assert_eq!(ledgers, 22);
+        let mut other = world.connect_as(OTHER_USER);
+        other.hello(1);
+        other.port(0);
+    });
+}
+
+#[test]
+fn next_hops_of_one_user_leave_neighbours_to_others() {
+    let many = |options: &mut ServiceOptions| options.ports = 16;
+    attack_with("next_hops_of_one_user", many, |world| {
+        world.near.ip("address add 10.10.0.1/16 dev eth0");
+        let address = "10.10.0.1".parse().unwrap();
+        world.until("address", |books| books.addresses.contains(&address));
+        let ask = |client: &Client, number: u32| {
+            client.send(&Message::Resolve {
+                request: number,
+                address: std::net::Ipv4Addr::from_bits(0x0a0a_0100 + number).into(),
+            });
+        };
+        let mut all = Vec::new();
+        for application in 0..4 {
+            let mut client = world.connect_as(USER);
+            client.hello(1);
+            (0..64).for_each(|number| ask(&client, 64 * application + number));
+            // The service has heard them all.
+            let not_there = Errno::NOENT.raw_os_error();
+            assert_eq!(client.release("10.9.0.1:8090"), not_there);
+            all.push(client);
+        }
+        // These wait for neighbours that never answer.
+        let mut fifth = world.connect_as(USER);
+        fifth.hello(1);
+        ask(&fifth, 256);
+        assert_eq!(fifth.outcome(256), Errno::NOBUFS.raw_os_error());
+        ask(&fifth, 255);
+        let unreachable = Errno::HOSTUNREACH.raw_os_error();
+        assert_eq!(
+            fifth.outcome(255),
+            unreachable,
+            "another application has it"
+        );
+        let mut other = world.connect_as(OTHER_USER);
+        other.hello(1);
+        other.resolve("10.9.0.2").unwrap();
+    });
+}
+
+#[test]
+fn holds_of_a_place_have_a_limit() {
+    attack("holds_of_a_place", |world| {
+        let mut one = greeted(world);
+        for _ in 0..1024 {
+            assert_eq!(one.hold("10.9.0.1:8090"), 0);
+        }
+        let full = Errno::NOBUFS.raw_os_error();
+        assert_eq!(one.hold("10.9.0.1:8090"), full);
+        assert_eq!(one.let_go("10.9.0.1:8090"), 0);
+        assert_eq!(one.hold("10.9.0.1:8090"), 0);
+    });
+}
+
+#[test]
+fn requests_that_take_long_delay_others_by_one_of_them() {
+    let many = |options: &mut ServiceOptions| options.ports = 16;
+    attack_with("requests_that_take_long", many, |world| {
+        let mut honest = world.application();
+        let made = || world.plane.books(|books| books.port_adds);
+        world
+            .plane
+            .books(|books| books.port_add_pause = Duration::from_millis(40));
+        let hostile = [(); 3].map(|()| {
+            let mut client = world.connect_as(USER);
+            client.hello(1);
+            (0..16).for_each(|_| client.ask_port(memory(0)));
+            client
+        });
+        let before = made();
+        assert_eq!(honest.claim("10.9.0.1:8085"), 0);
+        assert!(
+            made() - before <= 2,
+            "{} ports before a claim",
+            made() - before
+        );
+        let before = made();
+        let mut late = world.connect();
+        late.hello(1);
+        late.port(0);
+        // Its own is one of them.
+        assert!(
+            made() - before <= 8,
+            "{} ports before a port",
+            made() - before
+        );
+        assert!(made() < 40, "the attack is over: nothing was tested");
+        world
+            .plane
+            .books(|books| books.port_add_pause = Duration::ZERO);
+        drop((hostile, late, honest));
+    });
+}
+
+#[test]
+fn test_of_every_hop_is_not_for_other_users() {
+    attack("test_of_every_hop", |world| {
+        for (uid, is_refused) in [(USER, true), (0, false)] {
+            let mut asker = world.connect_as(uid);
+            let query = Query::Check;
+            asker.send(&Message::Query { request: 0, query });
+            assert_eq!(asker.answer() == refused(Errno::PERM), is_refused);
+        }
+    });
+}
+
 #[test]
 fn flood_of_connections_leaves_room_for_others() {
     attack("flood_of_connections_leaves_room_for_others", |world| {
@@ -202,7 +431,7 @@ fn flood_of_connections_leaves_room_for_others() {
 }
 
 /// An unprivileged user, in Python: `application()` makes an application with one context.
-const USER: &str = r#"
+const SCRIPT: &str = r#"
 import socket,struct,sys,os,fcntl
 os.setgroups([]); os.setgid(1234); os.setuid(1234)
 def send(t,b,fds=None):
@@ -228,7 +457,7 @@ def claim(port):
 /// Runs a script as an unprivileged user; returns its output and its errors.
 fn script_of_a_user(world: &World, script: &str) -> (String, String) {
     let output = Command::new("python3")
-        .args(["-c", &[USER, script].concat(), &world.socket])
+        .args(["-c", &[SCRIPT, script].concat(), &world.socket])
         .arg(VERSION.to_string())
         .output()
         .expect("python3");

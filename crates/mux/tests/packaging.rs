@@ -67,6 +67,27 @@ fn unit_of_an_interface_is_valid() {
 }
 
 #[test]
+fn unit_outlives_its_interface() {
+    let unit = root().join("packaging/systemd/millstream-mux@.service");
+    let text = fs::read_to_string(unit).unwrap();
+    let device = "sys-subsystem-net-devices-%i.device";
+    assert!(text.contains(&format!("Wants={device}\n")));
+    assert!(text.contains(&format!("After={device}")));
+    for stops in [
+        "BindsTo=",
+        "Requires=",
+        "Requisite=",
+        "PartOf=",
+        "StopWhenUnneeded=",
+    ] {
+        assert!(
+            !text.contains(stops),
+            "{stops} would end the service with the interface"
+        );
+    }
+}
+
+#[test]
 fn recipe_makes_a_debian_package() {
     if !has("dh", "recipe_makes_a_debian_package")
         || !has("dpkg-buildpackage", "recipe_makes_a_debian_package")

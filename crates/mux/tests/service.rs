@@ -14,12 +14,13 @@ use packetio::text::Text;
 use rustix::io::Errno;
 
 use support::netns::can_run;
-use support::{Client, World, sealed};
+use support::{Client, World, memory, sealed};
 
 const ADDRINUSE: i32 = 98;
 const ADDRNOTAVAIL: i32 = 99;
 const HOSTUNREACH: i32 = 113;
 const NETDOWN: u16 = 100;
+const NOBUFS: i32 = 105;
 const NOENT: i32 = 2;
 
 /// Defines tests that need root.
@@ -67,6 +68,7 @@ tests! {
         assert_eq!(one.claim("10.9.0.1:8080"), ADDRINUSE);
         assert_eq!(one.claim("0.0.0.0:8080"), ADDRINUSE);
         drop(listener);
+        world.must_be_free("0.0.0.0:8080");
         let listener = world.near.inside(|| TcpListener::bind("0.0.0.0:8080").unwrap());
         assert_eq!(one.claim("10.9.0.1:8080"), ADDRINUSE);
         drop(listener);
@@ -84,6 +86,20 @@ tests! {
         let mut one = world.application();
         assert_eq!(one.claim("10.9.0.1:8080"), ADDRINUSE);
         assert_eq!(one.claim("10.9.0.1:8081"), 0);
+    }
+
+    context_beyond_those_that_can_listen_at_a_place_is_told(world) {
+        world.leave();
+        world.start_with(|options| options.ports = 20);
+        let mut one = world.connect();
+        one.hello(17);
+        for context in 0..17 {
+            one.port(context);
+            let expected = if context < 16 { 0 } else { NOBUFS };
+            assert_eq!(one.claim_for(context, "10.9.0.1:8080"), expected, "{context}");
+        }
+        assert_eq!(one.claim_for(3, "10.9.0.1:8080"), 0, "once more");
+        assert_eq!(one.claim_for(16, "10.9.0.1:8081"), 0);
     }
 
     claim_of_another_application_is_in_use(world) {
@@ -137,6 +153,24 @@ tests! {
         world.until("death", |books| books.next_hops.is_empty());
     }
 
+    application_that_is_slow_to_read_gets_all_routes(world) {
+        let route = |n: u32| format!("route add 172.16.{}.{}/32 dev eth0\n", n / 256, n % 256);
+        let routes = (0..1100).map(route);
+        let batch = world.run_dir.join("routes");
+        std::fs::write(&batch, routes.collect::<String>()).unwrap();
+        world.near.exec(&format!("ip -batch {}", batch.display()));
+        world.leave();
+        world.start();
+        let mut one = world.connect();
+        one.send(&Message::Hello(Hello { name: Text::new("slow"), contexts: 1 }));
+        std::thread::sleep(Duration::from_millis(300));
+        one.news(|message| *message == Message::Change(Change::Complete));
+        let is_route = |message: &&Message| {
+            matches!(message, Message::Change(Change::RouteAdded(_)))
+        };
+        assert_eq!(one.news.iter().filter(is_route).count(), 1024, "MIRROR_ROUTES_MAX");
+    }
+
     address_that_disappears_revokes_its_claims(world) {
         world.near.ip("address add 10.9.1.1/24 dev eth0");
         let mut one = world.application();
@@ -150,6 +184,40 @@ tests! {
         one.news(|message| matches!(message, Message::Change(Change::AddressRemoved { .. })));
         assert_eq!(world.plane.books(|books| books.claims.len()), 1);
         assert_eq!(one.claim("10.9.1.1:9090"), ADDRNOTAVAIL);
+    }
+
+    broadcast_address_goes_with_its_subnet(world) {
+        world.near.ip("address add 10.9.1.1/24 broadcast 10.9.1.255 dev eth0");
+        let broadcast: std::net::IpAddr = "10.9.1.255".parse().unwrap();
+        world.until("address", |books| books.addresses.contains(&broadcast));
+        world.near.ip("address del 10.9.1.1/24 dev eth0");
+        world.until("no address", |books| !books.addresses.contains(&broadcast));
+        let stays = "10.9.0.1".parse().unwrap();
+        assert!(world.plane.books(|books| books.addresses.contains(&stays)));
+    }
+
+    rights_of_the_service_before_end_with_their_causes(world) {
+        let mut one = world.connect();
+        let number = one.hello(1).application;
+        let (socket, _) = one.port(0);
+        let used = one.resolve("10.9.0.2").unwrap();
+        world.leave();
+        let unused = packetio::MacAddr([2, 0, 0, 0, 0, 9]);
+        let gone: std::net::IpAddr = "10.9.1.1".parse().unwrap();
+        world.plane.books(|books| {
+            books.addresses.push(gone);
+            books.next_hops.push(unused);
+        });
+        world.start();
+        world.until("address", |books| !books.addresses.contains(&gone));
+        let mut again = world.connect();
+        again.hello(1);
+        let recover = Message::Recover { request: 9, application: number, context: 0 };
+        again.channel.send(&recover, Some(socket.as_fd())).unwrap();
+        assert_eq!(again.outcome(9), 0);
+        assert_eq!(again.resolve("10.9.0.2"), Ok(used));
+        world.until("next hop", |books| !books.next_hops.contains(&unused));
+        assert!(world.plane.books(|books| books.next_hops.contains(&used)));
     }
 
     interface_removed_and_back_is_told(world) {
@@ -177,6 +245,35 @@ tests! {
             books.claims.is_empty() && books.leases.is_empty() && books.ports.is_empty()
         });
         world.must_be_free("10.9.0.1:20000");
+    }
+
+    ledger_of_foreign_ends_sends_nothing(world) {
+        world.near.ip(&format!("link add eth1 type veth peer name eth1 netns {}", world.far.name));
+        world.near.ip("address add 10.8.0.1/24 dev eth1");
+        world.near.ip("link set eth1 up");
+        world.far.ip("link set eth1 up");
+        world.near.ip("link set lo up");
+        let mut one = world.application();
+        assert_eq!(one.lease(32), Ok(20_000..=20_031));
+        for (index, (local, remote)) in [
+            ("8.8.8.8:20000", "10.9.0.2:9"),
+            ("10.8.0.1:20000", "10.9.0.2:9"),
+            ("10.9.0.1:20040", "10.9.0.2:9"),
+            ("10.9.0.1:20001", "10.8.0.2:9"),
+            ("10.9.0.1:20001", "224.0.0.5:9"),
+            ("10.9.0.1:20001", "127.0.0.1:9"),
+            ("10.9.0.1:20001", "10.9.0.1:9"),
+            ("10.9.0.1:20001", "10.9.0.2:9"),
+        ].into_iter().enumerate() {
+            let (local, remote) = (local.parse().unwrap(), remote.parse().unwrap());
+            one.write_ledger_at(index as u32, &Entry { local, remote });
+        }
+        let watcher = world.near.inside(watcher);
+        drop(one);
+        // Both rounds, and some time.
+        let seen = segments_of_leases(&watcher, Duration::from_millis(1500));
+        let own = ("10.9.0.1".parse().unwrap(), "10.9.0.2".parse().unwrap());
+        assert_eq!(seen, std::collections::BTreeSet::from([own]));
     }
 
     both_ends_die_and_the_next_service_has_the_peers(world) {
@@ -282,6 +379,61 @@ tests! {
         assert_eq!(world.plane.books(|books| books.leases.len()), 1);
     }
 
+    application_that_may_be_a_lost_one_gets_no_port_of_another(world) {
+        world.leave();
+        world.start_with(|options| options.ports = 2);
+        let mut one = world.connect_as(1234);
+        let number = one.hello(1).application;
+        let (socket, _) = one.port(0);
+        world.leave();
+        drop(one);
+        world.start_with(|options| options.ports = 2);
+        assert!(world.connect_as(1234).is_too_many(60_000));
+        assert!(world.connect_as(1234).is_too_many(2));
+        let mut again = world.connect_as(1234);
+        again.hello(1);
+        assert!(world.connect_as(1234).is_too_many(1), "one was lost");
+        again.ask_port(memory(0));
+        let errno = Errno::BUSY.raw_os_error() as u16;
+        assert_eq!(again.answer(), Some(Message::Refused { request: 0, errno }));
+        let recover = Message::Recover { request: 9, application: number, context: 0 };
+        again.channel.send(&recover, Some(socket.as_fd())).unwrap();
+        assert_eq!(again.outcome(9), 0);
+        again.port(0);
+    }
+
+    client_with_ports_of_its_own_is_no_lost_application(world) {
+        let mut one = world.connect();
+        let number = one.hello(1).application;
+        let (socket, _) = one.port(0);
+        world.leave();
+        drop(one);
+        world.start();
+        let recover = Message::Recover { request: 9, application: number, context: 0 };
+        let mut two = world.connect();
+        two.hello(1);
+        two.port(0);
+        assert_eq!(two.claim("10.9.0.1:8080"), 0);
+        two.channel.send(&recover, Some(socket.as_fd())).unwrap();
+        assert_eq!(two.outcome(9), NOENT);
+        drop(two);
+        world.until("death", |books| books.claims.is_empty());
+        world.must_be_free("10.9.0.1:8080");
+        let mut holder = world.connect();
+        holder.hello(1);
+        assert_eq!(holder.hold("10.9.0.1:8080"), 0);
+        holder.channel.send(&recover, Some(socket.as_fd())).unwrap();
+        assert_eq!(holder.outcome(9), NOENT, "a place is something, too");
+        let mut more = world.connect();
+        more.hello(2);
+        more.channel.send(&recover, Some(socket.as_fd())).unwrap();
+        assert_eq!(more.outcome(9), NOENT, "it had one context");
+        let mut again = world.connect();
+        again.hello(1);
+        again.channel.send(&recover, Some(socket.as_fd())).unwrap();
+        assert_eq!(again.outcome(9), 0);
+    }
+
     virtual_ports_in_use_refuse_the_next_application(world) {
         let mut all: Vec<Client> = (0..4).map(|_| world.application()).collect();
         let mut next = world.connect();
@@ -335,6 +487,39 @@ fn forgotten(world: &World) -> (TcpStream, Entry) {
     drop((stream, listener));
     world.far.ip("link set eth0 up");
     (peer, Entry { local, remote })
+}
+
+/// A packet socket that sees all interfaces of the calling thread's namespace.
+fn watcher() -> std::os::fd::OwnedFd {
+    use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType, socket_with};
+    // ETH_P_ALL
+    let all = std::num::NonZero::new(3u32.swap_bytes() >> 16).map(Protocol::from_raw);
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    socket_with(AddressFamily::PACKET, SocketType::DGRAM, flags, all).unwrap()
+}
+
+/// Source and destination of IPv4 segments from leased ports that are seen for so long.
+fn segments_of_leases(
+    watcher: &std::os::fd::OwnedFd,
+    time: Duration,
+) -> std::collections::BTreeSet<(std::net::Ipv4Addr, std::net::Ipv4Addr)> {
+    let end = std::time::Instant::now() + time;
+    let mut seen = std::collections::BTreeSet::new();
+    let mut bytes = [0; 2048];
+    while std::time::Instant::now() < end {
+        let flags = rustix::net::RecvFlags::empty();
+        let Ok((_, length)) = rustix::net::recv(watcher, &mut bytes, flags) else {
+            std::thread::sleep(Duration::from_millis(5));
+            continue;
+        };
+        let is_segment = length >= 40 && bytes[0] == 0x45 && bytes[9] == 6;
+        let port = u16::from_be_bytes([bytes[20], bytes[21]]);
+        if is_segment && (20_000..=20_127).contains(&port) {
+            let address = |at: usize| <[u8; 4]>::try_from(&bytes[at..at + 4]).unwrap().into();
+            seen.insert((address(12), address(16)));
+        }
+    }
+    seen
 }
 
 fn must_be_reset(mut peer: TcpStream) {

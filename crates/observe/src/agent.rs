@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 use ring::doorbell::StackBell;
 use ring::due::Due;
@@ -19,7 +20,8 @@ use rustix::io::Errno;
 use rustix::net::{SocketAddrUnix, SocketFlags, accept_with, bind, listen};
 use rustix::process::geteuid;
 
-use crate::limits::{CLIENTS_MAX, REQUEST_BYTES_MAX};
+use crate::client::Client;
+use crate::limits::{CLIENTS_MAX, REQUEST_BYTES_MAX, SILENT_MS_MAX};
 use crate::mailbox::{Mailbox, Sender, mailbox};
 use crate::message::{HEADER_BYTES, Header, kind};
 use crate::packet;
@@ -116,16 +118,7 @@ impl Agent {
         let pid = std::process::id();
         let path = socket_path(directory, pid);
         std::fs::create_dir_all(directory)?;
-        let listener = packet::socket()?;
-        let address = SocketAddrUnix::new(&path)?;
-        if bind(&listener, &address) == Err(Errno::ADDRINUSE) {
-            // An earlier process with the same number left the socket, or this process made it
-            // before `exec`.
-            std::fs::remove_file(&path)?;
-            bind(&listener, &address)?;
-        }
-        rustix::fs::chmod(&path, Mode::RUSR | Mode::WUSR)?;
-        listen(&listener, CLIENTS_MAX as i32)?;
+        let listener = listen_at(&path)?;
         let shared = Arc::new(Shared {
             pid,
             segment: Arc::new(Segment::create(pid, &command())?),
@@ -192,6 +185,25 @@ impl Drop for Agent {
     }
 }
 
+/// A socket that listens at `path`, for its own user only. It gets its name once it listens:
+/// readers remove sockets at which nobody does.
+fn listen_at(path: &Path) -> io::Result<OwnedFd> {
+    if Client::connect(path).is_ok() {
+        // A process of another PID namespace has the same number.
+        return Err(Errno::ADDRINUSE.into());
+    }
+    let unnamed = path.with_extension("new");
+    let _ = std::fs::remove_file(&unnamed);
+    let listener = packet::socket()?;
+    // The file that `bind` makes has these rights from the beginning.
+    rustix::fs::fchmod(&listener, Mode::RUSR | Mode::WUSR)?;
+    bind(&listener, &SocketAddrUnix::new(&unnamed)?)?;
+    listen(&listener, CLIENTS_MAX as i32)?;
+    // A process of the same number may have left its own, or this one before `exec`.
+    std::fs::rename(&unnamed, path)?;
+    Ok(listener)
+}
+
 /// Device and inode of a file.
 fn identity(path: &Path) -> Option<(u64, u64)> {
     let found = std::fs::symlink_metadata(path).ok()?;
@@ -213,6 +225,8 @@ struct Reader {
     socket: OwnedFd,
     /// Header of the request that has no answer yet. A reader may have one at a time.
     asked: Option<Header>,
+    /// Time at which the reader connected or last sent a packet.
+    heard: Instant,
     is_over: bool,
 }
 
@@ -262,15 +276,36 @@ impl Readers {
             };
             let peer = rustix::net::sockopt::socket_peercred(&socket);
             let is_ours = peer.is_ok_and(|peer| peer.uid == geteuid() || peer.uid.is_root());
+            if is_ours {
+                self.make_room(Instant::now());
+            }
             if is_ours && self.all.len() < CLIENTS_MAX {
                 self.keys = self.keys.wrapping_add(1);
                 self.all.push(Reader {
                     key: self.keys,
                     socket,
                     asked: None,
+                    heard: Instant::now(),
                     is_over: false,
                 });
             }
+        }
+    }
+
+    /// Disconnects the reader that has been silent for longest, if there is no room for another and
+    /// it has been silent for [`SILENT_MS_MAX`]: readers that only connect shut nobody out.
+    fn make_room(&mut self, now: Instant) {
+        if self.all.len() < CLIENTS_MAX {
+            return;
+        }
+        let waiting = self.all.iter().enumerate();
+        let waiting = waiting.filter(|(_, reader)| reader.asked.is_none());
+        let longest = waiting.min_by_key(|(_, reader)| reader.heard);
+        let silent_max = Duration::from_millis(SILENT_MS_MAX);
+        if let Some((at, reader)) = longest
+            && now.saturating_duration_since(reader.heard) >= silent_max
+        {
+            self.all.remove(at);
         }
     }
 
@@ -281,6 +316,7 @@ impl Readers {
             match packet::receive_plain(&reader.socket, &mut bytes) {
                 Err(Errno::AGAIN | Errno::INTR) => {}
                 Ok(length) if length > 0 && reader.asked.is_none() => {
+                    reader.heard = Instant::now();
                     reader.is_over |= reader.request(agent, &bytes[..length]).is_err();
                 }
                 _ => reader.is_over = true,
@@ -359,5 +395,37 @@ impl Reader {
             ..asked
         };
         self.is_over |= packet::send(&self.socket, &header.encode(), body, file).is_err();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn full() -> Readers {
+        let reader = |key| Reader {
+            key,
+            socket: packet::socket().unwrap(),
+            asked: None,
+            heard: Instant::now(),
+            is_over: false,
+        };
+        Readers {
+            all: (0..CLIENTS_MAX as u32).map(reader).collect(),
+            keys: CLIENTS_MAX as u32,
+        }
+    }
+
+    #[test]
+    fn agent_without_room_lets_the_reader_go_that_was_silent_for_longest() {
+        let mut readers = full();
+        let now = Instant::now();
+        readers.make_room(now);
+        assert_eq!(readers.all.len(), CLIENTS_MAX, "all spoke a moment ago");
+        let later = now + Duration::from_millis(SILENT_MS_MAX);
+        readers.all[0].heard = later;
+        readers.make_room(later);
+        let keys: Vec<u32> = readers.all.iter().map(|reader| reader.key).collect();
+        assert_eq!((keys.len(), keys[0], keys[1]), (CLIENTS_MAX - 1, 0, 2));
     }
 }

@@ -2,7 +2,7 @@
 //! checked, and the client waits a limited time for each.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -17,6 +17,7 @@ use crate::reader::Statistics;
 /// See the module's documentation.
 pub struct Client {
     socket: OwnedFd,
+    path: PathBuf,
     pid: u32,
     requests: u32,
     patience: Duration,
@@ -37,11 +38,17 @@ impl Client {
     /// # Errors
     /// Errors of `connect`: `CONNREFUSED` if the process is gone.
     pub fn connect(path: &Path) -> Result<Self, Errno> {
+        Self::connect_through(path, path.to_owned())
+    }
+
+    /// Connects to the agent at `path`, to which `through` leads.
+    pub(crate) fn connect_through(through: &Path, path: PathBuf) -> Result<Self, Errno> {
         let socket = packet::socket()?;
-        rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+        rustix::net::connect(&socket, &SocketAddrUnix::new(through)?)?;
         let peer = rustix::net::sockopt::socket_peercred(&socket)?;
         Ok(Self {
             socket,
+            path,
             pid: peer.pid.as_raw_nonzero().get() as u32,
             requests: 0,
             patience: Duration::from_millis(ANSWER_MS_MAX),
@@ -54,8 +61,27 @@ impl Client {
         self.pid
     }
 
-    /// Sets how long to wait for answers. An agent takes one request at a time, so connect again
-    /// after a request has timed out.
+    /// Connects to the same process anew, which is necessary after a request that has timed out: an
+    /// agent takes one request of a connection at a time.
+    ///
+    /// # Errors
+    /// Errors of `connect`; `SRCH` if another process listens there now.
+    pub fn reconnect(&mut self) -> Result<(), Errno> {
+        let again = Self::connect(&self.path)?;
+        if again.pid != self.pid {
+            return Err(Errno::SRCH);
+        }
+        self.socket = again.socket;
+        Ok(())
+    }
+
+    /// The path of the agent's socket.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Waits so long for answers from now on.
     pub fn set_patience(&mut self, patience: Duration) {
         self.patience = patience;
     }

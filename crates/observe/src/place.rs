@@ -1,44 +1,55 @@
-//! Where the sockets of agents lie: `/run/millstream/PID.sock` for root, the same below
-//! `$XDG_RUNTIME_DIR` for other users.
+//! The directories of agents' sockets, and the agents that a reader finds there.
+//!
+//! A socket is named for its process: `PID.sock` in `/run/millstream` for root, in `millstream`
+//! below `$XDG_RUNTIME_DIR` or `/run/user/UID` for other users, and in `/run/millstream/users` for
+//! users without such a directory. The name is a hint: the process at the other end of a
+//! connection is the one that the kernel names, since anybody may name a socket `1.sock`.
 
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::net::{SocketAddrUnix, connect};
-use rustix::process::geteuid;
+use rustix::fs::{AtFlags, Dir, Mode, OFlags};
+use rustix::process::{Uid, geteuid};
 
+use crate::client::Client;
 use crate::limits::SOCKETS_MAX;
-use crate::packet;
 
-/// Directory of the sockets of root's processes.
+/// The directory for sockets of root's processes.
 const ROOT_DIRECTORY: &str = "/run/millstream";
+/// The directory for sockets of users without one of their own. Everybody may write there, and
+/// remove only their own files; the package makes it.
+const SHARED_DIRECTORY: &str = "/run/millstream/users";
+/// The directory of the directories of users that are logged in.
+const USERS: &str = "/run/user";
 
 /// Environment variable that names another directory, or turns the agent off by `off`.
 pub const VARIABLE: &str = "MILLSTREAM_OBSERVE";
 
-/// The directory for sockets of this user. `None`: the agent is turned off, or the user has no
-/// directory.
+/// True if the environment turns the agent off.
+#[must_use]
+pub fn is_off() -> bool {
+    std::env::var_os(VARIABLE).is_some_and(|value| value == "off")
+}
+
+/// The directory for sockets of this user; `None`: turned off, or no directory is this user's.
 #[must_use]
 pub fn directory() -> Option<PathBuf> {
     match std::env::var_os(VARIABLE) {
-        Some(value) if value == "off" => None,
+        Some(_) if is_off() => None,
         Some(value) if !value.is_empty() => Some(value.into()),
         _ if geteuid().is_root() => Some(ROOT_DIRECTORY.into()),
-        _ => Some(PathBuf::from(std::env::var_os("XDG_RUNTIME_DIR")?).join("millstream")),
+        _ => of_user(),
     }
 }
 
-/// The directories that a reader searches: its own, and for root those of all users.
-#[must_use]
-pub fn directories() -> Vec<PathBuf> {
-    let mut all: Vec<PathBuf> = directory().into_iter().collect();
-    if geteuid().is_root() && std::env::var_os(VARIABLE).is_none() {
-        let users = std::fs::read_dir("/run/user")
-            .into_iter()
-            .flatten()
-            .flatten();
-        all.extend(users.map(|user| user.path().join("millstream")));
+fn of_user() -> Option<PathBuf> {
+    let logged_in = || Path::new(USERS).join(geteuid().as_raw().to_string());
+    let own = std::env::var_os("XDG_RUNTIME_DIR").map_or_else(logged_in, PathBuf::from);
+    let shared = PathBuf::from(SHARED_DIRECTORY);
+    match own.is_dir() {
+        true => Some(own.join("millstream")),
+        false => shared.is_dir().then_some(shared),
     }
-    all
 }
 
 /// The socket of process `pid` in `directory`.
@@ -47,30 +58,90 @@ pub fn socket_path(directory: &Path, pid: u32) -> PathBuf {
     directory.join(format!("{pid}.sock"))
 }
 
-/// The processes with a socket in `directory`, sorted by process id. Sockets without a listener are
-/// removed.
+/// The agents of all processes that this user may look into, by number of the process: in the
+/// user's own directory, in the shared one, and for root in those of all users. Sockets at which
+/// nobody listens are removed.
 #[must_use]
-pub fn processes(directory: &Path) -> Vec<(u32, PathBuf)> {
-    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
-    let mut found: Vec<(u32, PathBuf)> = entries
-        .filter_map(|entry| {
-            let name = entry.file_name();
-            let pid = name.to_str()?.strip_suffix(".sock")?.parse().ok()?;
-            Some((pid, entry.path()))
-        })
-        .take(SOCKETS_MAX)
-        .filter(|(_, path)| !remove_stale(path))
+pub fn agents() -> Vec<Client> {
+    let mut found: Vec<Client> = directory()
+        .iter()
+        .flat_map(|directory| agents_in(directory))
         .collect();
-    found.sort_unstable();
+    if std::env::var_os(VARIABLE).is_none() {
+        found.extend(agents_in(Path::new(SHARED_DIRECTORY)));
+        if geteuid().is_root() {
+            found.extend(users().iter().flat_map(|(directory, owner)| {
+                let opened = open(directory, OFlags::NOFOLLOW);
+                let opened = opened.filter(|opened| is_owned_by(opened, *owner));
+                opened.map_or(Vec::new(), |opened| in_opened(&opened, directory))
+            }));
+        }
+    }
+    found.sort_by_key(Client::pid);
+    found.dedup_by_key(|client| client.pid());
     found
 }
 
-/// Removes a socket without a listener. True: it was removed.
-fn remove_stale(path: &Path) -> bool {
-    let refused = || -> Option<bool> {
-        let address = SocketAddrUnix::new(path).ok()?;
-        let socket = packet::socket().ok()?;
-        Some(connect(&socket, &address) == Err(rustix::io::Errno::CONNREFUSED))
+/// The agents whose sockets lie in `directory`, in no order.
+#[must_use]
+pub fn agents_in(directory: &Path) -> Vec<Client> {
+    let opened = open(directory, OFlags::empty());
+    opened.map_or(Vec::new(), |opened| in_opened(&opened, directory))
+}
+
+/// Directories of users that are logged in, and the user whom each has to belong to.
+fn users() -> Vec<(PathBuf, Uid)> {
+    let entries = std::fs::read_dir(USERS).into_iter().flatten().flatten();
+    let user = |entry: std::fs::DirEntry| {
+        let uid: u32 = entry.file_name().to_str()?.parse().ok()?;
+        Some((entry.path().join("millstream"), Uid::from_raw(uid)))
     };
-    refused() == Some(true) && std::fs::remove_file(path).is_ok()
+    entries.filter_map(user).collect()
+}
+
+/// Opens a directory. Another user's is opened with `NOFOLLOW`: a symbolic link would lead root to
+/// where its owner wants a file removed.
+fn open(directory: &Path, links: OFlags) -> Option<OwnedFd> {
+    let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY | links;
+    rustix::fs::open(directory, flags, Mode::empty()).ok()
+}
+
+fn is_owned_by(opened: &OwnedFd, owner: Uid) -> bool {
+    rustix::fs::fstat(opened).is_ok_and(|stat| stat.st_uid == owner.as_raw())
+}
+
+fn in_opened(opened: &OwnedFd, directory: &Path) -> Vec<Client> {
+    let entries = Dir::read_from(opened).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| {
+        let name = entry.file_name().to_str().ok()?.to_owned();
+        let pid: Result<u32, _> = name.strip_suffix(".sock")?.parse();
+        pid.is_ok().then_some(name)
+    });
+    let found = names.take(SOCKETS_MAX);
+    let connect = |name: String| connected(opened, directory, &name);
+    found.filter_map(connect).collect()
+}
+
+/// Connects to the socket `name`. One at which nobody listens is removed: an agent gives its socket
+/// this name only once it listens.
+fn connected(opened: &OwnedFd, directory: &Path, name: &str) -> Option<Client> {
+    let seen = identity(opened, name)?;
+    // The path of a socket that is connected to leads through the opened directory.
+    let through = PathBuf::from(format!("/proc/self/fd/{}/{name}", opened.as_raw_fd()));
+    match Client::connect_through(&through, directory.join(name)) {
+        Ok(client) => Some(client),
+        Err(rustix::io::Errno::CONNREFUSED) if identity(opened, name) == Some(seen) => {
+            // Another reader may have removed it meanwhile.
+            let _ = rustix::fs::unlinkat(opened, name, AtFlags::empty());
+            None
+        }
+        // A process of another user, or one that ends.
+        Err(_) => None,
+    }
+}
+
+/// Device and inode of a file.
+fn identity(opened: &OwnedFd, name: &str) -> Option<(u64, u64)> {
+    let stat = rustix::fs::statat(opened, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    Some((stat.st_dev, stat.st_ino))
 }

@@ -228,9 +228,41 @@ fn socket_that_nobody_listens_at_is_removed_by_who_finds_it() {
     let directory = agent.path().parent().expect("a directory");
     let stale = observe::place::socket_path(directory, 1);
     drop(std::os::unix::net::UnixListener::bind(&stale).expect("a socket"));
-    let found = observe::place::processes(directory);
-    assert_eq!(found, [(std::process::id(), agent.path().to_owned())]);
+    let found = observe::place::agents_in(directory);
+    let paths: Vec<_> = found.iter().map(Client::path).collect();
+    assert_eq!(paths, [agent.path()]);
     assert!(!stale.exists());
+}
+
+#[test]
+fn socket_named_for_another_process_is_known_by_its_own() {
+    let (agent, _joined) = agent("named");
+    let directory = agent.path().parent().expect("a directory");
+    let named = observe::place::socket_path(directory, 1);
+    std::fs::rename(agent.path(), named).expect("a name");
+    let found = observe::place::agents_in(directory);
+    let pids: Vec<_> = found.iter().map(Client::pid).collect();
+    assert_eq!(pids, [std::process::id()]);
+}
+
+#[test]
+fn socket_of_an_agent_is_its_users_alone_from_the_beginning() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let (agent, _joined) = agent("rights");
+    let rights = std::fs::metadata(agent.path()).expect("a socket");
+    assert_eq!(rights.permissions().mode() & 0o777, 0o600);
+    let directory = agent.path().parent().expect("a directory");
+    let names = std::fs::read_dir(directory).expect("a directory");
+    assert_eq!(names.count(), 1, "no other name is left");
+}
+
+#[test]
+fn agent_that_listens_keeps_its_socket_when_another_has_its_number() {
+    let (agent, _joined) = agent("twice");
+    let directory = agent.path().parent().expect("a directory");
+    let second = Agent::start(directory).err().expect("an error");
+    assert_eq!(second.kind(), std::io::ErrorKind::AddrInUse);
+    assert!(Client::connect(agent.path()).is_ok());
 }
 
 /// Runs this test again as another user, which sends one request and reports whether it was

@@ -33,10 +33,22 @@ impl Closer {
     /// True if too many descriptors wait, so that no further peer may be served: each could bring a
     /// few more.
     pub fn is_full(&self) -> bool {
+        self.waiting() >= CLOSING_MAX
+    }
+
+    /// How many wait, beside one that is being closed.
+    pub fn waiting(&self) -> usize {
         let mut closing = self.lock();
         // Starting the thread may have failed the last time.
         self.begin(&mut closing);
-        closing.waiting.len() >= CLOSING_MAX
+        closing.waiting.len()
+    }
+
+    /// Whether nothing waits and nobody else has a copy of the closer.
+    pub fn is_unused(&self) -> bool {
+        let closing = self.lock();
+        let is_idle = closing.waiting.is_empty() && !closing.at_it;
+        is_idle && Arc::strong_count(&self.0) == 1
     }
 
     fn begin(&self, closing: &mut Closing) {

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
     /// A system call failed.
-    #[error("{wire}: {step}: {errno}{}", hint(*.errno))]
+    #[error("{wire}: {step}: {errno}{}", hint(.wire, *.errno))]
     Io {
         /// The wire as the user named it, or a short form of it: `tap:mill0`.
         wire: String,
@@ -44,6 +44,8 @@ pub enum Check {
     Memlock,
     /// The kernel's TUN/TAP device.
     Tun,
+    /// The service of a `mux` wire.
+    Service,
 }
 
 /// The remedy for a wire that does not open.
@@ -110,6 +112,7 @@ impl Check {
             Self::Queues => "queues",
             Self::Memlock => "memlock",
             Self::Tun => "tun",
+            Self::Service => "service",
         }
     }
 
@@ -125,6 +128,9 @@ impl Check {
             Self::Queues => format!("`ss --xdp -p` shows who holds queues of {interface}"),
             Self::Memlock => "`ulimit -l unlimited`, or LimitMEMLOCK=infinity in the unit".into(),
             Self::Tun => "`modprobe tun`".into(),
+            Self::Service => {
+                "as root, `mill mux IFACE --allow user=NAME` on this host admits a user".into()
+            }
         }
     }
 }
@@ -138,8 +144,13 @@ impl Display for Remedy {
 /// The check that explains a failed step, if there is one.
 fn check_of(wire: &str, step: &str, errno: Errno) -> Option<Check> {
     match errno {
+        Errno::PERM | Errno::ACCESS | Errno::NOENT | Errno::CONNREFUSED
+            if wire.starts_with("mux:") =>
+        {
+            Some(Check::Service)
+        }
         Errno::PERM | Errno::ACCESS if !wire.starts_with("memif:") => Some(Check::Capabilities),
-        Errno::NODEV | Errno::NXIO => Some(Check::Interface),
+        Errno::NODEV | Errno::NXIO | Errno::NETDOWN => Some(Check::Interface),
         Errno::NOENT if step.ends_with("/dev/net/tun") => Some(Check::Tun),
         Errno::BUSY if wire.starts_with("xdp:") => Some(Check::Queues),
         Errno::NOBUFS | Errno::NOMEM if wire.starts_with("xdp:") => Some(Check::Memlock),
@@ -148,8 +159,10 @@ fn check_of(wire: &str, step: &str, errno: Errno) -> Option<Check> {
 }
 
 /// The usual remedy for an errno.
-fn hint(errno: Errno) -> &'static str {
+fn hint(wire: &str, errno: Errno) -> &'static str {
     match errno {
+        // These wires are sockets of files: their rights decide.
+        _ if wire.starts_with("mux:") || wire.starts_with("memif:") => "",
         Errno::PERM | Errno::ACCESS => " (needs root or CAP_NET_ADMIN and CAP_NET_RAW)",
         _ => "",
     }
@@ -174,6 +187,11 @@ mod tests {
         );
         let expected = "doctor: interface: `ip link show dev eth7` in this namespace";
         assert_eq!(line(&absent).as_deref(), Some(expected));
+        let closed = OpenError::io("mux:", "connect", Errno::ACCESS);
+        assert!(line(&closed).is_some_and(|line| line.starts_with("doctor: service: ")));
+        assert!(!closed.to_string().contains("CAP_NET"), "{closed}");
+        let down = OpenError::io("xdp:eth0", "bind", Errno::NETDOWN);
+        assert!(line(&down).is_some_and(|line| line.starts_with("doctor: interface: ")));
         let taken = OpenError::refused_by(Check::Xdp, "xdp:eth0", "another program");
         let expected = "doctor: xdp: `ip link set dev eth0 xdp off`";
         assert_eq!(line(&taken).as_deref(), Some(expected));

@@ -57,7 +57,8 @@ pub struct Capabilities {
     /// ([`TxFrame::capacity_max`]), which may at times be less. A port without checksum offload
     /// takes such packets only by a bulk lane, which is not ordered with the other lane.
     pub segment_bytes_max: usize,
-    /// Most frames that `receive` returns or `reserve` grants.
+    /// Largest batch that `receive` returns, in frames. `reserve` grants no larger one, and may
+    /// grant smaller ones.
     pub batch_max: usize,
     /// Name of the wire for messages and metrics, such as `tap:mill0`.
     pub name: String,
@@ -199,12 +200,15 @@ pub trait Port {
         false
     }
 
-    /// Reserves up to `n` transmit slots to be written in place. Fewer or none is back-pressure,
-    /// which `send(0)` may end.
+    /// Up to `n` transmit slots to be written in place; fewer or none is back-pressure, which
+    /// `send(0)` may end.
     ///
-    /// A slot has length 0 until `set_len`. Slots that are not sent return with the next `send` or
-    /// `reserve`. The slice is shared and frames are written through `&self`: by `&mut`, frames of
-    /// two ports could be swapped and outlive their memory.
+    /// Each has length 0 until `set_len`. Slots reserved and not sent return with the next `send`
+    /// or `reserve`. The slice is shared and the frames write through `&self`: with `&mut` two
+    /// ports' frames could be swapped and outlive their memory.
+    ///
+    /// A port with a bulk lane grants only slots that can
+    /// [change to it](TxFrame::take_bulk_lane).
     fn reserve(&mut self, n: usize) -> &[TxFrame];
 
     /// The slots of the last `reserve` as written so far, until the next `send` or `reserve`. For

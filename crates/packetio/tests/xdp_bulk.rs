@@ -313,6 +313,54 @@ fn lane_without_room_holds_its_frames_and_loses_none() {
 }
 
 #[test]
+fn queue_that_refuses_frames_drops_and_counts_them_and_later_ones_leave() {
+    let Some(lab) = Lab::new("bulk-refused", 1) else {
+        return;
+    };
+    let mut far = lab.far_packet();
+    let mut port = open(Bulk::Auto);
+    let tc = |words: &str| {
+        let status = lab.command_near().arg("tc").args(words.split(' ')).status();
+        status.is_ok_and(|status| status.success())
+    };
+    // A queue of one packet, which the kernel answers with ENOBUFS when it is full. One packet of
+    // those below leaves at once, and the next after a quarter of a minute.
+    let slow = "qdisc add dev mx0 root handle 1: tbf rate 30kbit burst 64kb limit 1mb";
+    let short = "qdisc add dev mx0 parent 1:1 pfifo limit 1";
+    if !tc(slow) || !tc(short) {
+        return; // no tc, or no such queue
+    }
+    let payload = text(40 * SIZE);
+    let slots = port.reserve(8);
+    assert_eq!(slots.len(), 8);
+    for (slot, seq) in slots.iter().zip(0..) {
+        write_large(slot, OURS.into(), seq * 100_000, &payload, tcp::Flags::ACK);
+    }
+    port.send(8).unwrap();
+    assert_eq!(port.counters().value("xdp_bulk_frames"), Some(2));
+    assert_eq!(port.counters().value("xdp_bulk_dropped_refused"), Some(6));
+    assert_eq!(port.counters().value("xdp_bulk_held"), Some(0));
+    let first = receive(&mut far, 40, PATIENCE);
+    let wanted = alone(OURS.into(), 0, &payload, tcp::Flags::ACK);
+    assert!(without_identification(first) == without_identification(wanted));
+    // What waits in the queue goes with it.
+    assert!(tc("qdisc del dev mx0 root"));
+    write_large(
+        &port.reserve(1)[0],
+        OURS.into(),
+        7,
+        &payload,
+        tcp::Flags::ACK,
+    );
+    port.send(1).unwrap();
+    let later = receive(&mut far, 40, PATIENCE);
+    let wanted = alone(OURS.into(), 7, &payload, tcp::Flags::ACK);
+    assert!(without_identification(later) == without_identification(wanted));
+    assert_eq!(port.counters().value("xdp_bulk_frames"), Some(3));
+    assert_eq!(port.counters().value("xdp_bulk_dropped_refused"), Some(6));
+}
+
+#[test]
 fn interface_down_drops_large_packets_and_counts_them() {
     let Some(lab) = Lab::new("bulk-down", 1) else {
         return;

@@ -71,6 +71,7 @@ pub fn to_bound_address(bytes: &[u8]) -> Address {
             let port = array(bytes, 2).map_or(0, u16::from_be_bytes);
             Address::Inet((Ipv4Addr::UNSPECIFIED, port).into())
         }
+        Address::Unspec if bytes.len() < SOCKADDR_IN_LEN => Address::Short,
         address => address,
     }
 }

@@ -4,7 +4,7 @@
 //! that a connection or a listener obeys stand in `millstream`'s table, the others in
 //! [`option_values`]. `tests/options` compares both with a kernel's answers.
 
-use millstream::{Context, SocketOptions};
+use millstream::{Context, SocketOptions, TcpState};
 use rustix::io::Errno;
 
 use crate::call::Reply;
@@ -49,14 +49,16 @@ impl Sockets {
         })
     }
 
-    /// Checks that the socket has options of a level, which Linux checks before any argument.
+    /// Checks that the socket has options of a level at all, as Linux does before it looks at any
+    /// argument.
     ///
     /// # Errors
-    /// `EBADF`, `ENOTSOCK`; `EOPNOTSUPP` if it has none.
+    /// `EBADF`, `ENOTSOCK`; `EOPNOTSUPP`, or `ENOPROTOOPT` of an IPv6 socket: it has none.
     pub fn check_options_level(&mut self, fd: i32, level: i32) -> Result<(), Errno> {
         let entry = self.socket_entry(fd)?;
         match has_level(entry, level) {
             true => Ok(()),
+            false if entry.is_v6 => Err(Errno::NOPROTOOPT),
             false => Err(Errno::OPNOTSUPP),
         }
     }
@@ -69,10 +71,8 @@ impl Sockets {
         len: usize,
         reply: &mut Reply,
     ) -> Step {
+        self.check_options_level(fd, level)?;
         let target = self.target(fd)?;
-        if !has_level(target.entry, level) {
-            return Err(Errno::OPNOTSUPP);
-        }
         let mut value = option_values::get(&target, level, name, len)?;
         if level == SOL_IP && (1..4).contains(&len) {
             // If the caller's room is less than an `int`, Linux returns a small value as one byte.
@@ -87,6 +87,9 @@ impl Sockets {
         if level == SOL_SOCKET && USES_ERROR_QUEUE.contains(&name) {
             self.has_notifications = true;
         }
+        if (level, name) == (SOL_IPV6, IPV6_ADDRFORM) && self.socket_entry(fd)?.is_v6 {
+            return self.become_ipv4(fd, value);
+        }
         let target = self.target(fd)?;
         if !has_level(target.entry, level) {
             return Err(Errno::NOPROTOOPT);
@@ -94,6 +97,7 @@ impl Sockets {
         let widened;
         let value = match (level, name) {
             (SOL_IP, IP_FREEBIND) if value.is_empty() => value,
+            (SOL_IP, MCAST_LEAVE_GROUP) => value,
             (SOL_IP, _) => {
                 widened = int(byte_or_int(value));
                 &widened
@@ -101,6 +105,28 @@ impl Sockets {
             _ => value,
         };
         option_values::set(&target, level, name, value)?;
+        Ok(Some(0))
+    }
+}
+
+impl Sockets {
+    /// `IPV6_ADDRFORM`: a connection with an IPv4 peer becomes a socket of IPv4's family.
+    fn become_ipv4(&mut self, fd: i32, value: &[u8]) -> Step {
+        if to_int(value) != Some(AF_INET) {
+            return Err(Errno::INVAL);
+        }
+        let entry = self.socket_entry(fd)?;
+        let File::Stream(stream) = &entry.file else {
+            return Err(Errno::NOTCONN);
+        };
+        let state = stream.info()?.map(|info| info.tcp.state);
+        if state != Some(TcpState::Established) {
+            return Err(Errno::NOTCONN);
+        }
+        if !stream.tcp.peer_addr().is_ipv4() || !stream.tcp.options().dual() {
+            return Err(Errno::ADDRNOTAVAIL);
+        }
+        entry.is_v6 = false;
         Ok(Some(0))
     }
 }

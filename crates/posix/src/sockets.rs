@@ -88,6 +88,13 @@ impl Sockets {
         self.files.descriptor(fd).is_some()
     }
 
+    /// True if `fd` is a socket that is neither connected, connecting nor listening.
+    #[must_use]
+    pub fn is_idle(&self, fd: i32) -> bool {
+        let entry = self.files.at(fd);
+        entry.is_some_and(|entry| matches!(entry.file, File::Idle(_)))
+    }
+
     /// Passes on the outcome of a call that would have blocked a blocking descriptor. A program
     /// that repeats such calls and never waits has to turn the stack by them: from the second
     /// refusal in a row on, each takes a turn. Loops that read until nothing is left do not, since

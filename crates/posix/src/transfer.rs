@@ -33,7 +33,14 @@ impl Sockets {
         progress: &mut Progress,
     ) -> Step {
         self.socket_entry(fd)?;
-        let stamps = timestamping::sent_flags(control)?;
+        let stamps = match timestamping::sent_flags(control) {
+            Ok(stamps) => stamps,
+            Err(errno) => {
+                // An error of the connection comes first (Linux).
+                self.send_now(fd, &[], flags, to, progress)?;
+                return Err(errno);
+            }
+        };
         self.has_notifications |= stamps.is_some();
         self.send(fd, bytes, flags, to, stamps, progress)
     }
@@ -152,9 +159,6 @@ impl Sockets {
             Err(found) => blocked(found, nonblocking, progress, now_ns, timeout),
         };
         let done = got.len() as i64;
-        if flags & MSG_TRUNC != 0 {
-            got.fill(0);
-        }
         match step {
             Err(errno) if done == 0 => Err(errno),
             Ok(None) if flags & MSG_PEEK != 0 => Ok(None),
@@ -163,6 +167,10 @@ impl Sockets {
                 Ok(None)
             }
             Ok(Some(_)) | Err(_) => {
+                if flags & MSG_TRUNC != 0 {
+                    // The bytes are counted, and the caller's memory stays as it is.
+                    got.clear();
+                }
                 *reply = Reply::Bytes(got);
                 Ok(Some(done))
             }
@@ -207,9 +215,9 @@ impl Sockets {
             _ => Vec::new(),
         };
         let (context, entry) = self.socket_with_context(fd)?;
-        let mut messages = match bytes.is_empty() {
-            true => Vec::new(),
-            false => timestamping::arrival(context, entry),
+        let mut messages = match done {
+            Some(1..) => timestamping::arrival(context, entry),
+            _ => Vec::new(),
         };
         messages.extend(inq_message(&entry.file));
         let (control, flags) = fit(messages, control_len);
@@ -234,8 +242,11 @@ impl Sockets {
             return self.recv_error_queue(fd, len, control_len, reply);
         }
         let file = &self.socket_entry(fd)?.file;
-        let (bytes, told) = urgent::recv(file, len, flags)?;
+        let (mut bytes, told) = urgent::recv(file, len, flags)?;
         let done = bytes.len() as i64;
+        if flags & MSG_TRUNC != 0 {
+            bytes.clear();
+        }
         let (control, cut) = fit(inq_message(file).into_iter().collect(), control_len);
         *reply = Reply::Message {
             bytes,

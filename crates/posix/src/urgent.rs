@@ -82,11 +82,10 @@ pub(crate) fn recv(file: &File, len: usize, flags: i32) -> Result<(Vec<u8>, i32)
     let Some(byte) = stream.urgent_byte(flags & MSG_PEEK == 0) else {
         return Ok((Vec::new(), 0));
     };
-    Ok(match (len, flags & MSG_TRUNC) {
+    Ok(match len {
         // The byte counts as read although there is no room for it.
-        (0, _) => (Vec::new(), MSG_OOB | MSG_TRUNC),
-        (_, 0) => (vec![byte], MSG_OOB),
-        (_, _) => (vec![0], MSG_OOB),
+        0 => (Vec::new(), MSG_OOB | MSG_TRUNC),
+        _ => (vec![byte], MSG_OOB),
     })
 }
 

@@ -6,7 +6,11 @@ use posix::{Errno, Reply, Request, number};
 
 use crate::engine::{self, What};
 use crate::marks::{self, Mark};
-use crate::{listeners, memory_unsafe, sleep};
+use crate::sleep::Kept;
+use crate::waits::Place;
+use crate::{
+    closing, kernel_listeners, listeners, log, memory_unsafe, own_process, sharing, sleep,
+};
 
 /// Flags that change neither which bytes are read nor whether the call waits for all of them.
 const PLAIN: i32 = number::MSG_DONTWAIT | number::MSG_NOSIGNAL;
@@ -37,36 +41,65 @@ pub fn receive(
     if is_read && pieces.iter().all(|piece| piece.is_empty()) {
         return id(key).map(|_| 0);
     }
-    let (id, now) = engine::locked(|engine| {
+    let local = 0;
+    let mut kept = Kept::of(Some(key), &local);
+    let now = engine::locked(|engine| {
         let (net, socket) = engine.socket_of(key)?;
         let wants_more = net.sockets().recv_lowat(socket.id) > 1;
         if flags & !PLAIN != 0 || (wants_more && is_blocking(net, socket.id, flags)?) {
-            return Ok((socket.id, None));
+            return kept.begin(engine).map(|()| None);
         }
         let got = net
             .sockets()
             .recv_into(socket.id, pieces, flags | number::MSG_DONTWAIT);
         match got {
-            Err(Errno::AGAIN) if is_blocking(net, socket.id, flags)? => Ok((socket.id, None)),
-            got => Ok((socket.id, Some(got?))),
+            Err(Errno::AGAIN) if is_blocking(net, socket.id, flags)? => {
+                kept.begin(engine).map(|()| None)
+            }
+            got => Ok(Some(got?)),
         }
     })?;
     if let Some(got) = now {
         return Ok(got as i64);
     }
     let len = pieces.iter().map(|piece| piece.len()).sum();
-    let request = Request::Recv { fd: id, len, flags };
-    let (got, reply) = sleep::call(request)?;
+    let (got, reply) = sleep::call_keeping(kept, |fd| Request::Recv { fd, len, flags })?;
     if let Reply::Bytes(bytes) = reply {
         posix::scatter(&bytes, pieces);
     }
     Ok(got)
 }
 
+/// `read` and `recv` into memory that is not there: an end or an error comes first, as in Linux,
+/// and the bytes stay.
+pub fn receive_nowhere(key: usize, flags: i32) -> Result<i64, Errno> {
+    let request = |fd| Request::Recv {
+        fd,
+        len: 1,
+        flags: flags | number::MSG_PEEK,
+    };
+    match sleep::call_on(key, request)? {
+        (0, _) => Ok(0),
+        _ => Err(Errno::FAULT),
+    }
+}
+
+/// `write` and `send` from memory that is not there: an error of the connection comes first.
+pub fn send_nowhere(key: usize, flags: i32) -> Result<i64, Errno> {
+    send(key, &[], flags).and(Err(Errno::FAULT))
+}
+
+/// `writev`, which does nothing at all if there are no bytes, as in Linux.
+pub fn write_pieces(key: usize, pieces: &[IoSlice<'_>], flags: i32) -> Result<i64, Errno> {
+    match pieces.iter().all(|piece| piece.is_empty()) {
+        true => id(key).map(|_| 0),
+        false => send(key, pieces, flags),
+    }
+}
+
 /// `recv` with `MSG_TRUNC` and no room: drops bytes and returns their number.
 pub fn discard(key: usize, len: usize, flags: i32) -> Result<i64, Errno> {
-    let fd = id(key)?;
-    Ok(sleep::call(Request::Recv { fd, len, flags })?.0)
+    Ok(sleep::call_on(key, |fd| Request::Recv { fd, len, flags })?.0)
 }
 
 /// `write`, `send` and their relatives. A write that fails with `EPIPE` also raises `SIGPIPE`.
@@ -80,20 +113,23 @@ pub fn send(key: usize, pieces: &[IoSlice<'_>], flags: i32) -> Result<i64, Errno
 
 fn send_quietly(key: usize, pieces: &[IoSlice<'_>], flags: i32) -> Result<i64, Errno> {
     let len: usize = pieces.iter().map(|piece| piece.len()).sum();
-    let (id, done, waits) = engine::moving(|engine| {
+    let local = 0;
+    let mut kept = Kept::of(Some(key), &local);
+    let (done, waits) = engine::moving(|engine| {
         let (net, socket) = engine.socket_of(key)?;
         let waits = is_blocking(net, socket.id, flags)?;
         // One call has to send all bytes, so that a mark at their end (`MSG_OOB`, `MSG_EOR`) is
         // right.
         if waits && flags & !(PLAIN | number::MSG_MORE) != 0 {
-            return Ok((socket.id, 0, true));
+            return kept.begin(engine).map(|()| (0, true));
         }
         let sent = net
             .sockets()
             .send_from(socket.id, pieces, flags | number::MSG_DONTWAIT);
         match sent {
-            Err(Errno::AGAIN) if waits => Ok((socket.id, 0, true)),
-            Ok(sent) => Ok((socket.id, sent, waits && sent < len)),
+            Err(Errno::AGAIN) if waits => kept.begin(engine).map(|()| (0, true)),
+            Ok(sent) if waits && sent < len => kept.begin(engine).map(|()| (sent, true)),
+            Ok(sent) => Ok((sent, false)),
             Err(errno) => Err(errno),
         }
     })?;
@@ -104,20 +140,36 @@ fn send_quietly(key: usize, pieces: &[IoSlice<'_>], flags: i32) -> Result<i64, E
         .iter()
         .flat_map(|piece| piece.iter().copied())
         .collect();
-    let request = Request::Send {
-        fd: id,
+    let request = |fd| Request::Send {
+        fd,
         bytes: all.get(done..).unwrap_or_default().to_vec(),
         flags,
         to: None,
         control: Vec::new(),
     };
-    match sleep::call(request) {
+    match sleep::call_keeping(kept, request) {
         Ok((sent, _)) => Ok(done as i64 + sent),
         // This call reports the bytes taken, the next call the error.
         Err(_) if done > 0 => Ok(done as i64),
         Err(errno) => Err(errno),
     }
 }
+
+/// Commands that `posix` answers or refuses: about flags, and about signals of the description.
+const OF_THE_DESCRIPTION: [i32; 8] = [
+    number::F_GETFL,
+    number::F_SETFL,
+    number::F_SETOWN,
+    number::F_GETOWN,
+    number::F_SETSIG,
+    number::F_GETSIG,
+    F_SETOWN_EX,
+    F_GETOWN_EX,
+];
+
+/// Linux's numbers: the thread, process or group that gets signals.
+const F_SETOWN_EX: i32 = 15;
+const F_GETOWN_EX: i32 = 16;
 
 /// `fcntl`: `posix` has the flags of the description, the kernel those of the descriptor.
 pub fn fcntl(fd: i32, key: usize, command: i32, argument: usize) -> Result<i64, Errno> {
@@ -128,20 +180,64 @@ pub fn fcntl(fd: i32, key: usize, command: i32, argument: usize) -> Result<i64, 
             share(copy as i32, fd);
             Ok(copy)
         }
+        number::F_SETSIG if argument != 0 => Err(refuse_signals()),
+        _ if asks_for_signals(command, argument) => Err(refuse_signals()),
+        // What has nothing to do with a socket, the kernel's says of the socket that keeps the
+        // number.
+        _ if !OF_THE_DESCRIPTION.contains(&command) => memory_unsafe::fcntl(fd, command, argument),
         _ => {
             let request = Request::Fcntl {
                 fd: id(key)?,
                 command,
                 argument: argument as i32,
             };
-            engine::locked(|engine| Ok(engine.open()?.call(request)?.0))
+            engine::locked(|engine| {
+                let done = engine.open()?.call(request)?.0;
+                if command == number::F_SETFL && engine.socket(key)?.is_both {
+                    kernel_listeners::tell_waits(engine, key, fd);
+                }
+                Ok(done)
+            })
         }
     }
 }
 
-/// Gives a copy of a descriptor the same owner and entry.
+/// Notes that the program asks for signals of a socket that may become Millstream's.
+pub fn note_signals(key: usize) {
+    // If the entry is gone, another thread has closed the socket.
+    let _ = engine::locked(|engine| {
+        if let What::Undecided(undecided) = &mut engine.entry(key)?.what {
+            undecided.asked_for_signals = true;
+        }
+        Ok(())
+    });
+}
+
+/// True for an `fcntl` that asks for signals.
+pub fn asks_for_signals(command: i32, argument: usize) -> bool {
+    match command {
+        number::F_SETOWN | F_SETOWN_EX => argument != 0,
+        number::F_SETFL => argument as i32 & libc::O_ASYNC != 0,
+        _ => false,
+    }
+}
+
+/// The error of a call that asks for signals when a socket is ready, which nobody sends.
+pub fn refuse_signals() -> Errno {
+    log::once("a socket on the wire sends no signals (O_ASYNC, F_SETOWN, F_SETSIG): EINVAL");
+    Errno::INVAL
+}
+
+/// Gives a copy of a descriptor the same owner and entry. In a child of `vfork`, whose descriptors
+/// are its own, it only prepares the socket for the program that the child is about to start.
 pub fn share(copy: i32, of: i32) {
     let mark = marks::of(of);
+    if mark != Mark::Kernel && own_process::is_vforked() {
+        if let Mark::Socket(_) = mark {
+            sharing::before_sharing(copy);
+        }
+        return;
+    }
     let key = match mark {
         Mark::Undecided(key)
         | Mark::Socket(key)
@@ -161,11 +257,25 @@ pub fn share(copy: i32, of: i32) {
     }
 }
 
-/// Drops a descriptor. The last descriptor of a socket closes it, which may wait (`SO_LINGER`).
+/// Drops a descriptor. The last descriptor of a socket closes it, which may wait (`SO_LINGER`). If
+/// calls of other threads wait on the socket, the last of them closes it.
 ///
 /// # Errors
 /// The error of the close. The descriptor is gone nevertheless.
 pub fn release(fd: i32) -> Result<(), Errno> {
+    drop_descriptor(fd, false)
+}
+
+/// Like [`release`], for a descriptor that `dup2` replaces: calls that wait on its socket end if it
+/// is the last one.
+///
+/// # Errors
+/// As [`release`].
+pub fn release_replaced(fd: i32) -> Result<(), Errno> {
+    drop_descriptor(fd, true)
+}
+
+fn drop_descriptor(fd: i32, is_replaced: bool) -> Result<(), Errno> {
     let key = match marks::of(fd) {
         Mark::Undecided(key)
         | Mark::Socket(key)
@@ -174,6 +284,7 @@ pub fn release(fd: i32) -> Result<(), Errno> {
         | Mark::Listener(key) => key,
         Mark::Kernel | Mark::Own => return Ok(()),
     };
+    let local = 0;
     let last = engine::locked(|engine| {
         marks::set(fd, Mark::Kernel);
         let entry = engine.entry(key)?;
@@ -184,28 +295,13 @@ pub fn release(fd: i32) -> Result<(), Errno> {
             }
             return Ok(None);
         }
-        if let What::Epoll(_) = entry.what {
-            crate::epoll::forget(engine, |watch| watch.epoll == key);
+        let abandoned = engine.waits.forget_abandoned(Place::of(&local));
+        closing::close_abandoned(engine, abandoned, key);
+        if is_replaced && engine.waits.has(key) {
+            engine.waits.end_calls(key);
+            engine.sleepers.wake_all();
         }
-        crate::epoll::forget_copies(engine, key);
-        let last = engine.remove(key);
-        if let Some(entry) = &last
-            && let (true, Some(listener)) = (entry.is_held, &entry.listener)
-        {
-            for place in listener.places() {
-                engine.let_go(place);
-            }
-        }
-        Ok(last)
+        Ok(closing::take_unused(engine, key))
     })?;
-    let id = match last.map(|entry| entry.what) {
-        Some(What::Socket(socket)) => socket.id,
-        Some(What::Epoll(id)) => id,
-        _ => return Ok(()),
-    };
-    match sleep::call(Request::Close { fd: id }) {
-        // A signal ends the wait of a lingering close, but the socket is closed.
-        Err(Errno::INTR) => Ok(()),
-        outcome => outcome.map(|_| ()),
-    }
+    sleep::close_last(last)
 }

@@ -7,10 +7,16 @@
 //! listen=80,443
 //! connect=10.0.0.0/8
 //! not=22,192.168.0.0/16
+//! program=nginx
+//! listen=8080
+//! program=*
 //! lo
 //! story_one_in=100
 //! report=/tmp/counters
 //! ```
+//!
+//! Lines after `program` hold in programs of that file or called by that name only, up to the next such line; `*` stands
+//! for all.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -41,11 +47,11 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Reads the variable's value.
+    /// Reads the variable's value, for a program of these names.
     ///
     /// # Errors
     /// One line that names the setting.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str, programs: &[String]) -> Result<Self, String> {
         let mut wire: Option<WireSpec> = None;
         let mut settings = Self {
             wire: WireSpec::from_str("loopback").map_err(|error| error.to_string())?,
@@ -55,8 +61,16 @@ impl Settings {
             story_one_in: 0,
             report: None,
         };
+        let mut is_meant = true;
         for line in text.lines() {
             let (key, value) = line.split_once('=').unwrap_or((line, ""));
+            if key == "program" {
+                is_meant = value == "*" || programs.iter().any(|program| program == value);
+                continue;
+            }
+            if !is_meant {
+                continue;
+            }
             let bad = |why: &str| format!("{key}={value}: {why}");
             match key {
                 "wire" => wire = Some(value.parse().map_err(|error| format!("{error}"))?),
@@ -101,17 +115,32 @@ impl Settings {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::rules::Owner;
 
     #[test]
     fn settings_written_are_read() {
         let text = "wire=packet:v0\naddr=10.0.0.2/24\ngateway=10.0.0.1\nlisten=80,443\nnot=22\nlo\n\
                     story_one_in=9";
-        let settings = Settings::parse(text).expect("settings");
+        let settings = Settings::parse(text, &[]).expect("settings");
         assert!(settings.rules.has_loopback());
         assert_eq!(settings.addresses.len(), 1);
         assert_eq!(settings.gateways.len(), 1);
         assert_eq!(settings.wire.kind(), "packet");
         assert_eq!(settings.story_one_in, 9);
+    }
+
+    #[test]
+    fn rules_of_a_program_hold_in_it_alone() {
+        let text = "program=nginx\nlisten=80\nprogram=*\nnot=22\nwire=loopback";
+        let owner = |program: &str, local: &str| {
+            let settings = Settings::parse(text, &[program.to_owned()]).expect("settings");
+            let local = local.parse().expect("an address");
+            settings.rules.listener(local, &[])
+        };
+        assert_eq!(owner("nginx", "0.0.0.0:80"), Owner::Both);
+        assert_eq!(owner("nginx", "0.0.0.0:81"), Owner::Kernel);
+        assert_eq!(owner("curl", "0.0.0.0:81"), Owner::Both);
+        assert_eq!(owner("curl", "0.0.0.0:22"), Owner::Kernel);
     }
 
     #[test]
@@ -123,7 +152,7 @@ mod tests {
             ("wire=packet:v0\nstory_one_in=x", "no number"),
             ("wire=packet:v0\nfly=1", "no such setting"),
         ] {
-            let cause = Settings::parse(text).expect_err("a complaint");
+            let cause = Settings::parse(text, &[]).expect_err("a complaint");
             assert!(cause.contains(part), "{cause}");
         }
     }

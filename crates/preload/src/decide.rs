@@ -13,7 +13,7 @@ use crate::engine::{Engine, Net, Socket, Undecided, What};
 use crate::kernel_epoll_unsafe::{has_told, kernel_epoll_ctl};
 use crate::marks::{self, Mark};
 use crate::rules::Owner;
-use crate::{listeners, log, memory_unsafe};
+use crate::{listeners, log, memory_unsafe, shared_ports};
 
 /// The owner of a listener at `local`.
 pub fn listener(engine: &mut Engine, local: SocketAddr) -> Result<Owner, Errno> {
@@ -42,7 +42,7 @@ pub fn connects(engine: &mut Engine, remote: SocketAddr) -> Result<bool, Errno> 
     // A connection to ourselves leads to a listener of this process, which has opened the wire.
     // Without such a listener, another process may listen in the kernel. If a child shares the
     // listener's port, the kernel gets the connection, so that either process can accept it.
-    let is_shared = engine.shared_ports.contains(&remote.port());
+    let is_shared = shared_ports::has(remote.port());
     if !is_shared && let Ok(net) = engine.open() {
         let is_own = settings.rules.may_stay_inside(remote, &net.addresses);
         if is_own && net.sockets().context().listens_at(remote) {
@@ -52,13 +52,40 @@ pub fn connects(engine: &mut Engine, remote: SocketAddr) -> Result<bool, Errno> 
     if remote.ip().to_canonical().is_loopback() || remote.ip().is_unspecified() {
         return Ok(false);
     }
-    let net = engine.net()?;
+    let net = match engine.net() {
+        Ok(net) => net,
+        // The kernel reaches all peers of a `loopback` wire, so it can connect instead.
+        Err(_) if matches!(settings.wire.backend, Backend::Loopback(_)) => return Ok(false),
+        Err(errno) => return Err(errno),
+    };
     Ok(settings.rules.connects(remote, &net.reach, &net.addresses))
+}
+
+/// True if the program has asked for signals when an undecided socket is ready (`O_ASYNC`,
+/// `F_SETOWN`), which only the kernel sends.
+fn wants_signals(engine: &mut Engine, key: usize, fd: i32) -> bool {
+    let has_asked = engine
+        .entry(key)
+        .is_ok_and(|entry| matches!(&entry.what, What::Undecided(u) if u.asked_for_signals));
+    let flags = || memory_unsafe::fcntl(fd, number::F_GETFL, 0).unwrap_or(0) as i32;
+    let has_owner = || memory_unsafe::fcntl(fd, number::F_GETOWN, 0) != Ok(0);
+    has_asked && (flags() & libc::O_ASYNC != 0 || has_owner())
+}
+
+/// True if an undecided socket is the kernel's because only the kernel sends its signals, and
+/// reaches all peers.
+pub fn is_left_for_signals(engine: &mut Engine, key: usize, fd: i32) -> bool {
+    let reaches_all = crate::engine::settings()
+        .is_some_and(|settings| matches!(settings.wire.backend, Backend::Loopback(_)));
+    reaches_all && wants_signals(engine, key, fd)
 }
 
 /// Makes an undecided socket Millstream's: a new socket with its options, its flags and, if it was
 /// bound in the kernel, its port.
 pub fn take(engine: &mut Engine, key: usize, fd: i32) -> Result<Socket, Errno> {
+    if wants_signals(engine, key, fd) {
+        return Err(crate::calls::refuse_signals());
+    }
     let undecided = match &mut engine.entry(key)?.what {
         What::Undecided(undecided) => std::mem::take(undecided),
         What::Socket(socket) => return Ok(*socket),
@@ -123,7 +150,11 @@ fn make(engine: &mut Engine, undecided: &Undecided, fd: i32) -> Result<Socket, E
         let _ = net.call(Request::Close { fd: id });
         return Err(errno);
     }
-    Ok(Socket { id, is_both: false })
+    Ok(Socket {
+        id,
+        is_both: false,
+        has_own: true,
+    })
 }
 
 /// Binds a socket to a port that the kernel has given it. Connections of Millstream's may use the
@@ -223,6 +254,85 @@ pub fn leave_to_kernel(engine: &mut Engine, key: usize, fd: i32) {
         mark_copies(key, fd, refs, Mark::Kernel);
     }
 }
+
+/// Gives a socket of Millstream's that has lost its connection back to the kernel if it is about to
+/// connect to where the kernel leads. False: it stays Millstream's.
+///
+/// A socket that an epoll watches stays: the watch is in the stack. So does an accepted one, for
+/// which the kernel has no socket.
+pub fn give_back(
+    engine: &mut Engine,
+    key: usize,
+    fd: i32,
+    remote: SocketAddr,
+) -> Result<bool, Errno> {
+    let entry = engine.entry(key)?;
+    let is_free = entry.watches.is_empty() && entry.listener.is_none();
+    let socket = match entry.what.socket() {
+        Some(socket) if is_free && socket.has_own && !socket.is_both => socket,
+        _ => return Ok(false),
+    };
+    if !engine.open()?.sockets().is_idle(socket.id) || connects(engine, remote)? {
+        return Ok(false);
+    }
+    let net = engine.open()?;
+    let (_, name) = net.call(Request::Getsockname { fd: socket.id })?;
+    let kept = memory_unsafe::kernel_name(fd)?;
+    if !matches!(name, Reply::Address(name) if name.port() == 0 || name.port() == kept.port()) {
+        return Ok(false);
+    }
+    let (command, argument) = (number::F_GETFL, 0);
+    let request = Request::Fcntl {
+        fd: socket.id,
+        command,
+        argument,
+    };
+    let flags = net.call(request)?.0;
+    memory_unsafe::fcntl(fd, number::F_SETFL, flags as usize)?;
+    give_options_back(net, socket.id, fd)?;
+    // An idle socket closes at once.
+    net.call(Request::Close { fd: socket.id })?;
+    engine.remove(key);
+    marks::replace(Mark::Socket(key), Mark::Kernel);
+    Ok(true)
+}
+
+/// Sets the kernel's socket as the one in the stack is set.
+fn give_options_back(net: &mut Net, id: i32, fd: i32) -> Result<(), Errno> {
+    for &(level, name, len) in GIVEN_BACK {
+        let request = Request::Getsockopt {
+            fd: id,
+            level,
+            name,
+            len,
+        };
+        // The stack has all of these options, except those of the other family.
+        if let Ok((_, Reply::Bytes(value))) = net.call(request) {
+            memory_unsafe::set_option(fd, level, name, &value)?;
+        }
+    }
+    Ok(())
+}
+
+/// Options that a program may have set before it connects: level, name, length. Sizes of buffers
+/// are left out, because the kernel doubles them.
+const GIVEN_BACK: &[(i32, i32, usize)] = &[
+    (libc::SOL_SOCKET, libc::SO_REUSEADDR, 4),
+    (libc::SOL_SOCKET, libc::SO_KEEPALIVE, 4),
+    (libc::SOL_SOCKET, libc::SO_OOBINLINE, 4),
+    (libc::SOL_SOCKET, libc::SO_LINGER, 8),
+    (libc::SOL_SOCKET, libc::SO_RCVTIMEO, 16),
+    (libc::SOL_SOCKET, libc::SO_SNDTIMEO, 16),
+    (libc::SOL_SOCKET, libc::SO_RCVLOWAT, 4),
+    (libc::IPPROTO_TCP, libc::TCP_NODELAY, 4),
+    (libc::IPPROTO_TCP, libc::TCP_CORK, 4),
+    (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, 4),
+    (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, 4),
+    (libc::IPPROTO_TCP, libc::TCP_KEEPCNT, 4),
+    (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, 4),
+    (libc::IPPROTO_IP, libc::IP_TOS, 4),
+    (libc::IPPROTO_IP, libc::IP_TTL, 4),
+];
 
 /// Sets the mark of all descriptors of an undecided socket.
 fn mark_copies(key: usize, fd: i32, refs: u32, mark: Mark) {

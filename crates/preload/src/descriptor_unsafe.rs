@@ -32,6 +32,11 @@ pub unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> 
             c(memory_unsafe::fcntl(fd, command, argument)
                 .inspect(|copy| calls::share(*copy as c_int, fd)))
         }
+        Mark::Undecided(key) if calls::asks_for_signals(command, argument) => {
+            calls::note_signals(key);
+            // SAFETY: the caller's promise.
+            unsafe { real_unsafe::fcntl64(fd, command, argument) }
+        }
         Mark::Listener(key) => c(kernel_listeners::fcntl(fd, key, command, argument)),
         // The watchdog's thread copies the wire's descriptors. The copies are hidden from the
         // program, too.
@@ -52,19 +57,37 @@ pub unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> 
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
-    let at = argument as *mut c_int;
+    let (at, at_fd) = (argument as *mut c_int, fd);
     let key = match marks::of(fd) {
         Mark::Socket(key) => key,
         Mark::Listener(key) if request == number::FIONBIO => {
             // SAFETY: the caller's promise.
             let given = unsafe { memory_unsafe::value(at) }.ok_or(Errno::FAULT);
-            return c(
-                given.and_then(|given| kernel_listeners::set_waits(key, given == 0).map(|()| 0))
-            );
+            return c(given
+                .and_then(|given| kernel_listeners::set_waits(key, fd, given == 0).map(|()| 0)));
         }
-        // SAFETY: the caller's promise.
-        _ => return unsafe { real_unsafe::ioctl(fd, request as usize, argument) },
+        mark => {
+            let asks = matches!(request, FIOASYNC | FIOSETOWN | SIOCSPGRP);
+            if let (Mark::Undecided(key), true) = (mark, asks) {
+                calls::note_signals(key);
+            }
+            // SAFETY: the caller's promise.
+            return unsafe { real_unsafe::ioctl(fd, request as usize, argument) };
+        }
     };
+    if matches!(request, FIOASYNC | FIOSETOWN | SIOCSPGRP) {
+        // SAFETY: the caller's promise.
+        return match unsafe { memory_unsafe::value(at) } {
+            None => c(Err(Errno::FAULT)),
+            // Off, and nobody: that is how it is.
+            Some(0) => 0,
+            Some(_) => c(Err(calls::refuse_signals())),
+        };
+    }
+    if !is_of_the_connection(request) {
+        // SAFETY: the caller's promise.
+        return unsafe { real_unsafe::ioctl(fd, request as usize, argument) };
+    }
     let reads = request == number::FIONBIO;
     // SAFETY: the caller's promise.
     let given = match reads.then(|| unsafe { memory_unsafe::value(at) }) {
@@ -78,9 +101,15 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> 
             request,
             argument: given,
         };
-        let (value, reply) = engine::with(|engine| engine.open()?.call(request))?;
+        let (value, reply) = engine::with(|engine| {
+            let done = engine.open()?.call(request)?;
+            if reads && engine.socket(key)?.is_both {
+                kernel_listeners::tell_waits(engine, key, at_fd);
+            }
+            Ok(done)
+        })?;
         if let Reply::Int(answer) = reply {
-            if at.is_null() {
+            if memory_unsafe::is_nowhere(at.addr()) {
                 return Err(Errno::FAULT);
             }
             // SAFETY: the caller's promise.
@@ -90,6 +119,30 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> 
     });
     c(done)
 }
+
+/// Requests about the connection and what it tells of. All others are about the descriptor, which
+/// is the kernel's, or about interfaces, routes and neighbours: the kernel's socket that keeps the
+/// number answers them.
+fn is_of_the_connection(request: c_ulong) -> bool {
+    matches!(
+        request,
+        number::FIONBIO
+            | number::SIOCINQ
+            | number::SIOCOUTQ
+            | number::SIOCOUTQNSD
+            | number::SIOCATMARK
+            | number::FIOGETOWN
+            | number::SIOCGPGRP
+            | FIOASYNC
+            | FIOSETOWN
+            | SIOCSPGRP
+    )
+}
+
+/// Linux's numbers of requests for signals, which Millstream does not send.
+const FIOASYNC: c_ulong = 0x5452;
+const FIOSETOWN: c_ulong = 0x8901;
+const SIOCSPGRP: c_ulong = 0x8902;
 
 /// `sockatmark`, which libc implements by an internal `ioctl`.
 ///
@@ -149,8 +202,10 @@ fn is_own_caller() -> bool {
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
-    if first > last || flags & CLOSE_RANGE_CLOEXEC != 0 {
-        // SAFETY: it takes numbers alone. `exec` closes the library's own descriptors anyway.
+    let is_kernels = flags & CLOSE_RANGE_CLOEXEC != 0 || own_process::is_vforked();
+    if first > last || is_kernels {
+        // SAFETY: it takes numbers alone. `exec` closes the library's own descriptors anyway, and a
+        // child of `vfork` has copies of them that it does not need.
         return unsafe { real_unsafe::close_range(first, last, flags) };
     }
     let marked: Vec<_> = marks::marked(first, last).collect();
@@ -238,15 +293,20 @@ fn replace(from: c_int, to: c_int, flags: c_int) -> Result<i64, Errno> {
     if (marks::of(from), marks::of(to)) == (Mark::Kernel, Mark::Kernel) || own_process::is_vforked()
     {
         // SAFETY: it takes numbers alone.
-        return told(unsafe { real_unsafe::dup3(from, to, flags) }.into());
+        let copy = told(unsafe { real_unsafe::dup3(from, to, flags) }.into())?;
+        calls::share(to, from);
+        return Ok(copy);
     }
     if marks::of(from) == Mark::Own || marks::of(to) == Mark::Own {
         return Err(Errno::BADF);
     }
     // The kernel's checks come first: a call that fails must not close anything.
+    if flags & !libc::O_CLOEXEC != 0 {
+        return Err(Errno::INVAL);
+    }
     memory_unsafe::fcntl(from, libc::F_GETFD, 0)?;
     // An error of the implied close is lost, as in Linux.
-    let _ = calls::release(to);
+    let _ = calls::release_replaced(to);
     // SAFETY: it takes numbers alone.
     let copy = told(unsafe { real_unsafe::dup3(from, to, flags) }.into())?;
     calls::share(to, from);

@@ -5,13 +5,12 @@
 //! be arranged, calls from the handler fail with `EDEADLK`.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use millstream::{Config, Heir, IpCidr, Runtime};
+use millstream::{Config, Heir, HugePages, IpCidr, Runtime};
 use packetio::Backend;
 use packetio::mux::MuxHost;
 use posix::{EpollEvent, Errno, Outcome, Reply, Request, Sockets, number};
@@ -23,7 +22,10 @@ pub use crate::inside::is_inside;
 use crate::limits::{END_NS, HEIR_AFTER_NS};
 use crate::marks::{self, Mark};
 use crate::sleepers::Sleepers;
-use crate::{heir, heir_unsafe, holds, inside, log, memory_unsafe, real_unsafe, signals_unsafe};
+use crate::tags_unsafe::Tag;
+use crate::waits::Waits;
+use crate::{copies_unsafe, heir, heir_unsafe, holds, inside, log, memory_unsafe};
+use crate::{real_unsafe, signals_unsafe};
 
 /// The object behind a descriptor, shared by all of its copies.
 pub struct Entry {
@@ -50,6 +52,8 @@ pub struct Watch {
     pub fd: i32,
     /// The number in `posix` that is watched for the descriptor: the socket's, or that of a copy.
     pub id: i32,
+    /// The program's own of the watch.
+    pub data: u64,
 }
 
 /// See [`Entry`].
@@ -100,6 +104,8 @@ pub struct Undecided {
     pub is_bound: bool,
     /// Options that were set so far.
     pub options: Vec<SetOption>,
+    /// The program has asked for signals when the socket is ready.
+    pub asked_for_signals: bool,
     /// Epolls that watch it: epoll, descriptor, event.
     pub watched: Vec<(i32, i32, EpollEvent)>,
 }
@@ -111,6 +117,9 @@ pub struct Socket {
     pub id: i32,
     /// The kernel's socket behind the same descriptor listens, too.
     pub is_both: bool,
+    /// The kernel's socket behind the descriptor was made for this one, and is not a copy of one
+    /// that only keeps numbers.
+    pub has_own: bool,
 }
 
 /// The open wire.
@@ -151,20 +160,39 @@ enum Wire {
     Ended,
 }
 
+/// A place of an entry in the table.
+struct Slot {
+    /// Number of entries that the place has had before, modulo 2^[`GENERATION_BITS`].
+    generation: usize,
+    entry: Option<Entry>,
+}
+
+/// Bits of a key that are the place in the table. There are fewer entries: one for each descriptor,
+/// and one for each call that waits on a closed one.
+const PLACE_BITS: u32 = 17;
+/// Bits of a key that are the place's generation. A call whose descriptor another thread closes
+/// does not find the entry that comes to the same place.
+const GENERATION_BITS: u32 = 12;
+
+/// The place of a key, and its generation.
+fn unpack(key: usize) -> (usize, usize) {
+    (key & ((1 << PLACE_BITS) - 1), key >> PLACE_BITS)
+}
+
 /// See the module's documentation.
 pub struct Engine {
-    entries: Vec<Option<Entry>>,
+    entries: Vec<Slot>,
     wire: Wire,
     /// Threads that sleep.
     pub sleepers: Sleepers,
+    /// Calls that wait, and the entries that they keep.
+    pub waits: Waits,
     /// Threads that sleep on epolls of the kernel's: the epoll's entry and the thread's bell.
     pub watchers: Vec<(usize, i32)>,
     /// True if this process was forked by a process of the same program.
     is_child: bool,
     /// libc's streams on sockets: address and descriptor.
     pub streams: Vec<(usize, i32)>,
-    /// Ports of listeners from which a child of this process may accept, too.
-    pub shared_ports: BTreeSet<u16>,
     /// The entries of listeners that a child will share, during `fork`; true: calls wait.
     pub shared: Vec<(usize, bool)>,
     /// The service, if this process holds places of listeners that it has never used.
@@ -175,10 +203,10 @@ static ENGINE: Mutex<Engine> = Mutex::new(Engine {
     entries: Vec::new(),
     wire: Wire::Closed,
     sleepers: Sleepers::none(),
+    waits: Waits::none(),
     watchers: Vec::new(),
     is_child: false,
     streams: Vec::new(),
-    shared_ports: BTreeSet::new(),
     shared: Vec::new(),
     holder: None,
 });
@@ -225,6 +253,19 @@ pub fn inherit(all: Vec<Inherited>) {
     });
 }
 
+/// Adds a socket that the kernel has from another process: a connection there, or a listener.
+pub fn add_strange(fd: i32, tag: Tag) {
+    // Fails only in a signal handler inside the library; the socket is the kernel's then.
+    let _ = locked(|engine| {
+        let mark = match tag {
+            Tag::Connection => Mark::Socket(engine.put(What::Parents)),
+            Tag::Waits => Mark::Listener(engine.put(What::Kernels { waits: true })),
+        };
+        marks::set(fd, mark);
+        Ok(())
+    });
+}
+
 /// Turns the library on.
 pub fn turn_on(settings: Settings) {
     // The constructor runs once.
@@ -262,6 +303,10 @@ pub fn locked<T>(call: impl FnOnce(&mut Engine) -> Result<T, Errno>) -> Result<T
         log::once("a call from a signal's handler came in the middle of another one: EDEADLK");
         return Err(Errno::DEADLK);
     }
+    if copies_unsafe::is_copy() {
+        copies_unsafe::say_copy();
+        return Err(Errno::BADF);
+    }
     inside::set(true);
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         let mut engine = lock();
@@ -297,32 +342,66 @@ impl Engine {
             watches: Vec::new(),
             owes_kernels: false,
         });
-        match self.entries.iter().position(Option::is_none) {
-            Some(key) => {
-                self.entries[key] = entry;
-                key
+        match self.entries.iter().position(|slot| slot.entry.is_none()) {
+            Some(place) => {
+                self.entries[place].entry = entry;
+                self.entries[place].generation << PLACE_BITS | place
             }
             None => {
-                self.entries.push(entry);
+                let generation = 0;
+                self.entries.push(Slot { generation, entry });
                 self.entries.len() - 1
             }
         }
     }
 
-    /// An upper bound of all keys.
+    /// An upper bound of all places.
     pub fn entries_count(&self) -> usize {
         self.entries.len()
     }
 
+    /// The key of the entry at a place.
+    pub fn key_at(&self, place: usize) -> Option<usize> {
+        let slot = self.entries.get(place)?;
+        slot.entry.as_ref()?;
+        Some(slot.generation << PLACE_BITS | place)
+    }
+
     /// An entry.
     pub fn entry(&mut self, key: usize) -> Result<&mut Entry, Errno> {
-        let entry = self.entries.get_mut(key).and_then(Option::as_mut);
-        entry.ok_or(Errno::BADF)
+        let (place, generation) = unpack(key);
+        match self.entries.get_mut(place) {
+            Some(slot) if slot.generation == generation => slot.entry.as_mut().ok_or(Errno::BADF),
+            _ => Err(Errno::BADF),
+        }
     }
 
     /// Removes an entry.
     pub fn remove(&mut self, key: usize) -> Option<Entry> {
-        self.entries.get_mut(key)?.take()
+        self.entry(key).ok()?;
+        let slot = self.entries.get_mut(unpack(key).0)?;
+        slot.generation = (slot.generation + 1) & ((1 << GENERATION_BITS) - 1);
+        slot.entry.take()
+    }
+
+    /// All entries.
+    fn all(&mut self) -> impl Iterator<Item = &mut Entry> {
+        self.entries
+            .iter_mut()
+            .filter_map(|slot| slot.entry.as_mut())
+    }
+
+    /// The epoll watches a listener of both sides or another epoll with this data, so both sides
+    /// tell of it.
+    pub fn is_told_twice(&self, epoll: usize, data: u64) -> bool {
+        let entries = self.entries.iter().filter_map(|slot| slot.entry.as_ref());
+        let of_both = entries.filter(|entry| match entry.what {
+            What::Socket(socket) => socket.is_both,
+            What::Epoll(_) => true,
+            _ => false,
+        });
+        let mut watches = of_both.flat_map(|entry| &entry.watches);
+        watches.any(|watch| (watch.epoll, watch.data) == (epoll, data))
     }
 
     /// Removes the watches of an entry's socket for which `is_over` is true.
@@ -342,7 +421,7 @@ impl Engine {
         match &self.entry(key)?.what {
             What::Socket(socket) => Ok(*socket),
             What::Parents => {
-                log::once("a connection or listener of the process that forked this one: EBADF");
+                log::once("a connection or listener of another process's stack: EBADF");
                 Err(Errno::BADF)
             }
             _ => Err(Errno::BADF),
@@ -380,7 +459,7 @@ impl Engine {
 
     /// All listeners on a `mux` wire.
     pub fn listeners(&self) -> impl Iterator<Item = &Listener> {
-        let entries = self.entries.iter().flatten();
+        let entries = self.entries.iter().filter_map(|slot| slot.entry.as_ref());
         entries.filter_map(|entry| entry.listener.as_ref())
     }
 
@@ -392,11 +471,11 @@ impl Engine {
             Mark::Socket(key) => Some((fd, key)),
             _ => None,
         });
-        let listener = |(fd, key): (i32, usize)| {
-            let entry = self.entries.get(key)?.as_ref()?;
+        let mut listener = |(fd, key): (i32, usize)| {
+            let entry = self.entry(key).ok()?;
             Some((fd, key, entry.listener.clone()?))
         };
-        sockets.filter_map(listener).collect()
+        sockets.filter_map(&mut listener).collect()
     }
 
     /// The specification with which another program can open the listener of an entry.
@@ -421,7 +500,11 @@ impl Engine {
         let Wire::Open(net) = &mut self.wire else {
             return;
         };
-        for entry in self.entries.iter_mut().flatten() {
+        for entry in self
+            .entries
+            .iter_mut()
+            .filter_map(|slot| slot.entry.as_mut())
+        {
             let (Some(listener), What::Socket(socket)) = (&mut entry.listener, &entry.what) else {
                 continue;
             };
@@ -443,7 +526,10 @@ impl Engine {
         };
         let entries = self.entries.iter_mut().enumerate();
         let mut unheld: Vec<(usize, &Listener, &mut bool)> = entries
-            .filter_map(|(key, entry)| Some((key, entry.as_mut()?)))
+            .filter_map(|(place, slot)| {
+                let key = slot.generation << PLACE_BITS | place;
+                Some((key, slot.entry.as_mut()?))
+            })
             .filter(|(_, entry)| matches!(entry.what, What::Parents) && !entry.is_held)
             .filter_map(|(key, entry)| Some((key, entry.listener.as_ref()?, &mut entry.is_held)))
             .collect();
@@ -493,17 +579,25 @@ impl Engine {
     }
 }
 
-fn open(settings: &Settings) -> Result<Net, String> {
+fn config_of(settings: &Settings) -> Config {
     let mut config = Config::new(settings.wire.clone());
     config.addresses.clone_from(&settings.addresses);
     config.gateways.clone_from(&settings.gateways);
     config.loopback = settings.rules.has_loopback();
+    // Programs fork, and so does an heir. A table is a process's own, and its copies of written
+    // pages would take reserved ones that nobody has promised.
+    config.hugetlb = HugePages::Transparent;
     config.linger_ns = END_NS;
     config.heir = Some(Heir {
         after_ns: HEIR_AFTER_NS,
         take_over,
     });
     config.story_one_in = settings.story_one_in;
+    config
+}
+
+fn open(settings: &Settings) -> Result<Net, String> {
+    let config = config_of(settings);
     heir::await_predecessor(settings);
     let mut reach = settings.addresses.clone();
     let (context, template) = memory_unsafe::with_high_numbers(|| {
@@ -626,9 +720,14 @@ pub fn after_fork_in_child(inherit: impl FnOnce(&mut Engine)) {
     // others.
     std::mem::forget(std::mem::take(&mut engine.sleepers));
     engine.watchers.clear();
+    // The calls of the parent's other threads do not go on here.
+    engine.waits = Waits::none();
     engine.is_child = true;
     inherit(&mut engine);
-    for entry in engine.entries.iter_mut().flatten() {
+    for slot in &mut engine.entries {
+        slot.entry.take_if(|entry| entry.refs == 0);
+    }
+    for entry in engine.all() {
         if let Some(listener) = &mut entry.listener {
             listener.is_open = false;
         }
@@ -637,5 +736,16 @@ pub fn after_fork_in_child(inherit: impl FnOnce(&mut Engine)) {
         if let What::Socket(_) | What::Epoll(_) = entry.what {
             entry.what = What::Parents;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stack_of_a_program_that_forks_leaves_reserved_pages_to_others() {
+        let settings = Settings::parse("wire=loopback\naddr=10.9.8.7/24", &[]).expect("settings");
+        assert_eq!(config_of(&settings).hugetlb, HugePages::Transparent);
     }
 }

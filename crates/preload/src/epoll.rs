@@ -11,7 +11,8 @@ use crate::kernel_epoll_unsafe::{kernel_epoll_ctl, kernel_epoll_events};
 use crate::marks::{self, Mark};
 use crate::sleep::{self, Attempt, Signals};
 use crate::sleepers::{self, News};
-use crate::{listeners, memory_unsafe};
+use crate::watches::{SPENT, close_copy, forget_of};
+use crate::{listeners, memory_unsafe, own_process};
 
 /// The entry of an epoll and the epoll of `posix` beside it, made at the first call.
 fn beside(engine: &mut Engine, epfd: i32) -> Result<(usize, i32), Errno> {
@@ -62,12 +63,14 @@ fn join(engine: &mut Engine, key: usize) -> Result<(usize, i32), Errno> {
 pub fn add_spent(engine: &mut Engine, epfd: i32, (fd, key): (i32, usize)) -> Result<(), Errno> {
     let (epoll, _) = beside(engine, epfd)?;
     let id = SPENT;
-    engine.entry(key)?.watches.push(Watch { epoll, fd, id });
+    engine.entry(key)?.watches.push(Watch {
+        epoll,
+        fd,
+        id,
+        data: 0,
+    });
     Ok(())
 }
-
-/// The `id` of a one-shot watch that has reported: nothing is watched until the watch is changed.
-const SPENT: i32 = -1;
 
 fn add_inner(
     engine: &mut Engine,
@@ -76,12 +79,19 @@ fn add_inner(
     id: i32,
     event: EpollEvent,
 ) -> Result<(), Errno> {
-    let inner = Socket { id, is_both: false };
+    let inner = Socket {
+        id,
+        is_both: false,
+        has_own: false,
+    };
     add(engine, epfd, at, inner, event)
 }
 
 /// Notes an epoll that the program has made.
 pub fn note_made(epfd: i32) {
+    if own_process::is_vforked() {
+        return;
+    }
     // If this fails, the epoll is noted when it watches its first socket of Millstream's.
     let _ = engine::locked(|engine| {
         let key = engine.put(What::Watcher(Vec::new()));
@@ -118,44 +128,16 @@ pub fn add(
         close_copy(engine, socket.id, id);
         return Err(errno);
     }
-    engine.entry(key)?.watches.push(Watch { epoll, fd, id });
+    engine.entry(key)?.watches.push(Watch {
+        epoll,
+        fd,
+        id,
+        data: event.data,
+    });
     if socket.is_both {
         kernel_epoll_ctl(epfd, number::EPOLL_CTL_ADD, fd, event)?;
     }
     Ok(())
-}
-
-/// Closes a copy in `posix` that was made for a watch.
-fn close_copy(engine: &mut Engine, own: i32, id: i32) {
-    if id != own
-        && id != SPENT
-        && let Ok(net) = engine.open()
-    {
-        // Another number refers to the socket, so this close cannot wait.
-        let _ = net.call(Request::Close { fd: id });
-    }
-}
-
-/// Closes the copies that epolls watch, before the socket is closed.
-pub fn forget_copies(engine: &mut Engine, key: usize) {
-    forget_of(engine, key, &|_| true);
-}
-
-/// Removes the watches of an epoll, before the epoll is closed.
-pub fn forget(engine: &mut Engine, is_over: impl Fn(&Watch) -> bool) {
-    for key in 0..engine.entries_count() {
-        forget_of(engine, key, &is_over);
-    }
-}
-
-fn forget_of(engine: &mut Engine, key: usize, is_over: &impl Fn(&Watch) -> bool) {
-    let over = engine.take_watches(key, is_over);
-    let entry = engine.entry(key).ok();
-    if let Some(own) = entry.and_then(|entry| entry.what.watched_id()) {
-        for watch in over {
-            close_copy(engine, own, watch.id);
-        }
-    }
 }
 
 fn change(
@@ -179,6 +161,13 @@ fn change(
 /// # Errors
 /// The error of `epoll_ctl`.
 pub fn control(epfd: i32, op: i32, fd: i32, key: usize, event: EpollEvent) -> Result<i64, Errno> {
+    if !matches!(
+        op,
+        number::EPOLL_CTL_ADD | number::EPOLL_CTL_MOD | number::EPOLL_CTL_DEL
+    ) {
+        crate::kernel_epoll_unsafe::check_epoll(epfd)?;
+        return Err(Errno::INVAL);
+    }
     engine::with(|engine| {
         let socket = match op {
             number::EPOLL_CTL_DEL => listeners::socket(engine, key)?,
@@ -227,6 +216,8 @@ fn alter(
     change(engine, epoll_id, op, watch.id, event)?;
     if op == number::EPOLL_CTL_DEL {
         forget_of(engine, key, &is_it);
+    } else if let Some(watch) = engine.entry(key)?.watches.iter_mut().find(|it| is_it(it)) {
+        watch.data = event.data;
     }
     Ok(())
 }
@@ -300,7 +291,7 @@ pub fn wait(
     let room = usize::try_from(max).unwrap_or(0);
     let mut found = Vec::new();
     sleepers::told_of(0);
-    sleep::until_done(Signals::End(mask), |engine| {
+    sleep::until_done(Signals::End(mask), Some(key), |engine| {
         let id = match engine.entry(key)?.what {
             What::Epoll(id) => id,
             _ => return Err(Errno::BADF),
@@ -310,7 +301,11 @@ pub fn wait(
         if !found.is_empty() || is_over {
             return Ok(Attempt::Done(()));
         }
-        let kernel = vec![(epfd, libc::POLLIN)];
+        let kernel = match marks::of(epfd) == Mark::Epoll(key) {
+            true => vec![(epfd, libc::POLLIN)],
+            // Another thread has closed the epoll. This call still hears of Millstream's sockets.
+            false => Vec::new(),
+        };
         Ok(Attempt::Wait {
             until_ns,
             kernel,
@@ -330,7 +325,8 @@ fn found_of_both(
     room: usize,
     found: &mut Vec<EpollEvent>,
 ) -> Result<News, Errno> {
-    let is_owed = std::mem::take(&mut engine.entry(key)?.owes_kernels);
+    let is_open = marks::of(epfd) == Mark::Epoll(key);
+    let is_owed = std::mem::take(&mut engine.entry(key)?.owes_kernels) && is_open;
     let mut kernels = match is_owed {
         true => kernel_epoll_events(epfd, room)?,
         false => Vec::new(),
@@ -342,11 +338,11 @@ fn found_of_both(
         sockets.epoll_wait_into(id, left, 0, found)?;
     }
     let left = left - found.len().min(left);
-    if !is_owed && left > 0 {
+    if !is_owed && left > 0 && is_open {
         kernels = kernel_epoll_events(epfd, left)?;
     }
     engine.entry(key)?.owes_kernels = !is_owed && left == 0;
-    merge(found, kernels);
+    merge(found, kernels, |data| engine.is_told_twice(key, data));
     Ok(news)
 }
 
@@ -373,16 +369,17 @@ pub fn end_sleep(bell: i32) {
     });
 }
 
-/// Adds the kernel's events. A listener that both sides have is reported once.
-fn merge(found: &mut Vec<EpollEvent>, kernel: Vec<EpollEvent>) {
+/// Adds the kernel's events. A listener that both have is told of once: `is_of_both` says so of an
+/// event's data, by which programs know it. Others may have the same data, and are told apart.
+fn merge(found: &mut Vec<EpollEvent>, kernel: Vec<EpollEvent>, is_of_both: impl Fn(u64) -> bool) {
     let own = found.len();
     for event in kernel {
-        match found[..own]
+        let same = found[..own]
             .iter_mut()
-            .find(|other| other.data == event.data)
-        {
-            Some(other) => other.events |= event.events,
-            None => found.push(event),
+            .find(|other| other.data == event.data);
+        match same {
+            Some(other) if is_of_both(event.data) => other.events |= event.events,
+            _ => found.push(event),
         }
     }
 }
@@ -395,7 +392,15 @@ mod tests {
     fn listener_of_both_is_told_of_once() {
         let event = |events, data| EpollEvent { events, data };
         let mut found = vec![event(1, 7), event(4, 8)];
-        merge(&mut found, vec![event(8, 7), event(1, 9)]);
+        merge(&mut found, vec![event(8, 7), event(1, 9)], |_| true);
         assert_eq!(found, [event(9, 7), event(4, 8), event(1, 9)]);
+    }
+
+    #[test]
+    fn pipe_with_the_data_of_a_socket_is_told_apart() {
+        let event = |events, data| EpollEvent { events, data };
+        let mut found = vec![event(4, 0)];
+        merge(&mut found, vec![event(1, 0)], |_| false);
+        assert_eq!(found, [event(4, 0), event(1, 0)]);
     }
 }

@@ -1,8 +1,9 @@
 //! `exec`: passes the listeners, and the library with its settings, to the next program.
 //!
 //! A sealed memory file holds the listeners. The next program inherits the file and the socket of
-//! the family; an environment variable names both. `execl` and its relatives are not intercepted,
-//! nor is `posix_spawn`: they call the kernel inside libc.
+//! the family; an environment variable names both. `execl` and its relatives are not intercepted:
+//! they call the kernel inside libc. Connections, and listeners of which the next program gets the
+//! kernel's part, have tags ([`tags_unsafe`]), also for `posix_spawn` and children of `vfork`.
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
@@ -16,7 +17,7 @@ use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd};
 
 use crate::handover::{self, Inherited};
 use crate::marks::{self, Mark};
-use crate::{config, engine, log, memory_unsafe, own_process, real_unsafe};
+use crate::{config, engine, log, memory_unsafe, own_process, real_unsafe, sharing, tags_unsafe};
 
 /// The variable with the numbers of the memory file and the family's socket.
 const STATE: &CStr = c"MILLSTREAM_STATE";
@@ -34,6 +35,17 @@ pub fn begin() {
     });
     // Set once, by the constructor.
     let _ = KEPT.set(kept.collect());
+    take_over_listeners();
+    for fd in memory_unsafe::open_fds() {
+        if marks::of(fd) == Mark::Kernel
+            && let Some(tag) = tags_unsafe::read(fd)
+        {
+            engine::add_strange(fd, tag);
+        }
+    }
+}
+
+fn take_over_listeners() {
     let Some(state) = real_unsafe::environment(STATE) else {
         return;
     };
@@ -159,8 +171,13 @@ pub unsafe extern "C" fn execve(
     argv: *const *const c_char,
     envp: *const *const c_char,
 ) -> c_int {
-    if engine::settings().is_none() || own_process::is_vforked() || engine::is_inside() {
-        // A child of `vfork` must not allocate. Its program gets the kernel's sockets.
+    if engine::settings().is_none() || engine::is_inside() {
+        // SAFETY: the caller's promise.
+        return unsafe { real_unsafe::execve(path, argv, envp) };
+    }
+    sharing::before_exec(false);
+    if own_process::is_vforked() {
+        // A child of `vfork` must not allocate. Its program gets no listeners of a `mux` wire.
         // SAFETY: the caller's promise.
         return unsafe { real_unsafe::execve(path, argv, envp) };
     }
@@ -191,7 +208,12 @@ pub unsafe extern "C" fn execvpe(
     argv: *const *const c_char,
     envp: *const *const c_char,
 ) -> c_int {
-    if engine::settings().is_none() || own_process::is_vforked() || engine::is_inside() {
+    if engine::settings().is_none() || engine::is_inside() {
+        // SAFETY: the caller's promise.
+        return unsafe { real_unsafe::execvpe(file, argv, envp) };
+    }
+    sharing::before_exec(false);
+    if own_process::is_vforked() {
         // SAFETY: the caller's promise.
         return unsafe { real_unsafe::execvpe(file, argv, envp) };
     }
@@ -210,4 +232,47 @@ pub unsafe extern "C" fn execvpe(
 pub unsafe extern "C" fn execvp(file: *const c_char, argv: *const *const c_char) -> c_int {
     // SAFETY: the caller's promise, and libc's own environment.
     unsafe { execvpe(file, argv, real_unsafe::environ()) }
+}
+
+/// Before a program is spawned. Actions on files may copy descriptors that `exec` closes.
+fn before_spawn(has_actions: bool) {
+    if engine::settings().is_some() && !engine::is_inside() {
+        sharing::before_exec(has_actions);
+    }
+}
+
+/// `posix_spawn`.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn posix_spawn(
+    pid: *mut libc::pid_t,
+    path: *const c_char,
+    actions: *const libc::posix_spawn_file_actions_t,
+    attributes: *const libc::posix_spawnattr_t,
+    argv: *const *const c_char,
+    envp: *const *const c_char,
+) -> c_int {
+    before_spawn(!actions.is_null());
+    // SAFETY: the caller's promise.
+    unsafe { real_unsafe::posix_spawn(pid, path, actions, attributes, argv, envp) }
+}
+
+/// `posix_spawnp`.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn posix_spawnp(
+    pid: *mut libc::pid_t,
+    file: *const c_char,
+    actions: *const libc::posix_spawn_file_actions_t,
+    attributes: *const libc::posix_spawnattr_t,
+    argv: *const *const c_char,
+    envp: *const *const c_char,
+) -> c_int {
+    before_spawn(!actions.is_null());
+    // SAFETY: the caller's promise.
+    unsafe { real_unsafe::posix_spawnp(pid, file, actions, attributes, argv, envp) }
 }

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     fn settings(wire: &str) -> Settings {
-        Settings::parse(&format!("wire={wire}\naddr=10.9.8.7/24")).expect("settings")
+        Settings::parse(&format!("wire={wire}\naddr=10.9.8.7/24"), &[]).expect("settings")
     }
 
     #[test]

@@ -6,25 +6,63 @@
 //!
 //! The kernel's socket is non-blocking, which the parent needs. The child waits by `ppoll`.
 
+use std::net::SocketAddr;
+
 use packetio::Backend;
 use posix::{Errno, Reply, Request, number};
 
 use crate::engine::{Engine, What};
 use crate::marks::{self, Mark};
-use crate::{memory_unsafe, signals_unsafe};
+use crate::tags_unsafe::{self, Tag};
+use crate::{memory_unsafe, shared_ports, signals_unsafe};
 
 /// Before `fork`: notes the listeners that the child will share.
 pub fn note(engine: &mut Engine) {
-    let keys = 0..engine.entries_count();
-    let noted = keys.filter_map(|key| Some((key, shared(engine, key)?)));
+    let places = 0..engine.entries_count();
+    let noted = places.filter_map(|place| {
+        let key = engine.key_at(place)?;
+        Some((key, shared(engine, key)?))
+    });
     let noted: Vec<(usize, (u16, bool))> = noted.collect();
     for (_, (port, _)) in &noted {
-        engine.shared_ports.insert(*port);
+        shared_ports::add(*port);
     }
     engine.shared = noted
         .iter()
         .map(|(key, (_, waits))| (*key, *waits))
         .collect();
+}
+
+/// True if the listeners at this address share their queue with no service, but with the processes
+/// that have the kernel's socket.
+fn is_local(local: SocketAddr) -> bool {
+    let has_no_wire = crate::engine::settings()
+        .is_some_and(|settings| matches!(settings.wire.backend, Backend::Loopback(_)));
+    has_no_wire || local.ip().to_canonical().is_loopback()
+}
+
+/// Shares the kernel's part of a listener with another program. Neither locks nor allocates, since
+/// a child of `vfork` calls it.
+pub fn share(fd: i32) {
+    if let Ok(local) = memory_unsafe::kernel_name(fd)
+        && is_local(local)
+    {
+        shared_ports::add(local.port());
+    }
+}
+
+/// Tells programs that get the kernel's part of a listener whether its calls wait.
+pub fn tell_waits(engine: &mut Engine, key: usize, fd: i32) {
+    if let Some((_, waits)) = shared(engine, key) {
+        tell(fd, waits);
+    }
+}
+
+fn tell(fd: i32, waits: bool) {
+    match waits {
+        true => tags_unsafe::write(fd, Tag::Waits),
+        false => tags_unsafe::remove(fd),
+    }
 }
 
 /// The port of a listener that only this process and the kernel can reach, and whether its calls
@@ -36,15 +74,13 @@ fn shared(engine: &mut Engine, key: usize) -> Option<(u16, bool)> {
         .what
         .socket()
         .filter(|socket| socket.is_both)?;
-    let backend = &crate::engine::settings()?.wire.backend;
-    let has_no_wire = matches!(backend, Backend::Loopback(_));
     let net = engine.open().ok()?;
     let fd = socket.id;
     let (_, name) = net.call(Request::Getsockname { fd }).ok()?;
     let Reply::Address(local) = name else {
         return None;
     };
-    if !has_no_wire && !local.ip().to_canonical().is_loopback() {
+    if !is_local(local) {
         return None;
     }
     let (command, argument) = (number::F_GETFL, 0);
@@ -113,10 +149,11 @@ fn waits(key: usize) -> Result<bool, Errno> {
 ///
 /// # Errors
 /// `EBADF`
-pub fn set_waits(key: usize, now_waits: bool) -> Result<(), Errno> {
+pub fn set_waits(key: usize, fd: i32, now_waits: bool) -> Result<(), Errno> {
     crate::engine::locked(|engine| match &mut engine.entry(key)?.what {
         What::Kernels { waits } => {
             *waits = now_waits;
+            tell(fd, now_waits);
             Ok(())
         }
         _ => Err(Errno::BADF),
@@ -136,7 +173,8 @@ pub fn fcntl(fd: i32, key: usize, command: i32, argument: usize) -> Result<i64, 
             Ok(said & !i64::from(own) | flag)
         }
         number::F_SETFL => {
-            set_waits(key, argument as i32 & own == 0)?;
+            let waits = argument as i32 & own == 0;
+            set_waits(key, fd, waits)?;
             memory_unsafe::fcntl(fd, command, argument | own as usize)
         }
         _ => memory_unsafe::fcntl(fd, command, argument),

@@ -127,6 +127,7 @@ fn make(engine: &mut Engine, listener: &Listener) -> Result<Socket, Errno> {
     Ok(Socket {
         id: make_with(net, listener.is_v6, kind, &listener.options)?,
         is_both: listener.is_both,
+        has_own: false,
     })
 }
 

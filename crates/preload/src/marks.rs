@@ -30,6 +30,16 @@ pub enum Mark {
 
 static MARKS: [Published32; FDS_MAX] = [const { Published32::new(0) }; FDS_MAX];
 
+/// Not zero once a descriptor was Millstream's.
+static HAS_HAD_OURS: Published32 = Published32::new(0);
+
+/// Some descriptor is Millstream's, or was. Until then calls with many descriptors pass through
+/// without a look at the caller's memory.
+#[inline]
+pub fn has_had_ours() -> bool {
+    HAS_HAD_OURS.load() != 0
+}
+
 /// Reads a mark.
 #[inline]
 pub fn of(fd: i32) -> Mark {
@@ -66,6 +76,9 @@ pub fn set(fd: i32, mark: Mark) {
         Mark::Listener(key) => 5 | (key as u32) << 3,
         Mark::Watcher(key) => 6 | (key as u32) << 3,
     };
+    if matches!(mark, Mark::Socket(_) | Mark::Epoll(_)) {
+        HAS_HAD_OURS.store(1);
+    }
     if let Some(place) = usize::try_from(fd).ok().and_then(|fd| MARKS.get(fd)) {
         place.store(value);
     }

@@ -17,12 +17,28 @@ use crate::limits::{FDS_MAX, OWN_FDS_FROM, OWN_FDS_MAX, PIECES_MAX};
 use crate::marks::{self, Mark};
 use crate::real_unsafe;
 
+/// True if no program has memory there: the first page, and what is beyond a program's addresses.
+/// The highest byte of an address may be a tag.
+#[inline]
+pub fn is_nowhere(at: usize) -> bool {
+    ((at << TAG_BITS) as isize) < FIRST_PAGE_BYTES << TAG_BITS
+}
+
+/// True beyond a program's addresses, where Linux does not even try.
+#[inline]
+pub fn is_beyond(at: usize) -> bool {
+    ((at << TAG_BITS) as isize) < 0
+}
+
+const TAG_BITS: u32 = 8;
+const FIRST_PAGE_BYTES: isize = 4096;
+
 /// A slice of C's bytes.
 ///
 /// # Safety
 /// The bytes stay readable during the call.
 pub unsafe fn bytes<'a>(at: *const c_void, len: usize) -> Result<&'a [u8], Errno> {
-    match (at.is_null(), len) {
+    match (is_nowhere(at.addr()), len) {
         (_, 0) => Ok(&[]),
         (true, _) => Err(Errno::FAULT),
         // SAFETY: the caller's promise.
@@ -35,7 +51,7 @@ pub unsafe fn bytes<'a>(at: *const c_void, len: usize) -> Result<&'a [u8], Errno
 /// # Safety
 /// The memory stays writable, and used by nothing else, during the call.
 pub unsafe fn room<'a>(at: *mut c_void, len: usize) -> Result<&'a mut [u8], Errno> {
-    match (at.is_null(), len) {
+    match (is_nowhere(at.addr()), len) {
         (_, 0) => Ok(&mut []),
         (true, _) => Err(Errno::FAULT),
         // SAFETY: the caller's promise.
@@ -70,13 +86,47 @@ pub unsafe fn rooms<'a>(at: *const iovec, count: usize) -> Result<Vec<IoSliceMut
     array.iter().map(piece).collect()
 }
 
+/// C's pieces of bytes in a message, which may not be more than Linux takes.
+///
+/// # Safety
+/// As [`pieces`].
+pub unsafe fn message_pieces<'a>(message: &libc::msghdr) -> Result<Vec<IoSlice<'a>>, Errno> {
+    check_message(message)?;
+    // SAFETY: the caller's promise.
+    unsafe { pieces(message.msg_iov, message.msg_iovlen) }
+}
+
+/// C's pieces of room in a message, as [`message_pieces`].
+///
+/// # Safety
+/// As [`rooms`].
+pub unsafe fn message_rooms<'a>(message: &libc::msghdr) -> Result<Vec<IoSliceMut<'a>>, Errno> {
+    check_message(message)?;
+    // SAFETY: the caller's promise.
+    unsafe { rooms(message.msg_iov, message.msg_iovlen) }
+}
+
+/// The checks of a message's numbers, in Linux's order.
+fn check_message(message: &libc::msghdr) -> Result<(), Errno> {
+    let has_name = !message.msg_name.is_null();
+    match message.msg_iovlen {
+        _ if has_name && message.msg_namelen as i32 <= -1 => Err(Errno::INVAL),
+        0..=PIECES_MAX => Ok(()),
+        _ => Err(Errno::MSGSIZE),
+    }
+}
+
 unsafe fn array<'a>(at: *const iovec, count: usize) -> Result<&'a [iovec], Errno> {
-    match (count, at.is_null()) {
+    match (count, is_nowhere(at.addr())) {
         (0, _) => Ok(&[]),
-        (_, true) => Err(Errno::FAULT),
+        (1..=PIECES_MAX, true) => Err(Errno::FAULT),
         (1..=PIECES_MAX, false) => {
             // SAFETY: the caller's promise.
-            Ok(unsafe { std::slice::from_raw_parts(at, count) })
+            let array = unsafe { std::slice::from_raw_parts(at, count) };
+            match array.iter().any(|one| one.iov_len > isize::MAX as usize) {
+                true => Err(Errno::INVAL),
+                false => Ok(array),
+            }
         }
         _ => Err(Errno::INVAL),
     }
@@ -88,22 +138,80 @@ unsafe fn array<'a>(at: *const iovec, count: usize) -> Result<&'a [iovec], Errno
 /// The pointer is null, or points to a value that does not change during the call.
 pub unsafe fn value<T: Copy>(at: *const T) -> Option<T> {
     // SAFETY: the caller's promise; C need not align it.
-    (!at.is_null()).then(|| unsafe { at.read_unaligned() })
+    (!is_nowhere(at.addr())).then(|| unsafe { at.read_unaligned() })
 }
 
-/// Writes an address as far as there is room, and its length. A null pointer means that the caller
-/// does not want it.
+/// C's value, where null says that there is none.
+///
+/// # Errors
+/// `EFAULT`: nothing is there.
 ///
 /// # Safety
-/// The promise of libc's `getsockname`.
+/// As [`value`].
+pub unsafe fn optional<T: Copy>(at: *const T) -> Result<Option<T>, Errno> {
+    match at.is_null() {
+        true => Ok(None),
+        // SAFETY: the caller's promise.
+        false => unsafe { value(at) }.map(Some).ok_or(Errno::FAULT),
+    }
+}
+
+/// A copy of C's bytes that the kernel makes, so that a bad address is an error here as well.
+///
+/// # Errors
+/// `EFAULT`: not all of them are there.
+///
+/// # Safety
+/// As [`bytes`], where the kernel forbids such copies.
+pub unsafe fn copied(at: *const c_void, len: usize) -> Result<Vec<u8>, Errno> {
+    let mut copy = vec![0; len];
+    if len == 0 {
+        return Ok(copy);
+    }
+    let to = iovec {
+        iov_base: copy.as_mut_ptr().cast(),
+        iov_len: len,
+    };
+    let from = iovec {
+        iov_base: at.cast_mut(),
+        iov_len: len,
+    };
+    let pid = std::process::id() as libc::pid_t;
+    // SAFETY: room of ours; the kernel checks the other place.
+    let read = unsafe { libc::process_vm_readv(pid, &raw const to, 1, &raw const from, 1, 0) };
+    match told(read as i64) {
+        Ok(count) if count as usize == len => Ok(copy),
+        Ok(_) | Err(Errno::FAULT) => Err(Errno::FAULT),
+        // SAFETY: the caller's promise.
+        Err(_) => unsafe { bytes(at, len) }.map(<[u8]>::to_vec),
+    }
+}
+
+/// Writes an address and its length, as far as there is room; null: it is not wanted.
+///
+/// # Safety
+/// As for libc's `accept`.
 pub unsafe fn put_address(
     address: &[u8],
     at: *mut libc::sockaddr,
     len: *mut libc::socklen_t,
 ) -> Result<(), Errno> {
-    if at.is_null() {
-        return Ok(());
+    match at.is_null() {
+        true => Ok(()),
+        // SAFETY: the caller's promise.
+        false => unsafe { put_name(address, at, len) },
     }
+}
+
+/// Writes an address and its length, as far as there is room.
+///
+/// # Safety
+/// As for libc's `getsockname`.
+pub unsafe fn put_name(
+    address: &[u8],
+    at: *mut libc::sockaddr,
+    len: *mut libc::socklen_t,
+) -> Result<(), Errno> {
     // SAFETY: the caller's promise.
     let Some(offered) = (unsafe { value(len) }) else {
         return Err(Errno::FAULT);
@@ -112,8 +220,13 @@ pub unsafe fn put_address(
         return Err(Errno::INVAL);
     }
     let count = address.len().min(offered as usize);
-    // SAFETY: the caller's promise: so many bytes are there.
-    unsafe { std::ptr::copy_nonoverlapping(address.as_ptr(), at.cast(), count) };
+    if count > 0 && is_nowhere(at.addr()) {
+        return Err(Errno::FAULT);
+    }
+    if count > 0 {
+        // SAFETY: the caller's promise: so many bytes are there.
+        unsafe { std::ptr::copy_nonoverlapping(address.as_ptr(), at.cast(), count) };
+    }
     // SAFETY: the caller's promise.
     unsafe { len.write_unaligned(address.len() as libc::socklen_t) };
     Ok(())
@@ -284,6 +397,14 @@ fn with_low_numbers_taken<T>(open: impl FnOnce() -> T) -> T {
     opened
 }
 
+/// Descriptors that the process's table has room for: those beyond are not open.
+pub fn table_size() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let size = status.lines().find_map(|line| line.strip_prefix("FDSize:"));
+    size.and_then(|size| size.trim().parse().ok())
+        .unwrap_or(FDS_MAX)
+}
+
 /// All open descriptors.
 pub fn open_fds() -> Vec<RawFd> {
     let Ok(entries) = std::fs::read_dir("/proc/self/fd") else {
@@ -388,10 +509,13 @@ pub fn sigpipe() {
     let _ = unsafe { libc::raise(libc::SIGPIPE) };
 }
 
-/// The read position of a file.
+/// The position of a file. A pipe has none, which is `EINVAL` to the calls that ask for it here.
 pub fn position(fd: c_int) -> Result<i64, Errno> {
     // SAFETY: it takes numbers alone.
-    told(unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) }).map_err(|_| Errno::INVAL)
+    told(unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) }).map_err(|errno| match errno {
+        Errno::SPIPE => Errno::INVAL,
+        errno => errno,
+    })
 }
 
 /// Sets the read position of a file.
@@ -411,6 +535,19 @@ pub fn with_borrowed<T>(fd: c_int, call: impl FnOnce(BorrowedFd<'_>) -> T) -> T 
 /// True if the kernel's socket listens.
 pub fn is_listening(fd: c_int) -> bool {
     with_borrowed(fd, |socket| rustix::net::sockopt::socket_acceptconn(socket)) == Ok(true)
+}
+
+/// Sets an option of a kernel socket.
+pub fn set_option(fd: c_int, level: c_int, name: c_int, value: &[u8]) -> Result<(), Errno> {
+    let len = value.len() as socklen_t;
+    // SAFETY: bytes of ours, and their length.
+    let set = unsafe { real_unsafe::setsockopt(fd, level, name, value.as_ptr().cast(), len) };
+    told(set.into()).map(|_| ())
+}
+
+/// True if the kernel's socket has a peer.
+pub fn is_connected(fd: c_int) -> bool {
+    with_borrowed(fd, |socket| rustix::net::getpeername(socket)).is_ok()
 }
 
 /// The local address of a kernel socket.

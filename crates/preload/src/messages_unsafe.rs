@@ -2,20 +2,21 @@
 
 use libc::{c_int, c_uint, mmsghdr, msghdr, timespec};
 use packetio::wait::monotonic_ns;
-use posix::{Errno, receive_messages, send_messages};
+use posix::{Errno, Reply, Request, number, receive_messages, send_messages};
 
 use crate::door_unsafe::c;
+use crate::limits::PIECES_MAX;
 use crate::marks::{self, Mark};
-use crate::memory_unsafe::{pieces, value};
+use crate::memory_unsafe::{is_nowhere, message_pieces, optional, value};
 use crate::transfer_unsafe::{receive_message, send_message};
-use crate::{engine, real_unsafe};
+use crate::{engine, real_unsafe, rights_unsafe};
 
 /// The header of a message, and the place of its length; both null if there are no messages.
 ///
 /// # Safety
 /// `at` is less than the number of messages.
 unsafe fn message(messages: *mut mmsghdr, at: usize) -> (*mut msghdr, *mut c_uint) {
-    if messages.is_null() {
+    if is_nowhere(messages.addr()) {
         return (std::ptr::null_mut(), std::ptr::null_mut());
     }
     // SAFETY: the caller's promise.
@@ -37,6 +38,11 @@ pub unsafe extern "C" fn sendmmsg(
     flags: c_int,
 ) -> c_int {
     let Mark::Socket(key) = marks::of(fd) else {
+        // The kernel reads so many at most, too.
+        for at in 0..(count as usize).min(PIECES_MAX) {
+            // SAFETY: the caller's promise.
+            unsafe { rights_unsafe::before_send(message(messages, at).0) };
+        }
         // SAFETY: the caller's promise.
         return unsafe { real_unsafe::sendmmsg(fd, messages, count, flags) };
     };
@@ -46,7 +52,7 @@ pub unsafe extern "C" fn sendmmsg(
         // SAFETY: the caller's promise.
         let given = unsafe { value(header) }.ok_or(Errno::FAULT)?;
         // SAFETY: the caller's promise.
-        let all = unsafe { pieces(given.msg_iov, given.msg_iovlen) }?;
+        let all = unsafe { message_pieces(&given) }?;
         let all: usize = all.iter().map(|piece| piece.len()).sum();
         // SAFETY: the caller's promise.
         let sent = unsafe { send_message(key, header, flags) }?;
@@ -54,6 +60,26 @@ pub unsafe extern "C" fn sendmmsg(
         unsafe { len.write_unaligned(sent as c_uint) };
         Ok(sent as usize >= all)
     }))
+}
+
+/// The error of the connection, which Linux tells before it looks at any message.
+fn waiting_error(key: usize) -> Result<(), Errno> {
+    let (_, reply) = engine::with(|engine| {
+        let (net, socket) = engine.socket_of(key)?;
+        net.call(Request::Getsockopt {
+            fd: socket.id,
+            level: number::SOL_SOCKET,
+            name: number::SO_ERROR,
+            len: size_of::<c_int>(),
+        })
+    })?;
+    match reply {
+        Reply::Bytes(bytes) => match bytes.try_into().map_or(0, i32::from_ne_bytes) {
+            0 => Ok(()),
+            errno => Err(Errno::from_raw_os_error(errno)),
+        },
+        _ => Ok(()),
+    }
 }
 
 /// `recvmmsg`. As in Linux, the timeout is checked after each message and does not end a wait.
@@ -70,11 +96,19 @@ pub unsafe extern "C" fn recvmmsg(
 ) -> c_int {
     let Mark::Socket(key) = marks::of(fd) else {
         // SAFETY: the caller's promise.
-        return unsafe { real_unsafe::recvmmsg(fd, messages, count, flags, timeout) };
+        let got = unsafe { real_unsafe::recvmmsg(fd, messages, count, flags, timeout) };
+        for at in 0..usize::try_from(got).unwrap_or(0) {
+            // SAFETY: the caller's promise; the call has filled the message.
+            unsafe { rights_unsafe::after_receive(message(messages, at).0) };
+        }
+        return got;
     };
     // SAFETY: the caller's promise.
-    let time = unsafe { value(timeout) };
-    let limit = time.map_or(Ok(None), |time| {
+    let time = unsafe { optional(timeout) };
+    let limit = time.and_then(|time| {
+        let Some(time) = time else {
+            return Ok(None);
+        };
         let nanos = u64::try_from(time.tv_nsec).ok();
         let nanos = nanos.filter(|&nanos| nanos < 1_000_000_000);
         match (u64::try_from(time.tv_sec), nanos) {
@@ -84,6 +118,10 @@ pub unsafe extern "C" fn recvmmsg(
             }
             _ => Err(Errno::INVAL),
         }
+    });
+    let limit = limit.and_then(|until_ns| match flags & number::MSG_ERRQUEUE {
+        0 => waiting_error(key).map(|()| until_ns),
+        _ => Ok(until_ns),
     });
     let received = limit.and_then(|until_ns| {
         let one = |at: usize, flags: c_int| {

@@ -9,7 +9,7 @@ use crate::engine;
 use crate::epoll;
 use crate::limits::{FDS_MAX, POLL_FDS_MAX};
 use crate::marks::{self, Mark};
-use crate::memory_unsafe::{self, value};
+use crate::memory_unsafe::{self, is_beyond, is_nowhere, optional, value};
 use crate::polling;
 use crate::real_unsafe;
 
@@ -32,9 +32,33 @@ fn after_timespec(time: Option<timespec>) -> Result<Option<u64>, Errno> {
     time.map_or(Ok(None), |time| after(time.tv_sec, time.tv_nsec))
 }
 
+/// Microseconds of a second and more are seconds, as in Linux and libc.
+fn after_timeval(time: timeval) -> Result<Option<u64>, Errno> {
+    if time.tv_usec < 0 {
+        return Err(Errno::INVAL);
+    }
+    let (more, micros) = (time.tv_usec / 1_000_000, time.tv_usec % 1_000_000);
+    after(time.tv_sec.saturating_add(more), micros * 1_000)
+}
+
+/// The end of a wait, and the signals that are blocked meanwhile.
+///
+/// # Safety
+/// As libc's `ppoll`.
+unsafe fn time_and_mask(
+    timeout: *const timespec,
+    mask: *const sigset_t,
+) -> Result<(Option<u64>, Option<sigset_t>), Errno> {
+    // SAFETY: the caller's promise.
+    let until_ns = after_timespec(unsafe { optional(timeout) }?)?;
+    // SAFETY: the caller's promise.
+    Ok((until_ns, unsafe { optional(mask) }?))
+}
+
 /// The entries, if one of them is a descriptor of Millstream's.
 unsafe fn ours<'a>(fds: *mut pollfd, count: nfds_t) -> Option<&'a mut [pollfd]> {
-    if fds.is_null() || count == 0 || count as usize > POLL_FDS_MAX {
+    let is_ours_to_read = marks::has_had_ours() && !is_nowhere(fds.addr());
+    if !is_ours_to_read || count == 0 || count as usize > POLL_FDS_MAX {
         return None;
     }
     // SAFETY: the caller's promise.
@@ -73,9 +97,8 @@ pub unsafe extern "C" fn ppoll(
         return unsafe { real_unsafe::ppoll(fds, count, timeout, mask) };
     };
     // SAFETY: the caller's promise.
-    let (time, mask) = unsafe { (value(timeout), value(mask)) };
-    let until_ns = after_timespec(time);
-    c(until_ns.and_then(|until_ns| polling::wait(entries, until_ns, mask)))
+    let waited = unsafe { time_and_mask(timeout, mask) };
+    c(waited.and_then(|(until_ns, mask)| polling::wait(entries, until_ns, mask)))
 }
 
 /// `poll`, as programs built with `_FORTIFY_SOURCE` call it.
@@ -122,13 +145,21 @@ struct Sets {
 }
 
 impl Sets {
-    /// Reads the sets; null ones are empty. A program may use sets that are longer than an
-    /// `fd_set`.
+    /// Sets that name a descriptor of Millstream's, with the entries of a `poll`. Null sets ask for
+    /// nothing. A program may have sets that are longer than an `fd_set`, and may say that they are
+    /// longer than they are: Linux looks at no bit beyond the process's table.
     ///
     /// # Safety
-    /// The promise of `select`.
-    unsafe fn new(count: c_int, sets: [*mut fd_set; 3]) -> Self {
-        let count = usize::try_from(count).unwrap_or(0).min(POLL_FDS_MAX);
+    /// As for `select`.
+    unsafe fn with_ours(count: c_int, sets: [*mut fd_set; 3]) -> Option<(Self, Vec<pollfd>)> {
+        let is_bad = |set: &*mut fd_set| !set.is_null() && is_nowhere(set.addr());
+        if !marks::has_had_ours() || sets.iter().any(is_bad) {
+            return None;
+        }
+        let count = match usize::try_from(count).unwrap_or(0) {
+            count if count > libc::FD_SETSIZE => count.min(memory_unsafe::table_size()),
+            count => count,
+        };
         let given = sets.map(<*mut fd_set>::cast::<u64>);
         let copy = |words: *mut u64| {
             // SAFETY: the caller promises sets of `count` bits, in words.
@@ -136,7 +167,9 @@ impl Sets {
             (!words.is_null()).then(|| (0..Selection::words(count)).map(word).collect())
         };
         let selection = Selection::new(count, given.map(copy));
-        Self { selection, given }
+        let sets = Self { selection, given };
+        let entries = sets.entries();
+        polling::has_ours(entries.iter().map(|entry| entry.fd)).then_some((sets, entries))
     }
 
     fn entries(&self) -> Vec<pollfd> {
@@ -190,18 +223,14 @@ pub unsafe extern "C" fn select(
     timeout: *mut timeval,
 ) -> c_int {
     // SAFETY: the caller's promise.
-    let mut sets = unsafe { Sets::new(count, [read, write, except]) };
-    let mut entries = sets.entries();
-    if !polling::has_ours(entries.iter().map(|entry| entry.fd)) {
+    let Some((mut sets, mut entries)) = (unsafe { Sets::with_ours(count, [read, write, except]) })
+    else {
         // SAFETY: the caller's promise.
         return unsafe { real_unsafe::select(count, read, write, except, timeout) };
-    }
+    };
     // SAFETY: the caller's promise.
-    let time = unsafe { value(timeout) };
-    let until_ns = time.map_or(Ok(None), |time| {
-        let nanos = time.tv_usec.checked_mul(1_000).ok_or(Errno::INVAL)?;
-        after(time.tv_sec, nanos)
-    });
+    let time = unsafe { optional(timeout) };
+    let until_ns = time.and_then(|time| time.map_or(Ok(None), after_timeval));
     let selected = until_ns.and_then(|until_ns| {
         let selected = select_ours(&mut sets, &mut entries, until_ns, None);
         if let Some(until_ns) = until_ns {
@@ -233,16 +262,14 @@ pub unsafe extern "C" fn pselect(
     mask: *const sigset_t,
 ) -> c_int {
     // SAFETY: the caller's promise.
-    let mut sets = unsafe { Sets::new(count, [read, write, except]) };
-    let mut entries = sets.entries();
-    if !polling::has_ours(entries.iter().map(|entry| entry.fd)) {
+    let Some((mut sets, mut entries)) = (unsafe { Sets::with_ours(count, [read, write, except]) })
+    else {
         // SAFETY: the caller's promise.
         return unsafe { real_unsafe::pselect(count, read, write, except, timeout, mask) };
-    }
+    };
     // SAFETY: the caller's promise.
-    let (time, mask) = unsafe { (value(timeout), value(mask)) };
-    let until_ns = after_timespec(time);
-    c(until_ns.and_then(|until_ns| select_ours(&mut sets, &mut entries, until_ns, mask)))
+    let waited = unsafe { time_and_mask(timeout, mask) };
+    c(waited.and_then(|(until_ns, mask)| select_ours(&mut sets, &mut entries, until_ns, mask)))
 }
 
 /// `epoll_ctl`.
@@ -256,22 +283,33 @@ pub unsafe extern "C" fn epoll_ctl(
     fd: c_int,
     event: *mut epoll_event,
 ) -> c_int {
-    // SAFETY: the caller's promise.
-    let given =
-        unsafe { value(event) }.map_or(EpollEvent { events: 0, data: 0 }, |event| EpollEvent {
-            events: event.events,
-            data: event.u64,
-        });
+    // The end of a watch has no event, and Linux does not look for one.
+    let given = || match op {
+        number::EPOLL_CTL_DEL => Ok(EpollEvent { events: 0, data: 0 }),
+        // SAFETY: the caller's promise.
+        _ => unsafe { value(event) }
+            .map(|event| EpollEvent {
+                events: event.events,
+                data: event.u64,
+            })
+            .ok_or(Errno::FAULT),
+    };
     match marks::of(fd) {
-        Mark::Socket(_) if event.is_null() && op != number::EPOLL_CTL_DEL => c(Err(Errno::FAULT)),
-        Mark::Socket(key) => c(epoll::control(epfd, op, fd, key, given)),
+        Mark::Socket(key) => c(given().and_then(|given| epoll::control(epfd, op, fd, key, given))),
         mark => {
             // SAFETY: the caller's promise.
             let done = unsafe { real_unsafe::epoll_ctl(epfd, op, fd, event) };
+            // The kernel has read the event.
             match (mark, done) {
-                (Mark::Undecided(key), 0) => epoll::note(epfd, op, fd, key, given),
+                (Mark::Undecided(key), 0) => {
+                    if let Ok(given) = given() {
+                        epoll::note(epfd, op, fd, key, given);
+                    }
+                }
                 (Mark::Watcher(key) | Mark::Epoll(key), 0) => {
-                    return c(epoll::control_inner(epfd, op, fd, key, given));
+                    return c(
+                        given().and_then(|given| epoll::control_inner(epfd, op, fd, key, given))
+                    );
                 }
                 _ => {}
             }
@@ -343,7 +381,10 @@ unsafe fn wait_kernels(
     mask: *const sigset_t,
 ) -> Option<c_int> {
     // SAFETY: the caller's promise.
-    let blocked = unsafe { value(mask) };
+    let blocked = match unsafe { optional(mask) } {
+        Ok(blocked) => blocked,
+        Err(errno) => return Some(c(Err(errno))),
+    };
     while marks::of(epfd) == Mark::Watcher(key) {
         let none = std::ptr::null();
         // SAFETY: the caller's promise.
@@ -416,7 +457,7 @@ pub unsafe extern "C" fn epoll_pwait2(
         _ => return unsafe { real_unsafe::epoll_pwait2(epfd, events, max, timeout, mask) },
     };
     // SAFETY: the caller's promise.
-    let until_ns = after_timespec(unsafe { value(timeout) });
+    let until_ns = unsafe { optional(timeout) }.and_then(after_timespec);
     // SAFETY: the caller's promise.
     unsafe { wait_either((epfd, key), events, max, until_ns, mask) }
 }
@@ -446,6 +487,9 @@ unsafe fn wait_either(
     unsafe { wait_ours(at, events, max, until_ns, mask) }
 }
 
+/// Linux's limit (`EP_MAX_EVENTS`).
+const EVENTS_MAX: usize = c_int::MAX as usize / size_of::<epoll_event>();
+
 unsafe fn wait_ours(
     (epfd, key): (c_int, usize),
     events: *mut epoll_event,
@@ -453,13 +497,19 @@ unsafe fn wait_ours(
     until_ns: Result<Option<u64>, Errno>,
     mask: *const sigset_t,
 ) -> c_int {
-    if events.is_null() {
+    if max <= 0 || max as usize > EVENTS_MAX {
+        return c(Err(Errno::INVAL));
+    }
+    if is_beyond(events.addr()) {
         return c(Err(Errno::FAULT));
     }
     // SAFETY: the caller's promise.
-    let mask = unsafe { value(mask) };
-    let found = until_ns.and_then(|until_ns| epoll::wait(epfd, key, max, until_ns, mask));
-    c(found.map(|found| {
+    let mask = unsafe { optional(mask) };
+    let found = until_ns.and_then(|until_ns| epoll::wait(epfd, key, max, until_ns, mask?));
+    c(found.and_then(|found| {
+        if is_nowhere(events.addr()) && !found.is_empty() {
+            return Err(Errno::FAULT);
+        }
         for (at, event) in found.iter().enumerate() {
             let event = epoll_event {
                 events: event.events,
@@ -468,6 +518,6 @@ unsafe fn wait_ours(
             // SAFETY: the caller promises room for `max`, and no more were found.
             unsafe { events.add(at).write_unaligned(event) };
         }
-        found.len() as i64
+        Ok(found.len() as i64)
     }))
 }

@@ -26,12 +26,13 @@ pub fn wait(
     mask: Option<sigset_t>,
 ) -> Result<i64, Errno> {
     sleepers::told_of(0);
-    let count = sleep::until_done(Signals::End(mask), |engine| {
+    let count = sleep::until_done(Signals::End(mask), None, |engine| {
         let (count, news) = look(engine, fds)?;
         let is_over = until_ns.is_some_and(|at_ns| monotonic_ns() >= at_ns);
         if count > 0 || is_over {
             return Ok(Attempt::Done(count as i64));
         }
+        let news = news.ok_or(Errno::NETDOWN)?;
         let kernel = fds.iter().filter(|entry| entry.fd >= 0);
         let kernel = kernel.filter(|entry| is_kernels(engine, entry.fd));
         let kernel = kernel.map(|entry| (entry.fd, entry.events)).collect();
@@ -65,13 +66,13 @@ fn id(engine: &mut Engine, fd: i32) -> Result<Option<i32>, Errno> {
     }
 }
 
-/// Sets `revents`. Returns the number of ready entries, and the news that Millstream's sockets wait
-/// for.
-fn look(engine: &mut Engine, fds: &mut [pollfd]) -> Result<(usize, News), Errno> {
+/// Writes the `revents`. How many are not zero, and what Millstream's wait for: nothing if all of
+/// them are of another process.
+fn look(engine: &mut Engine, fds: &mut [pollfd]) -> Result<(usize, Option<News>), Errno> {
     let mut ours = Vec::new();
     let mut kernels: Vec<pollfd> = Vec::with_capacity(fds.len());
     for entry in fds.iter() {
-        if let Some(fd) = id(engine, entry.fd)? {
+        if let Ok(Some(fd)) = id(engine, entry.fd) {
             ours.push(PollFd {
                 fd,
                 events: entry.events,
@@ -89,16 +90,23 @@ fn look(engine: &mut Engine, fds: &mut [pollfd]) -> Result<(usize, News), Errno>
             revents: 0,
         });
     }
-    let sockets = engine.open()?.sockets();
-    let news = News::begin(sockets, sockets.awaited_by_poll(&ours));
-    sockets.poll_entries(&mut ours, 0)?;
+    let mut news = None;
+    if !ours.is_empty() {
+        let sockets = engine.open()?.sockets();
+        news = Some(News::begin(sockets, sockets.awaited_by_poll(&ours)));
+        sockets.poll_entries(&mut ours, 0)?;
+    }
     memory_unsafe::sleep(&mut kernels, Some(0), None)?;
     let mut said = ours.iter();
     let mut count = 0;
     for (entry, kernel) in fds.iter_mut().zip(&kernels) {
         entry.revents = kernel.revents;
-        if let Some(one) = id(engine, entry.fd)?.and_then(|_| said.next()) {
-            entry.revents |= one.revents;
+        match id(engine, entry.fd) {
+            Ok(None) => {}
+            Ok(Some(_)) => entry.revents |= said.next().map_or(0, |one| one.revents),
+            // A connection of the process that forked this one: the entry alone is bad.
+            Err(Errno::BADF) => entry.revents = libc::POLLNVAL,
+            Err(errno) => return Err(errno),
         }
         count += usize::from(entry.revents != 0);
     }

@@ -1,9 +1,14 @@
 //! The process's events: the library is loaded, the process forks, the process ends.
 
-use libc::c_int;
+use std::path::PathBuf;
+
+use libc::{c_int, c_void};
 
 use crate::config::{Settings, VARIABLE};
-use crate::{engine, exec_unsafe, kernel_listeners, log, memory_unsafe, own_process, real_unsafe};
+use crate::{
+    copies_unsafe, engine, exec_unsafe, kernel_listeners, log, memory_unsafe, own_process,
+    real_unsafe,
+};
 
 /// The loader calls the functions in this section before `main`.
 #[cfg_attr(not(test), unsafe(link_section = ".init_array"))]
@@ -16,19 +21,37 @@ extern "C" fn constructor() {
         return;
     };
     memory_unsafe::keep_stderr();
-    match Settings::parse(&text) {
+    match Settings::parse(&text, &programs()) {
         Ok(settings) => {
-            own_process::note();
+            copies_unsafe::note_process();
             // SAFETY: functions of these types, which stay as long as the process.
             unsafe {
                 libc::pthread_atfork(Some(before_fork), Some(in_parent), Some(in_child));
                 libc::atexit(at_exit);
+                // The first that is registered runs last, as above.
+                __cxa_at_quick_exit(at_quick_exit, std::ptr::null_mut());
             }
             engine::turn_on(settings);
             exec_unsafe::begin();
         }
         Err(cause) => log::once(&format!("{cause}: the kernel has all sockets")),
     }
+}
+
+/// The names of the program without their directories: its file's, and that by which it was called.
+fn programs() -> Vec<String> {
+    let called = std::env::args_os().next().map(PathBuf::from);
+    let paths = [std::env::current_exe().ok(), called];
+    let name = |path: PathBuf| Some(path.file_name()?.to_string_lossy().into_owned());
+    paths.into_iter().flatten().filter_map(name).collect()
+}
+
+unsafe extern "C" {
+    fn __cxa_at_quick_exit(function: extern "C" fn(*mut c_void), object: *mut c_void) -> c_int;
+}
+
+extern "C" fn at_quick_exit(_: *mut c_void) {
+    engine::finish();
 }
 
 extern "C" fn before_fork() {
@@ -40,7 +63,7 @@ extern "C" fn in_parent() {
 }
 
 extern "C" fn in_child() {
-    own_process::note();
+    copies_unsafe::note_process();
     engine::after_fork_in_child(kernel_listeners::inherit);
 }
 

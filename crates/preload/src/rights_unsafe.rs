@@ -14,7 +14,7 @@ use posix::Errno;
 use crate::door_unsafe::told;
 use crate::handover::{self, Listener};
 use crate::marks::{self, Mark};
-use crate::{engine, log, memory_unsafe, real_unsafe};
+use crate::{engine, log, memory_unsafe, real_unsafe, sharing, tags_unsafe};
 
 /// Instructions of a classic BPF filter: load a constant, accept everything.
 const LOAD: u16 = (libc::BPF_LD | libc::BPF_IMM) as u16;
@@ -158,7 +158,7 @@ pub unsafe fn before_send(at: *const msghdr) {
         };
         let told = match engine::locked(|engine| Ok(engine.specification(key))) {
             Ok(Some(listener)) => write_on(fd, &listener),
-            _ => Err(Errno::OPNOTSUPP),
+            _ => sharing::before_sending(fd),
         };
         if let Err(errno) = told {
             log::once(&format!(
@@ -186,8 +186,10 @@ pub unsafe fn after_receive(at: *const msghdr) {
     }
     // SAFETY: the caller's promise.
     for fd in unsafe { descriptors(&message) } {
-        if let Some(listener) = read_from(fd) {
-            engine::inherit(vec![(fd, 0, listener)]);
+        match (read_from(fd), tags_unsafe::read(fd)) {
+            (Some(listener), _) => engine::inherit(vec![(fd, 0, listener)]),
+            (None, Some(tag)) => engine::add_strange(fd, tag),
+            (None, None) => {}
         }
     }
 }

@@ -220,7 +220,10 @@ pub unsafe extern "C" fn sigaction(
     };
     let before = place.load();
     // SAFETY: the caller's promise.
-    let given = unsafe { memory_unsafe::value(new) };
+    let Ok(given) = (unsafe { memory_unsafe::optional(new) }) else {
+        // SAFETY: the caller's promise, as far as it goes.
+        return unsafe { real_unsafe::sigaction(signal, new, old) };
+    };
     // A child of `vfork` has its own signal table in the kernel, but this process's memory.
     let is_own = given.is_some() && !own_process::is_vforked();
     let is_handled = given.is_some_and(|given| is_function(given.sa_sigaction));

@@ -16,11 +16,12 @@ use millstream::{Armed, Context, Turn};
 use packetio::wait::monotonic_ns;
 use posix::{Call, Errno, Outcome, Reply, Request};
 
-use crate::engine::{self, Engine};
+use crate::engine::{self, Engine, Entry};
 use crate::limits::UNANNOUNCED_NS;
-use crate::memory_unsafe;
 use crate::signals_unsafe::{self, Ran};
 use crate::sleepers::{News, Sleeper};
+use crate::waits::Place;
+use crate::{closing, listeners, memory_unsafe};
 
 /// The result of an attempt.
 pub enum Attempt<T> {
@@ -46,12 +47,68 @@ pub enum Signals {
     Restart,
 }
 
-/// Repeats attempts until one is done.
+/// Repeats attempts until one is done. A call that waits keeps the entry `on`.
 ///
 /// # Errors
-/// The attempt's error; `EINTR`.
+/// The attempt's error; `EINTR`; `EBADF` if `dup2` has replaced the descriptor.
 pub fn until_done<T>(
     signals: Signals,
+    on: Option<usize>,
+    attempt: impl FnMut(&mut Engine) -> Result<Attempt<T>, Errno>,
+) -> Result<T, Errno> {
+    let local = 0;
+    until_done_keeping(signals, Kept::of(on, &local), attempt)
+}
+
+fn until_done_keeping<T>(
+    signals: Signals,
+    mut kept: Kept,
+    attempt: impl FnMut(&mut Engine) -> Result<Attempt<T>, Errno>,
+) -> Result<T, Errno> {
+    let outcome = repeat(signals, &mut kept, attempt);
+    if let (Some(key), true) = (kept.on, kept.has_begun) {
+        end_wait(kept.place, key);
+    }
+    outcome
+}
+
+/// The entry that a call keeps while it waits.
+pub struct Kept {
+    place: Place,
+    on: Option<usize>,
+    has_begun: bool,
+}
+
+impl Kept {
+    /// The entry of a call with a local variable, which it does not keep yet.
+    pub fn of(on: Option<usize>, local: &u8) -> Self {
+        Self {
+            place: Place::of(local),
+            on,
+            has_begun: false,
+        }
+    }
+
+    /// Keeps the entry from now on, or looks whether the call has to end.
+    ///
+    /// # Errors
+    /// `EBADF`
+    pub fn begin(&mut self, engine: &mut Engine) -> Result<(), Errno> {
+        match self.on {
+            Some(key) if !self.has_begun => {
+                self.has_begun = true;
+                closing::begin_wait(engine, self.place, key);
+                Ok(())
+            }
+            Some(_) if engine.waits.is_over(self.place) => Err(Errno::BADF),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn repeat<T>(
+    signals: Signals,
+    kept: &mut Kept,
     mut attempt: impl FnMut(&mut Engine) -> Result<Attempt<T>, Errno>,
 ) -> Result<T, Errno> {
     let mut is_interrupted = false;
@@ -65,6 +122,7 @@ pub fn until_done<T>(
                 kernel,
                 news,
             } => {
+                kept.begin(engine)?;
                 // A call with a time limit is never restarted after a signal, as in Linux.
                 let is_ended_by_any = until_ns.is_some() || matches!(signals, Signals::End(_));
                 plan(engine, until_ns, kernel, news, is_ended_by_any)
@@ -199,11 +257,48 @@ impl Sleep {
 /// # Errors
 /// The error of the call.
 pub fn call(request: Request) -> Result<(i64, Reply), Errno> {
-    let is_unannounced = matches!(request, Request::Close { .. });
-    let mut call = Call::start(request);
-    let outcome = until_done(Signals::Restart, |engine| {
+    let local = 0;
+    wait_for(Kept::of(None, &local), |_| Ok(request))
+}
+
+/// Makes a call on the socket of an entry, which the call keeps, and waits for its end. `request`
+/// gets the socket's number in `posix`.
+///
+/// # Errors
+/// The error of the call.
+pub fn call_on(key: usize, request: impl FnOnce(i32) -> Request) -> Result<(i64, Reply), Errno> {
+    let local = 0;
+    call_keeping(Kept::of(Some(key), &local), request)
+}
+
+/// Like [`call_on`], for a call that may keep the entry already.
+///
+/// # Errors
+/// The error of the call.
+pub fn call_keeping(
+    kept: Kept,
+    request: impl FnOnce(i32) -> Request,
+) -> Result<(i64, Reply), Errno> {
+    let on = kept.on;
+    wait_for(kept, |engine| {
+        let key = on.ok_or(Errno::BADF)?;
+        Ok(request(listeners::socket(engine, key)?.id))
+    })
+}
+
+fn wait_for(
+    kept: Kept,
+    request: impl FnOnce(&mut Engine) -> Result<Request, Errno>,
+) -> Result<(i64, Reply), Errno> {
+    let mut request = Some(request);
+    let mut begun: Option<Call> = None;
+    let outcome = until_done_keeping(Signals::Restart, kept, |engine| {
+        if let Some(request) = request.take() {
+            begun = Some(Call::start(request(engine)?));
+        }
+        let call = begun.as_mut().ok_or(Errno::BADF)?;
         let sockets = engine.open()?.sockets();
-        let awaited = sockets.awaited_by_call(&call);
+        let awaited = sockets.awaited_by_call(call);
         let news = match call.request() {
             Request::Accept { .. } => News::begin_exclusive(sockets, awaited),
             _ => News::begin(sockets, awaited),
@@ -211,6 +306,7 @@ pub fn call(request: Request) -> Result<(i64, Reply), Errno> {
         match call.poll(sockets) {
             Outcome::Done(outcome) => outcome.map(Attempt::Done),
             Outcome::Pending => {
+                let is_unannounced = matches!(call.request(), Request::Close { .. });
                 let soon_ns = is_unannounced.then(|| monotonic_ns() + UNANNOUNCED_NS);
                 let until_ns = [call.deadline_ns(), soon_ns].into_iter().flatten().min();
                 let kernel = Vec::new();
@@ -222,9 +318,36 @@ pub fn call(request: Request) -> Result<(i64, Reply), Errno> {
             }
         }
     });
+    let moved = begun.as_ref().map_or(0, Call::moved);
     let value = match outcome {
-        Err(Errno::INTR) if call.moved() > 0 => call.moved() as i64,
+        Err(Errno::INTR) if moved > 0 => moved as i64,
         outcome => outcome?,
     };
-    Ok((value, call.into_reply()))
+    let reply = begun.map(Call::into_reply).unwrap_or_default();
+    Ok((value, reply))
+}
+
+/// Ends the wait of a call. If the entry has no descriptor any more, closes it.
+fn end_wait(place: Place, key: usize) {
+    let last = engine::locked(|engine| {
+        engine.waits.end(place);
+        Ok(closing::take_unused(engine, key))
+    });
+    // `close` has returned before, so there is no call to report an error to.
+    let _ = last.and_then(close_last);
+}
+
+/// Closes what a removed entry was in `posix`.
+///
+/// # Errors
+/// The error of the close.
+pub fn close_last(last: Option<Entry>) -> Result<(), Errno> {
+    let Some(fd) = last.and_then(|entry| entry.what.watched_id()) else {
+        return Ok(());
+    };
+    match call(Request::Close { fd }) {
+        // A signal ends the wait of a lingering close, but the socket is closed.
+        Err(Errno::INTR) => Ok(()),
+        outcome => outcome.map(|_| ()),
+    }
 }

@@ -12,12 +12,12 @@ use crate::handover::SetOption;
 use crate::kernel_epoll_unsafe::kernel_epoll_ctl;
 use crate::limits::{FDS_MAX, OPTION_LEN_MAX};
 use crate::marks::{self, Mark};
-use crate::memory_unsafe::{self, put_address};
+use crate::memory_unsafe::{self, put_address, put_name};
 use crate::real_unsafe;
 use crate::rules::Owner;
 use crate::sleep::{self, Attempt, Signals};
 use crate::sleepers::News;
-use crate::{calls, decide, kernel_listeners, listeners, log};
+use crate::{calls, decide, descriptor_unsafe, kernel_listeners, listeners, log, own_process};
 
 /// `socket`: makes a kernel socket. A TCP socket is undecided.
 ///
@@ -31,6 +31,9 @@ pub unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> 
         && matches!(protocol, number::IPPROTO_IP | number::IPPROTO_TCP)
         && matches!(domain, number::AF_INET | number::AF_INET6);
     if fd < 0 || !is_tcp || engine::settings().is_none() || engine::is_inside() {
+        return fd;
+    }
+    if own_process::is_vforked() {
         return fd;
     }
     if fd as usize >= FDS_MAX {
@@ -51,14 +54,19 @@ pub unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> 
 
 /// Reads C's address.
 unsafe fn address(addr: *const sockaddr, len: socklen_t, is_bind: bool) -> Result<Address, Errno> {
-    let len = (len as usize).min(SOCKADDR_LEN_MAX);
+    if !(FAMILY_LEN..=SOCKADDR_LEN_MAX).contains(&(len as usize)) {
+        return Err(Errno::INVAL);
+    }
     // SAFETY: the caller's promise.
-    let bytes = unsafe { memory_unsafe::bytes(addr.cast(), len) }?;
+    let bytes = unsafe { memory_unsafe::copied(addr.cast(), len as usize) }?;
     Ok(match is_bind {
-        true => to_bound_address(bytes),
-        false => to_address(bytes),
+        true => to_bound_address(&bytes),
+        false => to_address(&bytes),
     })
 }
+
+/// Linux looks at nothing in an address that is too short for its family.
+const FAMILY_LEN: usize = size_of::<libc::sa_family_t>();
 
 /// `bind`: makes the socket Millstream's if the address is one of the wire.
 ///
@@ -77,7 +85,11 @@ pub unsafe extern "C" fn bind(fd: c_int, addr: *const sockaddr, len: socklen_t) 
     let bound = address.and_then(|address| {
         engine::with(|engine| {
             if let (Mark::Undecided(_), Address::Inet(local)) = (mark, address) {
-                match decide::listener(engine, local)? {
+                let owner = match decide::is_left_for_signals(engine, key, fd) {
+                    true => Owner::Kernel,
+                    false => decide::listener(engine, local)?,
+                };
+                match owner {
                     Owner::Wire => {
                         let past = undecided_of(engine, key)?;
                         decide::take(engine, key, fd)?;
@@ -215,7 +227,8 @@ fn listen_undecided(
     backlog: c_int,
 ) -> Result<i64, Errno> {
     let local = memory_unsafe::kernel_name(fd)?;
-    if decide::listener(engine, local)? != Owner::Both {
+    let is_left = decide::is_left_for_signals(engine, key, fd);
+    if is_left || decide::listener(engine, local)? != Owner::Both {
         decide::leave_to_kernel(engine, key, fd);
         // SAFETY: it takes numbers alone.
         return told(unsafe { real_unsafe::listen(fd, backlog) }.into());
@@ -256,6 +269,7 @@ fn listen_undecided(
         socket.is_both = true;
     }
     watch_both(&watched)?;
+    kernel_listeners::tell_waits(engine, key, fd);
     listen_in_kernel(fd, backlog)
 }
 
@@ -282,7 +296,8 @@ pub unsafe extern "C" fn accept4(
 ) -> c_int {
     // SAFETY: the caller's promise.
     let by_kernel = || unsafe { real_unsafe::accept4(fd, addr, len, flags) };
-    let key = match marks::of(fd) {
+    let mark = marks::of(fd);
+    let key = match mark {
         Mark::Socket(key) => key,
         Mark::Listener(key) => {
             let call = || told(by_kernel().into());
@@ -291,7 +306,7 @@ pub unsafe extern "C" fn accept4(
         _ => return by_kernel(),
     };
     let mut call = None;
-    let accepted = sleep::until_done(Signals::Restart, |engine| {
+    let accepted = sleep::until_done(Signals::Restart, Some(key), |engine| {
         let socket = listeners::ready(engine, key)?;
         let request = Request::Accept {
             fd: socket.id,
@@ -300,14 +315,16 @@ pub unsafe extern "C" fn accept4(
         let call = call.get_or_insert_with(|| posix::Call::start(request));
         let sockets = engine.open()?.sockets();
         let news = News::begin_exclusive(sockets, sockets.awaited(socket.id));
+        // If another thread has closed the listener, the kernel's part is gone.
+        let is_both = socket.is_both && marks::of(fd) == mark;
         let mut blocked = Errno::AGAIN;
         match accept_wire(engine, socket.id, call, flags) {
             Ok(Some((fd, peer))) => return Ok(Attempt::Done((fd, Some(peer)))),
             Ok(None) => {}
-            Err(Errno::AGAIN) if socket.is_both => blocked = Errno::WOULDBLOCK,
+            Err(Errno::AGAIN) if is_both => blocked = Errno::WOULDBLOCK,
             Err(errno) => return Err(errno),
         }
-        if socket.is_both {
+        if is_both {
             match told(by_kernel().into()) {
                 Err(Errno::AGAIN)
                     if call.deadline_ns().is_none() && is_waiting(engine, socket.id)? => {}
@@ -317,7 +334,7 @@ pub unsafe extern "C" fn accept4(
         }
         Ok(Attempt::Wait {
             until_ns: call.deadline_ns(),
-            kernel: match socket.is_both {
+            kernel: match is_both {
                 true => vec![(fd, libc::POLLIN)],
                 false => Vec::new(),
             },
@@ -325,9 +342,14 @@ pub unsafe extern "C" fn accept4(
         })
     });
     c(accepted.and_then(|(fd, peer)| {
-        if let Some(peer) = peer {
+        if let Some(peer) = peer
             // SAFETY: the caller's promise.
-            unsafe { put_address(&from_address(peer), addr, len) }?;
+            && let Err(errno) = unsafe { put_address(&from_address(peer), addr, len) }
+        {
+            // A caller who cannot be told the address does not get the connection (Linux).
+            // SAFETY: it takes a number alone, which nobody else knows.
+            unsafe { descriptor_unsafe::close(fd) };
+            return Err(errno);
         }
         Ok(fd.into())
     }))
@@ -379,6 +401,7 @@ fn accept_wire(
             let key = engine.put(What::Socket(engine::Socket {
                 id: accepted as i32,
                 is_both: false,
+                has_own: false,
             }));
             marks::set(fd, Mark::Socket(key));
             fd
@@ -421,23 +444,11 @@ pub unsafe extern "C" fn connect(fd: c_int, addr: *const sockaddr, len: socklen_
         Ok(remote) => remote,
         Err(errno) => return c(Err(errno)),
     };
-    if let Mark::Undecided(_) = mark {
-        let taken = engine::with(|engine| match remote {
-            Address::Inet(to) if decide::connects(engine, to)? => {
-                decide::take(engine, key, fd).map(|_| true)
-            }
-            Address::Inet(_) => {
-                decide::leave_to_kernel(engine, key, fd);
-                Ok(false)
-            }
-            _ => Ok(false),
-        });
-        match taken {
-            Ok(true) => {}
-            // SAFETY: the caller's promise.
-            Ok(false) => return unsafe { real_unsafe::connect(fd, addr, len) },
-            Err(errno) => return c(Err(errno)),
-        }
+    match is_taken(fd, mark, key, remote) {
+        Ok(true) => {}
+        // SAFETY: the caller's promise.
+        Ok(false) => return unsafe { real_unsafe::connect(fd, addr, len) },
+        Err(errno) => return c(Err(errno)),
     }
     let bound = engine::with(|engine| {
         let is_both = |socket: engine::Socket| socket.is_both;
@@ -450,13 +461,47 @@ pub unsafe extern "C" fn connect(fd: c_int, addr: *const sockaddr, len: socklen_
         }
         listeners::connect(engine, key)
     });
-    let connected = bound.and_then(|()| calls::id(key)).and_then(|id| {
-        sleep::call(Request::Connect {
-            fd: id,
+    let connected = bound.and_then(|()| {
+        sleep::call_on(key, |fd| Request::Connect {
+            fd,
             address: remote,
         })
     });
     c(connected.map(|(value, _)| value))
+}
+
+/// Decides a socket that is about to connect. True: it is Millstream's.
+fn is_taken(fd: c_int, mark: Mark, key: usize, remote: Address) -> Result<bool, Errno> {
+    engine::with(|engine| match (mark, remote) {
+        (Mark::Undecided(_), Address::Inet(to))
+            if !decide::is_left_for_signals(engine, key, fd) && decide::connects(engine, to)? =>
+        {
+            decide::take(engine, key, fd).map(|_| true)
+        }
+        (Mark::Undecided(_), Address::Inet(_)) => {
+            decide::leave_to_kernel(engine, key, fd);
+            Ok(false)
+        }
+        (Mark::Undecided(_), _) => Ok(false),
+        (_, Address::Inet(to)) => Ok(!decide::give_back(engine, key, fd, to)?),
+        _ => Ok(true),
+    })
+}
+
+/// Decides an undecided socket that connects by its first write (`MSG_FASTOPEN`).
+///
+/// # Safety
+/// The promise of libc's `sendto`.
+pub unsafe fn decide_fast(fd: c_int, addr: *const sockaddr, len: socklen_t) -> Result<(), Errno> {
+    let mark = marks::of(fd);
+    if let Mark::Undecided(key) = mark
+        && !addr.is_null()
+    {
+        // SAFETY: the caller's promise.
+        let remote = unsafe { address(addr, len, false) }?;
+        is_taken(fd, mark, key, remote)?;
+    }
+    Ok(())
 }
 
 /// Makes a socket of both sides Millstream's alone before it connects, if the kernel's no longer
@@ -502,18 +547,24 @@ pub unsafe extern "C" fn getsockopt(
     value: *mut c_void,
     len: *mut socklen_t,
 ) -> c_int {
-    let Mark::Socket(key) = marks::of(fd) else {
+    let key = match marks::of(fd) {
+        // The cookie is the namespace's, and the kernel's socket has the same.
+        Mark::Socket(key) if (level, name) != (number::SOL_SOCKET, number::SO_NETNS_COOKIE) => key,
         // SAFETY: the caller's promise.
-        return unsafe { real_unsafe::getsockopt(fd, level, name, value, len) };
+        _ => return unsafe { real_unsafe::getsockopt(fd, level, name, value, len) },
     };
-    // SAFETY: the caller's promise.
-    let offered = unsafe { memory_unsafe::value(len) };
-    let got = offered.ok_or(Errno::FAULT).and_then(|offered| {
+    let checked = calls::id(key).and_then(|id| {
+        engine::with(|engine| engine.open()?.sockets().check_options_level(id, level))?;
+        // SAFETY: the caller's promise.
+        let offered = unsafe { memory_unsafe::value(len) };
+        Ok((id, offered.ok_or(Errno::FAULT)?))
+    });
+    let got = checked.and_then(|(id, offered)| {
         if offered as i32 <= -1 {
             return Err(Errno::INVAL);
         }
         let request = Request::Getsockopt {
-            fd: calls::id(key)?,
+            fd: id,
             level,
             name,
             len: (offered as usize).min(OPTION_LEN_MAX),
@@ -543,6 +594,7 @@ pub unsafe extern "C" fn setsockopt(
     value: *const c_void,
     len: socklen_t,
 ) -> c_int {
+    let at = value;
     let copied = || {
         // SAFETY: the caller's promise.
         let bytes = unsafe { memory_unsafe::bytes(value, (len as usize).min(OPTION_LEN_MAX)) };
@@ -558,39 +610,59 @@ pub unsafe extern "C" fn setsockopt(
                 // If the entry is gone, another thread has closed the socket.
                 let _ = engine::locked(|engine| {
                     if let What::Undecided(undecided) = &mut engine.entry(key)?.what {
-                        undecided.options.push((level, name, value));
+                        let options = &mut undecided.options;
+                        options.retain(|(of, number, _)| (*of, *number) != (level, name));
+                        options.push((level, name, value));
                     }
                     Ok(())
                 });
             }
             set
         }
-        Mark::Socket(key) => c(copied().and_then(|value| {
-            let request = Request::Setsockopt {
-                fd: calls::id(key)?,
-                level,
-                name,
-                value: value.clone(),
-            };
-            engine::with(|engine| {
-                let done = engine.open()?.call(request)?.0;
-                listeners::note_option(engine, key, (level, name, value));
-                Ok(done)
-            })
-        })),
+        Mark::Socket(_) if len as i32 <= -1 => c(Err(Errno::INVAL)),
+        Mark::Socket(key) => c(copied()
+            .map_err(|errno| unreadable(key, level, errno))
+            .and_then(|value| {
+                let request = Request::Setsockopt {
+                    fd: calls::id(key)?,
+                    level,
+                    name,
+                    value: value.clone(),
+                };
+                engine::with(|engine| {
+                    let done = engine.open()?.call(request)?.0;
+                    listeners::note_option(engine, key, (level, name, value));
+                    if engine.socket(key)?.is_both {
+                        // Connections that the kernel accepts inherit its own socket's options. An
+                        // option that the kernel lacks has no effect on them.
+                        // SAFETY: the caller's promise.
+                        let _ = unsafe { real_unsafe::setsockopt(fd, level, name, at, len) };
+                    }
+                    Ok(done)
+                })
+            })),
         // SAFETY: the caller's promise.
         _ => unsafe { real_unsafe::setsockopt(fd, level, name, value, len) },
     }
 }
 
-unsafe fn name(request: Request, addr: *mut sockaddr, len: *mut socklen_t) -> Result<i64, Errno> {
-    if addr.is_null() || len.is_null() {
-        return Err(Errno::FAULT);
+/// The errno of an option whose value is not there: Linux looks at the level first.
+fn unreadable(key: usize, level: c_int, errno: Errno) -> Errno {
+    let checked = calls::id(key).and_then(|id| {
+        engine::with(|engine| engine.open()?.sockets().check_options_level(id, level))
+    });
+    match checked {
+        Ok(()) => errno,
+        Err(Errno::OPNOTSUPP) => Errno::NOPROTOOPT,
+        Err(errno) => errno,
     }
+}
+
+unsafe fn name(request: Request, addr: *mut sockaddr, len: *mut socklen_t) -> Result<i64, Errno> {
     let (done, reply) = engine::with(|engine| engine.open()?.call(request))?;
     if let Reply::Address(name) = reply {
         // SAFETY: the caller's promise.
-        unsafe { put_address(&from_address(name), addr, len) }?;
+        unsafe { put_name(&from_address(name), addr, len) }?;
     }
     Ok(done)
 }
@@ -608,9 +680,8 @@ pub unsafe extern "C" fn getsockname(fd: c_int, addr: *mut sockaddr, len: *mut s
     let done = calls::id(key).and_then(|fd| {
         let held = engine::locked(|engine| Ok(listeners::name(engine, key)))?;
         match held {
-            Some(_) if addr.is_null() || len.is_null() => Err(Errno::FAULT),
             // SAFETY: the caller's promise.
-            Some(held) => unsafe { put_address(&from_address(held), addr, len) }.map(|()| 0),
+            Some(held) => unsafe { put_name(&from_address(held), addr, len) }.map(|()| 0),
             // SAFETY: the caller's promise.
             None => unsafe { name(Request::Getsockname { fd }, addr, len) },
         }

@@ -37,25 +37,34 @@ pub unsafe extern "C" fn splice(
         // SAFETY: the caller's promise.
         return unsafe { real_unsafe::splice(from, from_at, to, to_at, len, flags) };
     }
-    let known = SpliceFlags::all().bits();
+    let known = SpliceFlags::MOVE | SpliceFlags::NONBLOCK | SpliceFlags::MORE | SpliceFlags::GIFT;
+    let known = known.bits();
     if len == 0 || flags & !known != 0 {
         return c(if len == 0 { Ok(0) } else { Err(Errno::INVAL) });
     }
     let flags = SpliceFlags::from_bits_truncate(flags);
     let len = len.min(SPLICE_BYTES);
     c(match (source, target) {
-        (Mark::Socket(key), Mark::Kernel) => {
-            check(to, from_at, to_at).and_then(|()| from_socket(key, to, len, flags))
-        }
-        (Mark::Kernel, Mark::Socket(key)) => {
-            check(from, to_at, from_at).and_then(|()| to_socket(from, key, len, flags))
-        }
+        (Mark::Socket(key), Mark::Kernel) => check(to, libc::O_RDONLY, from_at, to_at)
+            .and_then(|()| from_socket(key, to, len, flags)),
+        (Mark::Kernel, Mark::Socket(key)) => check(from, libc::O_WRONLY, to_at, from_at)
+            .and_then(|()| to_socket(from, key, len, flags)),
         _ => Err(Errno::INVAL),
     })
 }
 
-/// Checks that the other side is a pipe, and that neither side has a position.
-fn check(pipe: c_int, socket_at: *mut off_t, pipe_at: *mut off_t) -> Result<(), Errno> {
+/// The other side is a pipe, at the end that does not have the mode `wrong`, and neither side has a
+/// position.
+fn check(
+    pipe: c_int,
+    wrong: c_int,
+    socket_at: *mut off_t,
+    pipe_at: *mut off_t,
+) -> Result<(), Errno> {
+    let mode = with_borrowed(pipe, |pipe| fcntl_getfl(pipe))?;
+    if mode.bits() as c_int & libc::O_ACCMODE == wrong {
+        return Err(Errno::BADF);
+    }
     let stat = with_borrowed(pipe, |pipe| fstat(pipe))?;
     let is_pipe = FileType::from_raw_mode(stat.st_mode) == FileType::Fifo;
     match (is_pipe, pipe_at.is_null(), socket_at.is_null()) {

@@ -6,6 +6,7 @@
 
 use libc::{FILE, c_char, c_int, c_void, off64_t, size_t, ssize_t};
 
+use crate::door_unsafe::set_errno;
 use crate::marks::{self, Mark};
 use crate::{descriptor_unsafe, engine, real_unsafe, transfer_unsafe};
 
@@ -14,7 +15,7 @@ use crate::{descriptor_unsafe, engine, real_unsafe, transfer_unsafe};
 struct Functions {
     read: unsafe extern "C" fn(*mut c_void, *mut c_char, size_t) -> ssize_t,
     write: unsafe extern "C" fn(*mut c_void, *const c_char, size_t) -> ssize_t,
-    seek: Option<unsafe extern "C" fn(*mut c_void, *mut off64_t, c_int) -> c_int>,
+    seek: unsafe extern "C" fn(*mut c_void, *mut off64_t, c_int) -> c_int,
     close: unsafe extern "C" fn(*mut c_void) -> c_int,
 }
 
@@ -47,6 +48,12 @@ unsafe extern "C" fn write(cookie: *mut c_void, at: *const c_char, len: size_t) 
     done as ssize_t
 }
 
+/// libc ignores this error where it only tries whether a stream has positions.
+unsafe extern "C" fn seek(_: *mut c_void, _: *mut off64_t, _: c_int) -> c_int {
+    set_errno(libc::ESPIPE);
+    -1
+}
+
 unsafe extern "C" fn close(cookie: *mut c_void) -> c_int {
     let fd = descriptor(cookie);
     // In a process that ends, `fileno` is not called any more.
@@ -71,7 +78,7 @@ pub unsafe extern "C" fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
     let functions = Functions {
         read,
         write,
-        seek: None,
+        seek,
         close,
     };
     let cookie = std::ptr::without_provenance_mut(fd as usize);

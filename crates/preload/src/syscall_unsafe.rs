@@ -4,7 +4,7 @@
 use libc::{c_int, c_long, size_t};
 
 use crate::real_unsafe;
-use crate::{descriptor_unsafe, door_unsafe, engine, memory_unsafe, splice_unsafe};
+use crate::{descriptor_unsafe, door_unsafe, engine, exec_unsafe, memory_unsafe, splice_unsafe};
 use crate::{messages_unsafe, poll_unsafe, process_unsafe, socket_unsafe, transfer_unsafe};
 
 /// `syscall`.
@@ -68,6 +68,7 @@ pub unsafe extern "C" fn syscall(
             libc::SYS_epoll_create => poll_unsafe::epoll_create(fd).into(),
             #[cfg(target_arch = "x86_64")]
             libc::SYS_dup2 => descriptor_unsafe::dup2(fd, b as c_int).into(),
+            libc::SYS_execve => exec_unsafe::execve(a as _, b as _, c as _).into(),
             libc::SYS_exit_group => process_unsafe::_exit(fd),
             // io_uring reaches descriptors without calls that could be intercepted.
             libc::SYS_io_uring_setup => {
@@ -110,6 +111,12 @@ unsafe fn transfer(number: c_long, fd: c_int, [b, c, d, e, f]: [usize; 5]) -> Op
                 splice_unsafe::splice(fd, b as _, c as c_int, d as _, e, f as u32) as c_long
             }
             libc::SYS_pread64 => transfer_unsafe::pread64(fd, b as _, c, d as i64) as c_long,
+            libc::SYS_preadv2 => {
+                transfer_unsafe::preadv64v2(fd, b as _, c as c_int, d as i64, f as c_int) as c_long
+            }
+            libc::SYS_pwritev2 => {
+                transfer_unsafe::pwritev64v2(fd, b as _, c as c_int, d as i64, f as c_int) as c_long
+            }
             libc::SYS_pwrite64 => transfer_unsafe::pwrite64(fd, b as _, c, d as i64) as c_long,
             _ => return None,
         }

@@ -9,9 +9,11 @@ use posix::{Errno, Reply, Request, number};
 use crate::door_unsafe::{c, told};
 use crate::limits::SENDFILE_BYTES;
 use crate::marks::{self, Mark};
-use crate::memory_unsafe::{bytes, pieces, put_address, room, rooms};
+use crate::memory_unsafe::{
+    bytes, is_beyond, message_pieces, message_rooms, pieces, put_address, room, rooms,
+};
 use crate::real_unsafe;
-use crate::{calls, log, memory_unsafe, rights_unsafe, sleep};
+use crate::{calls, log, memory_unsafe, rights_unsafe, sleep, socket_unsafe};
 
 /// Makes a function that passes through unless the descriptor is Millstream's, under all its libc
 /// names.
@@ -36,16 +38,22 @@ transfer! {
     /// `read`.
     fn read(fd, at: *mut c_void, len: size_t) = key =>
         // SAFETY: the caller's promise.
-        unsafe { room(at, len) }
-            .and_then(|room| calls::receive(key, &mut [IoSliceMut::new(room)], 0, true))
+        match unsafe { room(at, len) } {
+            Ok(room) => calls::receive(key, &mut [IoSliceMut::new(room)], 0, true),
+            Err(errno) if is_beyond(at.addr()) => Err(errno),
+            Err(_) => calls::receive_nowhere(key, 0),
+        }
 }
 
 transfer! {
     /// `write`.
     fn write(fd, at: *const c_void, len: size_t) = key =>
         // SAFETY: the caller's promise.
-        unsafe { bytes(at, len) }
-            .and_then(|bytes| calls::send(key, &[IoSlice::new(bytes)], 0))
+        match unsafe { bytes(at, len) } {
+            Ok(bytes) => calls::send(key, &[IoSlice::new(bytes)], 0),
+            Err(errno) if is_beyond(at.addr()) => Err(errno),
+            Err(_) => calls::send_nowhere(key, 0),
+        }
 }
 
 transfer! {
@@ -60,7 +68,8 @@ transfer! {
     /// `writev`.
     fn writev(fd, at: *const iovec, count: c_int) = key =>
         // SAFETY: the caller's promise.
-        unsafe { pieces(at, count as usize) }.and_then(|pieces| calls::send(key, &pieces, 0))
+        unsafe { pieces(at, count as usize) }
+            .and_then(|pieces| calls::write_pieces(key, &pieces, 0))
 }
 
 transfer! {
@@ -79,7 +88,7 @@ transfer! {
         placeless(offset, flags).and_then(|flags| {
             // SAFETY: the caller's promise.
             unsafe { pieces(at, count as usize) }
-                .and_then(|pieces| calls::send(key, &pieces, flags))
+                .and_then(|pieces| calls::write_pieces(key, &pieces, flags))
         })
 }
 
@@ -97,22 +106,31 @@ fn placeless(offset: off_t, flags: c_int) -> Result<c_int, Errno> {
 
 transfer! {
     /// `pread`: fails, since a socket has no offsets.
-    fn pread64(fd, _at: *mut c_void, _len: size_t, _offset: off_t) = _key => Err(Errno::SPIPE)
+    fn pread64(fd, _at: *mut c_void, _len: size_t, offset: off_t) = _key => no_position(offset)
 }
 
 transfer! {
     /// `pwrite`: fails, since a socket has no offsets.
-    fn pwrite64(fd, _at: *const c_void, _len: size_t, _offset: off_t) = _key => Err(Errno::SPIPE)
+    fn pwrite64(fd, _at: *const c_void, _len: size_t, offset: off_t) = _key => no_position(offset)
+}
+
+/// The number is looked at before the file (Linux).
+fn no_position(offset: off_t) -> Result<i64, Errno> {
+    match offset {
+        0.. => Err(Errno::SPIPE),
+        _ => Err(Errno::INVAL),
+    }
 }
 
 transfer! {
     /// `recvfrom`: does not return an address, since TCP has one peer.
     fn recvfrom(fd, at: *mut c_void, len: size_t, flags: c_int, addr: *mut sockaddr, addrlen: *mut socklen_t) = key => {
-        let got = match at.is_null() && flags & number::MSG_TRUNC != 0 {
-            true => calls::discard(key, len, flags),
-            // SAFETY: the caller's promise.
-            false => unsafe { room(at, len) }
-                .and_then(|room| calls::receive(key, &mut [IoSliceMut::new(room)], flags, false)),
+        // SAFETY: the caller's promise.
+        let got = match unsafe { room(at, len) } {
+            Ok(room) => calls::receive(key, &mut [IoSliceMut::new(room)], flags, false),
+            Err(errno) if is_beyond(at.addr()) => Err(errno),
+            Err(_) if flags & number::MSG_TRUNC != 0 => calls::discard(key, len, flags),
+            Err(_) => calls::receive_nowhere(key, flags),
         };
         match addr.is_null() {
             true => got,
@@ -122,22 +140,67 @@ transfer! {
     }
 }
 
-transfer! {
-    /// `sendto`.
-    fn sendto(fd, at: *const c_void, len: size_t, flags: c_int, addr: *const sockaddr, addrlen: socklen_t) = key => {
-        // SAFETY: the caller's promise.
-        let given = unsafe { bytes(at, len) };
-        match flags & number::MSG_FASTOPEN {
-            0 => given.and_then(|bytes| calls::send(key, &[IoSlice::new(bytes)], flags)),
-            _ => given.and_then(|data| {
-                let room = (addrlen as usize).min(SOCKADDR_LEN_MAX);
+/// `sendto`. `MSG_FASTOPEN` connects, so it decides an undecided socket.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn sendto(
+    fd: c_int,
+    at: *const c_void,
+    len: size_t,
+    flags: c_int,
+    addr: *const sockaddr,
+    addrlen: socklen_t,
+) -> ssize_t {
+    let key = match marks::of(fd) {
+        Mark::Socket(key) => key,
+        Mark::Undecided(_) if flags & number::MSG_FASTOPEN != 0 => {
+            // SAFETY: the caller's promise.
+            let decided = unsafe { socket_unsafe::decide_fast(fd, addr, addrlen) };
+            match (decided, marks::of(fd)) {
+                (Err(errno), _) => return c(Err(errno)),
+                (Ok(()), Mark::Socket(key)) => key,
                 // SAFETY: the caller's promise.
-                let to = to_address(unsafe { bytes(addr.cast(), room) }?);
-                let bytes = data.to_vec();
-                let (fd, to, control) = (calls::id(key)?, Some(to), Vec::new());
-                Ok(sleep::call(Request::Send { fd, bytes, flags, to, control })?.0)
-            }),
+                _ => return unsafe { real_unsafe::sendto(fd, at, len, flags, addr, addrlen) },
+            }
         }
+        // SAFETY: the caller's promise.
+        _ => return unsafe { real_unsafe::sendto(fd, at, len, flags, addr, addrlen) },
+    };
+    // SAFETY: the caller's promise.
+    let given = match unsafe { bytes(at, len) } {
+        Err(_) if !is_beyond(at.addr()) => return c(calls::send_nowhere(key, flags)),
+        given => given.and_then(|bytes| check_peer(addr, addrlen).map(|()| bytes)),
+    };
+    c(match flags & number::MSG_FASTOPEN {
+        0 => given.and_then(|bytes| calls::send(key, &[IoSlice::new(bytes)], flags)),
+        _ => given.and_then(|data| {
+            let room = (addrlen as usize).min(SOCKADDR_LEN_MAX);
+            // SAFETY: the caller's promise.
+            let to = to_address(unsafe { bytes(addr.cast(), room) }?);
+            let bytes = data.to_vec();
+            let (to, control) = (Some(to), Vec::new());
+            let request = |fd| Request::Send {
+                fd,
+                bytes,
+                flags,
+                to,
+                control,
+            };
+            Ok(sleep::call_on(key, request)?.0)
+        }),
+    })
+}
+
+/// An address to send to, at which TCP does not look, must be one nevertheless.
+fn check_peer(addr: *const sockaddr, len: socklen_t) -> Result<(), Errno> {
+    match len as usize {
+        _ if addr.is_null() => Ok(()),
+        0 => Ok(()),
+        1..=SOCKADDR_LEN_MAX if memory_unsafe::is_nowhere(addr.addr()) => Err(Errno::FAULT),
+        1..=SOCKADDR_LEN_MAX => Ok(()),
+        _ => Err(Errno::INVAL),
     }
 }
 
@@ -170,11 +233,40 @@ pub unsafe extern "C" fn sendmsg(fd: c_int, msg: *const msghdr, flags: c_int) ->
         // SAFETY: the caller's promise.
         return c(unsafe { send_message(key, msg, flags) });
     }
-    // SAFETY: the caller's promise.
-    unsafe {
-        rights_unsafe::before_send(msg);
-        real_unsafe::sendmsg(fd, msg, flags)
+    if let (Mark::Undecided(_), true) = (marks::of(fd), flags & number::MSG_FASTOPEN != 0) {
+        // SAFETY: the caller's promise.
+        let decided = unsafe { memory_unsafe::value(msg) }.map_or(Ok(()), |message| {
+            let (addr, len) = (message.msg_name.cast_const().cast(), message.msg_namelen);
+            // SAFETY: the caller's promise.
+            unsafe { socket_unsafe::decide_fast(fd, addr, len) }
+        });
+        match (decided, marks::of(fd)) {
+            (Err(errno), _) => return c(Err(errno)),
+            // SAFETY: the caller's promise.
+            (Ok(()), Mark::Socket(key)) => return c(unsafe { send_message(key, msg, flags) }),
+            _ => {}
+        }
     }
+    // SAFETY: the caller's promise.
+    if marks::has_had_ours() && unsafe { has_control(msg) } {
+        // SAFETY: the caller's promise.
+        unsafe { rights_unsafe::before_send(msg) };
+    }
+    // SAFETY: the caller's promise.
+    unsafe { real_unsafe::sendmsg(fd, msg, flags) }
+}
+
+/// The message has control data that the kernel would read, too.
+///
+/// # Safety
+/// As libc's `sendmsg`.
+unsafe fn has_control(msg: *const msghdr) -> bool {
+    // SAFETY: the caller's promise.
+    let message = unsafe { memory_unsafe::value(msg) };
+    message.is_some_and(|message| {
+        let has_place = !memory_unsafe::is_nowhere(message.msg_control.addr());
+        has_place && message.msg_controllen <= c_int::MAX as usize
+    })
 }
 
 /// `recvmsg` on a socket of Millstream's.
@@ -185,9 +277,9 @@ pub unsafe fn receive_message(key: usize, at: *mut msghdr, flags: c_int) -> Resu
     // SAFETY: the caller's promise.
     let mut message = unsafe { memory_unsafe::value(at) }.ok_or(Errno::FAULT)?;
     // SAFETY: the caller's promise.
-    let mut rooms = unsafe { rooms(message.msg_iov, message.msg_iovlen) }?;
-    let request = Request::Recvmsg {
-        fd: calls::id(key)?,
+    let mut rooms = unsafe { message_rooms(&message) }?;
+    let request = |fd| Request::Recvmsg {
+        fd,
         len: rooms.iter().map(|room| room.len()).sum(),
         control_len: match message.msg_control.is_null() {
             true => 0,
@@ -195,8 +287,10 @@ pub unsafe fn receive_message(key: usize, at: *mut msghdr, flags: c_int) -> Resu
         },
         flags,
     };
-    let (got, reply) = sleep::call(request)?;
-    message.msg_namelen = 0;
+    let (got, reply) = sleep::call_on(key, request)?;
+    if !message.msg_name.is_null() {
+        message.msg_namelen = 0;
+    }
     if let Reply::Message {
         bytes,
         control,
@@ -222,8 +316,15 @@ pub unsafe fn send_message(key: usize, at: *const msghdr, flags: c_int) -> Resul
     // SAFETY: the caller's promise.
     let message = unsafe { memory_unsafe::value(at) }.ok_or(Errno::FAULT)?;
     // SAFETY: the caller's promise.
-    let given = unsafe { pieces(message.msg_iov, message.msg_iovlen) }?;
-    let has_control = !message.msg_control.is_null() && message.msg_controllen > 0;
+    let given = unsafe { message_pieces(&message) }?;
+    let has_name = !message.msg_name.is_null() && message.msg_namelen > 0;
+    if has_name && memory_unsafe::is_nowhere(message.msg_name.addr()) {
+        return Err(Errno::FAULT);
+    }
+    if message.msg_controllen > c_int::MAX as usize {
+        return Err(Errno::NOBUFS);
+    }
+    let has_control = message.msg_controllen > 0;
     if !has_control && flags & number::MSG_FASTOPEN == 0 {
         return calls::send(key, &given, flags);
     }
@@ -235,17 +336,22 @@ pub unsafe fn send_message(key: usize, at: *const msghdr, flags: c_int) -> Resul
     };
     // SAFETY: the caller's promise.
     let control = unsafe { bytes(message.msg_control, message.msg_controllen) }?;
-    let request = Request::Send {
-        fd: calls::id(key)?,
+    let control = match to_control(control) {
+        Ok(control) => control,
+        // An error of the connection comes first (Linux).
+        Err(errno) => return calls::send(key, &[], flags).and(Err(errno)),
+    };
+    let request = |fd| Request::Send {
+        fd,
         bytes: given
             .iter()
             .flat_map(|piece| piece.iter().copied())
             .collect(),
         flags,
         to,
-        control: to_control(control)?,
+        control,
     };
-    Ok(sleep::call(request)?.0)
+    Ok(sleep::call_on(key, request)?.0)
 }
 
 /// `preadv2`.
@@ -414,18 +520,30 @@ pub unsafe extern "C" fn sendfile64(
     count: size_t,
 ) -> ssize_t {
     let key = match (marks::of(out), marks::of(from)) {
-        (_, Mark::Socket(_)) => return c(Err(Errno::INVAL)),
+        (_, Mark::Socket(_)) => {
+            let is_open = memory_unsafe::fcntl(out, number::F_GETFD, 0);
+            return c(match offset.is_null() {
+                true => is_open.and(Err(Errno::INVAL)),
+                false => Err(Errno::SPIPE),
+            });
+        }
         (Mark::Socket(key), _) => key,
         // SAFETY: the caller's promise.
         _ => return unsafe { real_unsafe::sendfile64(out, from, offset, count) },
     };
     // SAFETY: the caller's promise.
-    let given = unsafe { memory_unsafe::value(offset) };
+    let given = match unsafe { memory_unsafe::optional(offset) } {
+        Ok(given) => given,
+        Err(errno) => return c(Err(errno)),
+    };
     let start = match given {
         Some(start) => Ok(start),
         None => memory_unsafe::position(from),
     };
     let sent = start.and_then(|start| {
+        if count > isize::MAX as usize {
+            return Err(Errno::INVAL);
+        }
         let sent = send_file(key, from, start, count)?;
         match given {
             // SAFETY: the caller's promise.
@@ -440,6 +558,14 @@ pub unsafe extern "C" fn sendfile64(
 fn send_file(key: usize, from: c_int, start: off_t, count: size_t) -> Result<i64, Errno> {
     let mut buffer = vec![0_u8; count.min(SENDFILE_BYTES)];
     let mut done = 0;
+    if count == 0 {
+        // Linux looks at the descriptor nevertheless.
+        let flags = memory_unsafe::fcntl(from, number::F_GETFL, 0)? as c_int;
+        return match flags & libc::O_ACCMODE {
+            libc::O_WRONLY => Err(Errno::BADF),
+            _ => Ok(0),
+        };
+    }
     while done < count {
         let want = (count - done).min(buffer.len());
         let at = start + done as off_t;
@@ -449,8 +575,12 @@ fn send_file(key: usize, from: c_int, start: off_t, count: size_t) -> Result<i64
             0 => Ok((0, 0)),
             got => {
                 let piece = IoSlice::new(&buffer[..got as usize]);
-                Ok((got, calls::send(key, &[piece], number::MSG_NOSIGNAL)?))
+                Ok((got, calls::send(key, &[piece], 0)?))
             }
+        });
+        let moved = moved.map_err(|errno| match errno {
+            Errno::ISDIR => Errno::INVAL,
+            errno => errno,
         });
         match moved {
             Ok((got, sent)) => {

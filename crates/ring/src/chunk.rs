@@ -41,7 +41,7 @@ impl ChunkClass {
 /// chunks.
 ///
 /// # Errors
-/// [`MemoryError`](crate::memory::MemoryError): limits that are out of range, or the kernel's
+/// [`MemoryError`]: limits that are out of range, or the kernel's
 /// error.
 pub fn create_memory(
     limits: &ContextLimits,

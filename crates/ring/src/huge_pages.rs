@@ -33,13 +33,16 @@ pub enum HugePages {
     Auto,
     /// Reserved huge pages. Without enough of them, making the stack fails with [`MissingPages`].
     Require,
+    /// Transparent huge pages are advised, and reserved ones left to others: for a process that
+    /// forks, whose copies of a written page would take further ones.
+    Transparent,
     /// Ordinary pages: transparent huge pages are advised against.
     Off,
 }
 
 impl HugePages {
     /// Every rule, in the order of the documentation.
-    pub const ALL: [Self; 3] = [Self::Auto, Self::Require, Self::Off];
+    pub const ALL: [Self; 4] = [Self::Auto, Self::Require, Self::Transparent, Self::Off];
 
     /// The rule's name in configurations.
     #[must_use]
@@ -47,8 +50,15 @@ impl HugePages {
         match self {
             Self::Auto => "auto",
             Self::Require => "require",
+            Self::Transparent => "transparent",
             Self::Off => "off",
         }
+    }
+
+    /// Whether a large piece is tried on reserved huge pages.
+    #[cfg(not(any(miri, loom)))]
+    pub(crate) fn takes_reserved(self) -> bool {
+        matches!(self, Self::Auto | Self::Require)
     }
 }
 
@@ -64,7 +74,11 @@ pub struct UnknownRule(String);
 
 impl fmt::Display for UnknownRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "\"{}\": expected auto, require or off", self.0)
+        write!(
+            f,
+            "\"{}\": expected auto, require, transparent or off",
+            self.0
+        )
     }
 }
 
@@ -80,8 +94,9 @@ impl FromStr for HugePages {
     }
 }
 
-/// The pages that a stack's memory lies on, in bytes of address space. Pages are taken when they
-/// are first touched, so a stack at rest holds less.
+/// The pages that a stack's memory lies on, in bytes of address space. Reserved huge pages are
+/// taken when a piece is made. The others are taken when they are first touched, so a stack at rest
+/// holds less of them.
 ///
 /// ```
 /// use ring::huge_pages::{HugePages, PageSource};
@@ -113,6 +128,19 @@ pub(crate) enum Pages {
     Ordinary,
 }
 
+/// The kernel's refusal of reserved huge pages for one piece.
+#[cfg_attr(
+    any(miri, loom),
+    allow(dead_code, reason = "the models lie on the heap")
+)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// Too few are free to promise them all.
+    Promise,
+    /// The kernel promised them and withholds some from this process.
+    Pages,
+}
+
 /// The reserved huge pages of this machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reserved {
@@ -133,8 +161,8 @@ impl Reserved {
         };
         Self {
             total: count("nr_hugepages"),
-            // A mapping takes its pages from the free ones when they are touched. Until then they
-            // are reserved for the mapping, but still counted as free.
+            // A mapping takes its pages out of the free ones when they are filled. Until then they
+            // are promised.
             free: count("free_hugepages").saturating_sub(count("resv_hugepages")),
         }
     }
@@ -155,13 +183,19 @@ impl Reserved {
 pub struct MissingPages {
     needed: u64,
     reserved: Reserved,
+    /// Some are free, and withheld from this process.
+    is_withheld: bool,
 }
 
 impl MissingPages {
     /// An error for stacks that need `needed` pages on a machine with these.
     #[must_use]
     pub fn new(needed: u64, reserved: Reserved) -> Self {
-        Self { needed, reserved }
+        Self {
+            needed,
+            reserved,
+            is_withheld: false,
+        }
     }
 
     /// Number of free pages that are missing, at least 1.
@@ -184,6 +218,15 @@ impl MissingPages {
 
 impl fmt::Display for MissingPages {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_withheld {
+            return write!(
+                f,
+                "hugetlb: require: {} huge pages of 2 MiB are needed, and the kernel withholds \
+                 free ones from this process: see hugetlb.2MB.max of its control group, and the \
+                 memory nodes of its cpuset",
+                self.needed,
+            );
+        }
         write!(
             f,
             "hugetlb: require: {} huge pages of 2 MiB are needed and {} are free, {} are missing: \
@@ -206,6 +249,8 @@ pub struct PageSource {
     held: PagesHeld,
     /// Bytes that the rule requires on reserved huge pages and that did not get them.
     refused_bytes: u64,
+    /// Pages were withheld from one of those pieces.
+    is_withheld: bool,
 }
 
 impl PageSource {
@@ -216,6 +261,7 @@ impl PageSource {
             rule,
             held: PagesHeld::default(),
             refused_bytes: 0,
+            is_withheld: false,
         }
     }
 
@@ -245,10 +291,11 @@ impl PageSource {
         let mut reserved = Reserved::read();
         // The failed attempt will give back the pages of its other pieces.
         reserved.free += held;
-        Err(MissingPages::new(
-            held + pages(self.refused_bytes),
+        Err(MissingPages {
+            needed: held + pages(self.refused_bytes),
             reserved,
-        ))
+            is_withheld: self.is_withheld,
+        })
     }
 
     /// Counts a piece of `bytes` bytes on pages of this sort.
@@ -265,10 +312,11 @@ impl PageSource {
         any(miri, loom),
         allow(dead_code, reason = "the models lie on the heap")
     )]
-    /// Notes that there were not enough reserved huge pages for `bytes` bytes.
-    pub(crate) fn note_refused(&mut self, bytes: usize) {
+    /// Notes that the kernel refused reserved huge pages for `bytes`.
+    pub(crate) fn note_refused(&mut self, refused: Refused, bytes: usize) {
         if self.rule == HugePages::Require {
             self.refused_bytes += bytes as u64;
+            self.is_withheld |= refused == Refused::Pages;
         }
     }
 }
@@ -306,7 +354,10 @@ mod tests {
             assert_eq!(rule.to_string().parse(), Ok(rule));
         }
         let error = "on".parse::<HugePages>().unwrap_err();
-        assert_eq!(error.to_string(), "\"on\": expected auto, require or off");
+        assert_eq!(
+            error.to_string(),
+            "\"on\": expected auto, require, transparent or off"
+        );
     }
 
     #[test]
@@ -314,7 +365,7 @@ mod tests {
         for rule in HugePages::ALL {
             let mut source = PageSource::new(rule);
             source.note(Pages::Ordinary, 4_096);
-            source.note_refused(3 * HUGE_PAGE_BYTES);
+            source.note_refused(Refused::Promise, 3 * HUGE_PAGE_BYTES);
             assert_eq!(source.check().is_err(), rule == HugePages::Require);
             assert_eq!(source.held().ordinary_bytes, 4_096);
         }
@@ -323,13 +374,24 @@ mod tests {
     #[test]
     fn refused_pieces_are_counted_in_pages() {
         let mut source = PageSource::new(HugePages::Require);
-        source.note_refused(3 * HUGE_PAGE_BYTES);
+        source.note_refused(Refused::Promise, 3 * HUGE_PAGE_BYTES);
         let missing = source.check().expect_err("three pages are missing");
         // The attempt has failed, so at least one page counts as missing, whatever is free now.
         assert_eq!(
             missing.count(),
             3u64.saturating_sub(Reserved::read().free).max(1)
         );
+    }
+
+    #[test]
+    fn pages_withheld_are_told_with_the_place_to_look_at() {
+        let mut source = PageSource::new(HugePages::Require);
+        source.note_refused(Refused::Pages, HUGE_PAGE_BYTES);
+        source.note_refused(Refused::Promise, HUGE_PAGE_BYTES);
+        let missing = source.check().expect_err("pages are withheld").times(2);
+        let said = missing.to_string();
+        assert!(said.contains(" 4 huge pages"), "{said}");
+        assert!(said.contains("hugetlb.2MB.max"), "{said}");
     }
 
     #[test]

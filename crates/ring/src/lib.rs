@@ -48,6 +48,9 @@ pub mod driver;
 pub mod due;
 #[path = "fence_unsafe.rs"]
 mod fence;
+#[cfg(not(any(miri, loom)))]
+#[path = "fill_unsafe.rs"]
+mod fill;
 pub mod flow_owners;
 pub mod frame_log;
 pub mod huge_pages;

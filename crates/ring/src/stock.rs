@@ -47,10 +47,12 @@ impl<T: Send> Stock<T> {
         if left < self.filled {
             self.follow(self.filled - left, left);
         }
-        let room = self.level.saturating_sub(left);
-        let count = self
-            .queue
-            .push_batch(&mut core::iter::from_fn(more).take(room));
+        let count = match self.level.saturating_sub(left) {
+            0 => 0,
+            room => self
+                .queue
+                .push_batch(&mut core::iter::from_fn(more).take(room)),
+        };
         self.filled = left + count;
         count
     }

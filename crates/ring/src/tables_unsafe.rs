@@ -1,11 +1,12 @@
 //! Large tables of fixed room: connections, the flow table, timers, transmit lists.
 //!
 //! A table of 2 MiB or more has a mapping of its own, on the pages that the
-//! [`huge_pages`](crate::huge_pages) rule gives it. Smaller tables lie on the heap, so that a small
-//! process stays small. Under Miri and loom all tables do. Pages are taken when first touched, on
-//! the memory node of the CPU that touches them. When a table shrinks, the pages behind its end go
-//! back to the system, transparent huge pages as a whole. Reserved pages stay, since nobody else
-//! could use them.
+//! [`huge_pages`](crate::huge_pages) rule gives it. Smaller tables lie on the heap, so that a
+//! process that holds little stays small. Under Miri and loom all do. Pages are taken when first
+//! touched, on the memory node of the CPU that touches them; reserved huge ones when the table is
+//! made, since a shortage of them would end the process at the touch. Pages behind the end of a
+//! table that has shrunk go back to the system, transparent huge ones as a whole; reserved ones
+//! stay, since nobody else could use them.
 
 use core::mem::needs_drop;
 use core::ops::{Deref, DerefMut};
@@ -13,7 +14,7 @@ use core::ptr::{self, NonNull};
 use std::alloc::{self, Layout};
 
 #[cfg(not(any(miri, loom)))]
-use crate::huge_pages::{HUGE_PAGE_BYTES, HugePages, ThpFor, grants_thp};
+use crate::huge_pages::{HUGE_PAGE_BYTES, HugePages, Refused, ThpFor, grants_thp};
 use crate::huge_pages::{PageSource, Pages};
 
 const PAGE_BYTES: usize = 4096;
@@ -213,12 +214,14 @@ impl Room {
             bytes,
             owner: Owner::Mapping(pages),
         };
-        if source.rule() != HugePages::Off {
-            if let Some(start) = mapping::hugetlb(bytes) {
-                source.note(Pages::Hugetlb, bytes);
-                return Some(with((start, Pages::Hugetlb)));
+        if source.rule().takes_reserved() {
+            match mapping::hugetlb(bytes) {
+                Ok(start) => {
+                    source.note(Pages::Hugetlb, bytes);
+                    return Some(with((start, Pages::Hugetlb)));
+                }
+                Err(refused) => source.note_refused(refused, bytes),
             }
-            source.note_refused(bytes);
         }
         let is_thp = source.rule() != HugePages::Off && grants_thp(ThpFor::Anonymous);
         let start = mapping::aligned(bytes, is_thp)?;
@@ -274,7 +277,8 @@ mod mapping {
 
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
-    use super::HUGE_PAGE_BYTES;
+    use super::{HUGE_PAGE_BYTES, Refused};
+    use crate::fill::fill_reserved;
 
     fn map(bytes: usize, flags: MapFlags) -> Option<NonNull<u8>> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
@@ -285,10 +289,14 @@ mod mapping {
         NonNull::new(start.cast())
     }
 
-    /// A mapping on reserved huge pages, all of which are reserved for it; `None`: too few are
-    /// free.
-    pub(super) fn hugetlb(bytes: usize) -> Option<NonNull<u8>> {
-        map(bytes, MapFlags::HUGETLB | MapFlags::HUGE_2MB)
+    /// On reserved huge pages, all of which the mapping has when this returns.
+    pub(super) fn hugetlb(bytes: usize) -> Result<NonNull<u8>, Refused> {
+        let start = map(bytes, MapFlags::HUGETLB | MapFlags::HUGE_2MB).ok_or(Refused::Promise)?;
+        if fill_reserved(start, bytes) {
+            return Ok(start);
+        }
+        unmap(start, bytes);
+        Err(Refused::Pages)
     }
 
     /// A mapping on other pages, with transparent huge pages advised for or against.
@@ -332,7 +340,7 @@ mod tests {
 
     #[test]
     fn table_of_any_size_holds_what_was_put_in() {
-        for rule in [HugePages::Auto, HugePages::Off] {
+        for rule in [HugePages::Auto, HugePages::Transparent, HugePages::Off] {
             for count in [0, 1, 1_000, LARGE] {
                 let source = &mut PageSource::new(rule);
                 let mut table = Table::with_capacity(count, source);
@@ -357,7 +365,7 @@ mod tests {
     #[cfg(not(any(miri, loom)))]
     #[test]
     fn large_table_has_whole_huge_pages_from_the_boundary_of_one() {
-        for rule in [HugePages::Auto, HugePages::Off] {
+        for rule in [HugePages::Auto, HugePages::Transparent, HugePages::Off] {
             let source = &mut PageSource::new(rule);
             let table = Table::filled(7u64, LARGE, source);
             assert_eq!(table.as_ptr().addr() % HUGE_PAGE_BYTES, 0);
@@ -365,6 +373,7 @@ mod tests {
             let bytes = held.hugetlb_bytes + held.thp_bytes + held.ordinary_bytes;
             let whole = (LARGE * size_of::<u64>()).next_multiple_of(HUGE_PAGE_BYTES);
             assert_eq!(bytes, whole as u64, "{rule}");
+            assert!(rule == HugePages::Auto || held.hugetlb_bytes == 0);
         }
     }
 
@@ -384,7 +393,7 @@ mod tests {
 
     #[test]
     fn table_that_shrank_returns_its_pages_and_grows_again() {
-        for rule in [HugePages::Auto, HugePages::Off] {
+        for rule in [HugePages::Auto, HugePages::Transparent, HugePages::Off] {
             for count in [5_000, LARGE] {
                 let source = &mut PageSource::new(rule);
                 let mut table = Table::with_capacity(count, source);

@@ -50,7 +50,7 @@ fn limits_are_checked() {
 #[cfg_attr(miri, ignore = "no memfd under Miri")]
 fn file_has_its_size_with_and_without_huge_pages() {
     let limits = ContextLimits::default();
-    for rule in [HugePages::Auto, HugePages::Off] {
+    for rule in [HugePages::Auto, HugePages::Transparent, HugePages::Off] {
         let source = &mut PageSource::new(rule);
         let (memory, pool) = chunk::create_memory(&limits, source).expect("a file");
         let fd = memory.fd().expect("a file");
@@ -59,6 +59,7 @@ fn file_has_its_size_with_and_without_huge_pages() {
         let held = source.held();
         let counted = held.hugetlb_bytes + held.thp_bytes + held.ordinary_bytes;
         assert_eq!(counted, size as u64);
+        assert!(rule == HugePages::Auto || held.hugetlb_bytes == 0);
         assert!(rule != HugePages::Off || held.ordinary_bytes == counted);
         assert!(memory.block(limits.sockets_max - 1).is_some());
         assert!(memory.block(limits.sockets_max).is_none());

@@ -32,7 +32,7 @@ pub(crate) struct PortSide {
     arrivals: Arrivals,
     departures: Departures,
     /// True once the port has reported that it is gone for good.
-    is_gone: bool,
+    pub is_gone: bool,
     /// Frames of this port that were dropped, by reason. `None`: it is the only port, so the
     /// stack's counters tell.
     pub drops: Option<Box<DropCounts>>,
@@ -154,7 +154,8 @@ impl Ports {
     #[inline]
     pub fn receive(&mut self, core: &mut Core) -> usize {
         let (mut received, is_alone) = (0, self.each.len() == 1);
-        let mut lost = None;
+        // Bit *n*: port *n* is lost in this turn.
+        let mut lost = 0u64;
         for side in &mut self.each {
             if side.is_gone && !is_alone {
                 continue;
@@ -170,18 +171,13 @@ impl Ports {
                 Ok(frames) => received += frames,
                 Err(PortError::Gone) if !side.is_gone => {
                     side.is_gone = true;
-                    lost = Some(side.departures.port());
+                    lost |= 1 << side.departures.port();
                 }
                 Err(_) => {}
             }
         }
-        if let Some(port) = lost.filter(|_| !is_alone) {
-            let next = self.each.iter().position(|side| !side.is_gone);
-            lose_port(
-                core.engine_mut(),
-                port,
-                next.map_or(port, |next| next as u8),
-            );
+        if lost != 0 && !is_alone {
+            self.lose(core.engine_mut(), lost);
         }
         let View { network, .. } = core.engine().view();
         if network.hears_itself() {
@@ -192,6 +188,17 @@ impl Ports {
             received += self.handed_in(core);
         }
         received
+    }
+
+    /// Ends what belongs to ports that are gone for good: bit *n* of `lost` is port *n*.
+    #[cold]
+    fn lose(&self, engine: &mut Engine, mut lost: u64) {
+        let next = self.each.iter().position(|side| !side.is_gone);
+        while lost != 0 {
+            let port = lost.trailing_zeros() as u8;
+            lost &= lost - 1;
+            lose_port(engine, port, next.map_or(port, |next| next as u8));
+        }
     }
 
     /// Processes frames that other contexts handed over, as many as a turn takes from a port. Wakes

@@ -109,9 +109,15 @@ impl Schedule {
         }
     }
 
+    /// A segment without a connection waits to leave by `port`.
+    #[inline]
+    pub fn has_control(&self, port: u8) -> bool {
+        !self.control[usize::from(port)].is_empty()
+    }
+
     /// True if something is ready to leave by `port`.
     pub fn has_output(&self, port: u8) -> bool {
-        !self.lists.is_empty(port) || !self.control[usize::from(port)].is_empty()
+        !self.lists.is_empty(port) || self.has_control(port)
     }
 
     /// Takes a socket off its list and stops its timers.

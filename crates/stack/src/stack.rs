@@ -300,8 +300,10 @@ impl Stack {
         self.observer = Some(observer);
     }
 
+    /// Lets the observer look at once. A caller that found the wire [gone](Self::is_gone) may turn
+    /// the stack no more.
     #[cold]
-    fn observe(&mut self, now_ns: u64) {
+    pub fn observe(&mut self, now_ns: u64) {
         if let Some(mut observer) = self.observer.take() {
             observer.observe(self, now_ns);
             self.observer = Some(observer);

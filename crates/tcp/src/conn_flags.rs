@@ -126,7 +126,7 @@ conn_flags! {
     /// The path is being searched for its MTU (RFC 4821).
     PATH_PROBING = 30: passes passes passes stops stops passes;
     /// A router reported an MTU below the link's, and the report is not outdated yet.
-    PATH_NARROWED = 31: passes passes passes stops stops passes;
+    PATH_NARROWED = 31: passes passes passes stops passes passes;
 }
 
 /// The set of flags whose row has `true` in a column.

@@ -92,7 +92,11 @@ fn crowd_quick_writes_its_figures_for_both_servers() {
     for study in ["stay", "short", "stay-size", "short-size"] {
         for what in ["", "-p50", "-p99", "-p999"] {
             let figure = format!("crowd-{study}{what}");
-            for system in ["nginx on the kernel, veth", "mill serve on AF_XDP, veth"] {
+            for system in [
+                "nginx on the kernel, veth",
+                "mill serve on AF_XDP, veth",
+                "mill serve on AF_XDP without bulk lane, veth",
+            ] {
                 assert_eq!(medians(&crowd, &figure, system).len(), 1, "{figure}");
             }
         }
@@ -101,6 +105,49 @@ fn crowd_quick_writes_its_figures_for_both_servers() {
             let chart = std::fs::read_to_string(place.0.join(&name)).unwrap();
             assert!(chart.contains("<svg"), "{name}");
         }
+    }
+}
+
+/// Downloads and uploads of every system that is compared, with a verdict on each of ours.
+#[test]
+fn offload_quick_moves_documents_both_ways() {
+    if !rustix::process::geteuid().is_root() {
+        let _ = writeln!(std::io::stderr(), "ignored: offload: namespaces take root");
+        return;
+    }
+    let place = Place::new("offload");
+    bench("bulk --quick --figure offload", &place.0);
+    let bulk = outcome(&place, "bulk");
+    for (way, systems) in [
+        (
+            "download",
+            [
+                "nginx on the kernel, veth",
+                "mill serve on AF_XDP, veth",
+                "mill serve on a packet socket, veth",
+            ],
+        ),
+        (
+            "upload",
+            [
+                "kernel, veth",
+                "Millstream on AF_XDP, veth",
+                "Millstream on a packet socket, veth",
+            ],
+        ),
+    ] {
+        for what in ["", "-sender", "-both"] {
+            let figure = format!("offload-{way}{what}");
+            for system in systems {
+                assert_eq!(medians(&bulk, &figure, system).len(), 1, "{figure}");
+            }
+        }
+        let of_way = |claim: &&serde_json::Value| {
+            let measure = claim["measure"].as_str().unwrap();
+            measure.starts_with(&format!("offload-{way}"))
+        };
+        let claims = bulk["claims"].as_array().unwrap();
+        assert_eq!(claims.iter().filter(of_way).count(), 4, "{way}");
     }
 }
 

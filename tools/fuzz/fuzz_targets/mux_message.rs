@@ -1,5 +1,5 @@
-//! Whatever a process writes to the service's socket: it is refused, or it is a message with just
-//! these bytes.
+//! Bytes that a process writes to the service's socket: they are refused, or they are a message
+//! that is encoded as exactly these bytes.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Whatever comes out of a netlink socket: the reader comes to an end and reads nothing behind it.
+//! Arbitrary bytes from a netlink socket: the reader ends and does not read beyond them.
 
 #![no_main]
 

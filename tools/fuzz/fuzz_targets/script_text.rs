@@ -1,4 +1,4 @@
-//! Whatever text comes as a packet script: it is parsed or refused with a place, and nothing
+//! Arbitrary text as a packet script: the parser accepts it or names the place of an error; nothing
 //! panics, hangs or recurses without end. The seeds are the scripts of tools/script/scripts.
 
 #![no_main]

@@ -1,4 +1,4 @@
-//! Whatever frame comes: parse all that can be reached from it, as `stack` would.
+//! An arbitrary frame: every parser that `stack` would call for it must accept or refuse it.
 //!
 //! Each input is tried twice: as it is, and with IPv4's and ICMP's checksums made right, since a
 //! fuzzer does not guess those and would never see what lies behind.

@@ -1,5 +1,5 @@
-//! Whatever option bytes come: the header's fast path agrees with the general parser, and what was
-//! parsed survives being emitted.
+//! Arbitrary bytes of TCP options: the header's fast path agrees with the general parser, and
+//! parsed options are the same after they are emitted and parsed again.
 
 #![no_main]
 

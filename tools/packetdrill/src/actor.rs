@@ -24,7 +24,7 @@ use crate::world::World;
 /// See the module's documentation.
 pub struct Actor {
     world: World,
-    /// The script's thread: time waits for it and for nobody else.
+    /// The script's thread: time waits for this thread only.
     driver: Pid,
     blocked: Vec<Blocked>,
     /// The thread that waits for a packet, on the system's clock.

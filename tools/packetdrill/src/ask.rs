@@ -96,7 +96,7 @@ pub fn queue() -> (Asks, Receiver<Ask>) {
 }
 
 impl Asks {
-    /// Asks, and sleeps until the answer is there. `None` if nobody is there to answer.
+    /// Asks, and sleeps until the answer is there. `None` if the answering thread has ended.
     pub fn ask(&self, what: What) -> Option<Answer> {
         let (answer, answered) = mpsc::sync_channel(0);
         let ask = Ask {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use posix::{Descriptors, Errno};
 use rustix::event::{EventfdFlags, eventfd};
 
-/// The descriptors of one stack, as all threads see them: each is an eventfd that nobody ever
+/// The descriptors of one stack, as all threads see them: each is an eventfd that no thread ever
 /// writes.
 #[derive(Clone, Debug, Default)]
 pub struct Held(Arc<Mutex<BTreeMap<i32, OwnedFd>>>);

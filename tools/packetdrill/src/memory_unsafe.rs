@@ -44,7 +44,7 @@ pub fn copy_in(address: usize, len: usize) -> Result<Vec<u8>, Errno> {
 /// `EFAULT` where nothing can be written.
 ///
 /// # Safety
-/// What is at `address` must be the caller's buffer of at least that length, or no memory at all.
+/// The memory at `address` must be the caller's buffer of at least that length, or not be mapped.
 pub unsafe fn copy_out(address: usize, bytes: &[u8]) -> Result<(), Errno> {
     if bytes.is_empty() {
         return Ok(());

@@ -24,7 +24,7 @@ pub struct Plugin {
     thread: Mutex<Option<JoinHandle<()>>>,
     held: Held,
     is_real_time: bool,
-    /// What `PATH` was before our commands stood in it.
+    /// The value of `PATH` before the directory of our commands was added.
     path_before: Option<OsString>,
 }
 

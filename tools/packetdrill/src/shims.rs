@@ -28,7 +28,7 @@ pub struct Shims {
 }
 
 impl Shims {
-    /// The commands, in a new directory that nobody else can write.
+    /// The commands, in a new directory that no other user can write to.
     ///
     /// # Errors
     /// The file system's.

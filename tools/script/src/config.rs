@@ -8,7 +8,7 @@ use packetio::limits::{MTU_MAX, MTU_MIN};
 use super::ast::Micros;
 use crate::limits::SCRIPT_US_MAX;
 
-/// What `--name=value` lines and the caller may set.
+/// Settings by `--name=value` lines and by the caller.
 #[derive(Debug, Clone)]
 pub(super) struct Config {
     /// Sockets that name no family are of this one.

@@ -41,7 +41,7 @@ pub(super) struct Segment {
     pub ack: u32,
     /// As [`flag`].
     pub flags: u16,
-    /// The three bits between header length and flags that nobody has named.
+    /// The three reserved bits between header length and flags.
     pub reserved: u8,
     pub window: u16,
     pub urgent: u16,

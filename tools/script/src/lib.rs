@@ -169,7 +169,7 @@ pub fn run(text: &str, options: &Options) -> Result<Report, Mismatch> {
 pub fn check(text: &str) -> Result<(), Mismatch> {
     let script = parse::script(text, &config::suite_defines(false))?;
     let mut allowed = shell::Allowance::default();
-    // Any text is a command; what it would do is not looked at, but it may be too much.
+    // Any text is a command. Its effect is not checked, but it may exceed the allowance.
     let mut command = |line, text: &str| match shell::outcome(text, &mut allowed) {
         Ok(_) => Ok(()),
         Err(cause) => Err(Mismatch::new(line, cause)),

@@ -122,7 +122,7 @@ struct Draft {
     window: u32,
     urgent: u32,
     options: Vec<String>,
-    /// Whatever was agreed on.
+    /// The packet has no timestamp, even if timestamps were agreed on.
     lacks_timestamp: bool,
 }
 

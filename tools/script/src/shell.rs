@@ -150,7 +150,7 @@ fn write_to(paths: &[&str], text: &str, out: &mut Vec<Effect>) {
     }
 }
 
-/// What `echo` or `printf` says.
+/// The output of `echo` or `printf`.
 fn written(words: &[&str]) -> String {
     let words: Vec<&str> = words[1..]
         .iter()

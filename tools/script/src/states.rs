@@ -333,7 +333,7 @@ impl State {
     /// Into the state, the segment, and after a while what the application is told.
     fn script(&self, kind: &Kind) -> String {
         let mut lines = vec![
-            // Options of a SYN of ours that the peer's lacks are no subject here.
+            // Options of our SYN that the peer's SYN lacks are not compared here.
             "`sysctl -q net.ipv4.tcp_timestamps=0 net.ipv4.tcp_sack=0`".to_owned(),
             "0 socket(..., SOCK_STREAM, IPPROTO_TCP) = 3".to_owned(),
             "+0 fcntl(3, F_SETFL, O_RDWR|O_NONBLOCK) = 0".to_owned(),

@@ -1,9 +1,9 @@
 //! Whether flows that are alike share a bottleneck: Jain's index over what each carried in a window
 //! of time.
 
-/// When the flows have found their shares.
+/// The time at which the flows have found their shares, ns.
 pub const FROM_NS: u64 = 20_000_000_000;
-/// When they have been looked at for long enough.
+/// The time at which the flows have been watched for long enough, ns.
 pub const TO_NS: u64 = 110_000_000_000;
 /// Least index of fairness, of a perfect 1. Two flows of which one has three times the other's
 /// share have 0.8.

@@ -373,11 +373,11 @@ impl Host {
         self.ends.len()
     }
 
-    /// The time is up: an end whose peer has gone may be waiting for it in vain; it is abandoned.
-    /// Any other sticks.
+    /// The time is up: an end may wait for a peer that has gone, so the end is abandoned.
+    /// Any other end that is left is stuck.
     ///
     /// # Errors
-    /// The end that sticks.
+    /// The end that is stuck.
     pub fn abandon(&mut self, shared: &mut Shared) -> Result<(), String> {
         self.inspection
             .nothing_waits(&self.stack)

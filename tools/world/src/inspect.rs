@@ -6,7 +6,7 @@ use wire::FlowKey;
 
 use super::plan::Plan;
 
-/// Connections that are looked at after a turn; the tables give low places first.
+/// Number of connections that are inspected after a turn; the tables fill low places first.
 const CONNECTIONS_MAX: usize = 24;
 /// Segments beyond the congestion window: limited transmit (two, RFC 3042) and a probe for the
 /// tail's loss (one, RFC 8985 7).

@@ -17,7 +17,7 @@ use super::random::Random;
 /// Numbers that are tried until one is no lucky guess.
 const TRIES_MAX: usize = 8;
 
-/// The host that a lie is told to, and the frame; `None`: there is nobody to lie to.
+/// The host that a lie is told to, and the frame; `None`: no host can be lied to.
 #[must_use]
 pub fn forge(shared: &Shared, hosts: &[Host], lie: &Lie) -> Option<(usize, Flying)> {
     let plan = &shared.plan.flows[lie.flow];

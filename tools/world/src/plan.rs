@@ -198,15 +198,15 @@ pub enum Step {
 /// A packet of someone who sees the addresses and ports, and no sequence number.
 #[derive(Clone, Copy, Debug)]
 pub struct Lie {
-    /// When.
+    /// The time at which the packet is sent, ns.
     pub at_ns: u64,
-    /// About which flow.
+    /// The flow that the packet pretends to belong to.
     pub flow: usize,
-    /// To which of its ends: 0, the client.
+    /// The end of the flow that gets the packet: 0, the client.
     pub end: usize,
-    /// What.
+    /// The kind of the lie.
     pub kind: LieKind,
-    /// For its numbers.
+    /// The seed of its random numbers.
     pub dice: u64,
 }
 

@@ -300,7 +300,7 @@ impl World {
         }
         self.to_begin -= 1;
         if both && !self.hosts[server].begin(&mut self.shared, flow, 1, number) {
-            // Then it is a connection to nobody, which the ledger excuses.
+            // Then no host has the peer's end of the connection, and the ledger excuses it.
             self.shared
                 .trace
                 .note(self.shared.now_ns, server, "no socket", [flow as u64, 0]);

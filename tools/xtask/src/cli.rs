@@ -242,7 +242,7 @@ impl Default for MutantOptions {
     }
 }
 
-/// What `stress` works on.
+/// The part of the project that `stress` loads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum StressPart {
     /// libmtcp under eight threads

@@ -1,9 +1,9 @@
 //! `cargo xtask path`: the functions and files that one segment passes on its way in or out.
 //!
 //! The loads of `tools/world/src/bin/segment_path.rs` run under callgrind in a build that inlines
-//! nothing. Two runs differ in the number of segments. A function is on the path if it was called
-//! at least once more for each segment more, between the doors of its way ([`WAYS`]). Only the
-//! sources of the product count, without the port, which is another with each wire.
+//! and asserts nothing. Two runs differ in the number of segments. A function is on the path if it
+//! was called at least once more for each segment more, between the doors of its way ([`WAYS`]).
+//! Only the sources of the product count, without the port, which is another with each wire.
 //!
 //! A short function is a name for a value or for a small step, and is read where it is called. The
 //! chore counts functions of more than [`LINES_SHORT`] lines, with their files, and prints how many
@@ -99,7 +99,8 @@ fn files<'a>(functions: impl Iterator<Item = &'a Function>) -> BTreeSet<&'a Path
     functions.map(|function| &function.file).collect()
 }
 
-/// The loads, built without any inlining: a debug build still inlines what asks for it always.
+/// The loads, built without any inlining: a debug build still inlines what asks for it always. What
+/// an assertion of a debug build computes again is not on the way of a segment.
 fn build(root: &Path) -> Result<PathBuf, String> {
     let target = run::target(root).join("path");
     let mut cargo = run::cargo();
@@ -107,6 +108,7 @@ fn build(root: &Path) -> Result<PathBuf, String> {
     cargo.env("CARGO_TARGET_DIR", &target);
     cargo.env("RUSTFLAGS", "-C no-prepopulate-passes");
     cargo.env("CARGO_PROFILE_DEV_OPT_LEVEL", "0");
+    cargo.env("CARGO_PROFILE_DEV_DEBUG_ASSERTIONS", "false");
     run::run(&mut cargo)?;
     Ok(target.join("debug/segment_path"))
 }

@@ -22,6 +22,7 @@ mod languages;
 mod proxies;
 pub(crate) mod soak;
 pub(crate) mod speed;
+mod states;
 mod wildcard;
 mod wires;
 mod workers;
@@ -58,10 +59,16 @@ const CHECKS: &[(&str, &str, Check)] = &[
         calls::compared,
     ),
     (
+        "calls in every state",
+        "listening, connected, half closed, reset sockets and others: a sample of all calls with \
+         good and bad arguments, the same output as on the kernel",
+        states::compared,
+    ),
+    (
         "ends with unread data",
-        "python3: 1 MiB that nobody has read when the process ends by `exit`, `_exit` or \
-         `exit_group`: `wait` returns at once with its status, pipes, locks and ports are free, and \
-         all of it arrives although another program starts",
+        "python3: 1 MiB that nobody has read when the process ends by `exit`, `_exit`, \
+         `quick_exit` or `exit_group`: `wait` returns at once with its status, pipes, locks and \
+         ports are free, and all of it arrives although another program starts",
         exits::unread,
     ),
     (

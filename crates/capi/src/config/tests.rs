@@ -234,7 +234,7 @@ fn value_that_is_wrong_stops_with_file_and_line() {
         ),
         (
             "hugetlb = on",
-            "hugetlb: \"on\": expected auto, require or off",
+            "hugetlb: \"on\": expected auto, require, transparent or off",
         ),
         ("max_concurrency = 5000000", "max_concurrency"),
         ("max_num_buffers = -1", "max_num_buffers"),

@@ -9,7 +9,7 @@ mod output;
 mod program;
 mod sources;
 
-use std::io;
+use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ use self::output::{Limits, Output};
 use self::program::Program;
 use self::sources::{Round, Sources, Which};
 use crate::failure::Failure;
-use crate::limits::{CAPTURE_FILES_MAX, CAPTURE_SNAP_MAX, FILTER_BYTES_MIN};
+use crate::limits::{CAPTURE_FILES, CAPTURE_FILES_MAX, CAPTURE_SNAP_MAX, FILTER_BYTES_MIN};
 use crate::stop::Stop;
 
 /// Interval at which the contexts are asked to continue logging.
@@ -56,9 +56,9 @@ pub struct CaptureOptions {
     /// Begin another file after so many MB: FILE, FILE.1, …
     #[arg(short = 'C', long = "file-size", value_name = "MB")]
     file_size: Option<u64>,
-    /// Files to keep with --file-size; the oldest is overwritten
-    #[arg(short = 'W', long = "files", value_name = "N", default_value_t = 10)]
-    files: u32,
+    /// Files to keep with --file-size, 10 if not said; the oldest is overwritten
+    #[arg(short = 'W', long = "files", value_name = "N")]
+    files: Option<u32>,
     #[command(flatten)]
     extcap: ExtcapOptions,
 }
@@ -116,7 +116,14 @@ fn plan(options: &CaptureOptions) -> Result<Plan, Failure> {
         None => Which::Only,
     };
     let refuse = |why: String| Err(Failure::Usage(why));
-    if options.files == 0 || options.files > CAPTURE_FILES_MAX {
+    if options.file_size == Some(0) {
+        return refuse("--file-size: at least 1".to_owned());
+    }
+    if options.file_size.is_none() && options.files.is_some() {
+        return refuse("--files needs --file-size MB".to_owned());
+    }
+    let files = options.files.unwrap_or(CAPTURE_FILES);
+    if files == 0 || files > CAPTURE_FILES_MAX {
         return refuse(format!("--files: between 1 and {CAPTURE_FILES_MAX}"));
     }
     if options.snap == 0 || options.snap > CAPTURE_SNAP_MAX {
@@ -135,13 +142,17 @@ fn plan(options: &CaptureOptions) -> Result<Plan, Failure> {
         limits: Limits {
             snap: options.snap,
             file_bytes_max: megabytes.map(|size| size.saturating_mul(1_000_000)),
-            files: options.files,
+            files,
         },
         is_silent: false,
     })
 }
 
 fn run(plan: &Plan) -> Result<(), Failure> {
+    if plan.write.as_os_str() == "-" && io::stdout().is_terminal() {
+        let why = "capture: a terminal shows no pcapng: --write FILE, or a pipe to tshark -r -";
+        return Err(Failure::Usage(why.to_owned()));
+    }
     let program = match &plan.filter {
         Some(filter) => Program::compile(filter).map_err(Failure::Usage)?,
         None => Program::all(),
@@ -192,6 +203,7 @@ fn copy(
     for interface in sources.interfaces() {
         output.interface(interface)?;
     }
+    output.open()?;
     output.flush()?;
     loop {
         if renewed.elapsed() >= RENEWAL {

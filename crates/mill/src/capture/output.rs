@@ -2,9 +2,11 @@
 //!
 //! Each file begins with all interfaces and ends with the number of frames that each has missed.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use packetio::pcap::{Direction, Packet, PcapWriter};
@@ -29,16 +31,35 @@ pub struct Limits {
 pub struct Output {
     path: PathBuf,
     limits: Limits,
-    writer: Option<PcapWriter<Box<dyn Write>>>,
+    writer: Option<PcapWriter<Counted>>,
     interfaces: Vec<Known>,
     /// The index in the ring of the present file.
     file: u32,
-    /// Bytes of frames in the present file.
-    bytes: u64,
+    /// Bytes in that file.
+    bytes: Rc<Cell<u64>>,
     /// Frames written.
     pub captured: u64,
     /// Frames that the logs lost before they were read.
     pub missed: u64,
+}
+
+/// A file and the bytes that were written to it, headers of blocks included.
+struct Counted {
+    sink: Box<dyn Write>,
+    bytes: Rc<Cell<u64>>,
+}
+
+impl Write for Counted {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.sink.write(bytes)?;
+        self.bytes
+            .set(self.bytes.get().saturating_add(written as u64));
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.sink.flush()
+    }
 }
 
 /// An interface with its counts.
@@ -60,7 +81,7 @@ impl Output {
             writer: None,
             interfaces: Vec::new(),
             file: 0,
-            bytes: 0,
+            bytes: Rc::default(),
             captured: 0,
             missed: 0,
         }
@@ -102,7 +123,7 @@ impl Output {
     /// Writes a frame.
     pub fn frame(&mut self, frame: &Frame<'_>) -> io::Result<()> {
         let file_bytes_max = self.limits.file_bytes_max;
-        if file_bytes_max.is_some_and(|most| self.bytes >= most) {
+        if file_bytes_max.is_some_and(|most| self.bytes.get() >= most) {
             self.finish()?;
             self.file = (self.file + 1) % self.limits.files;
             self.begin()?;
@@ -119,7 +140,6 @@ impl Output {
             Some(reason) => format!("dropped: {reason}"),
             None => String::new(),
         };
-        self.bytes += bytes.len() as u64;
         self.captured += 1;
         writer.packet(&Packet {
             interface: frame.interface.id as u32,
@@ -153,15 +173,26 @@ impl Output {
         Ok(())
     }
 
+    /// Begins the first file, also if there is no interface yet.
+    pub fn open(&mut self) -> io::Result<()> {
+        match self.writer {
+            Some(_) => Ok(()),
+            None => self.begin(),
+        }
+    }
+
     /// Begins a file, with all interfaces.
     fn begin(&mut self) -> io::Result<()> {
-        let sink = self.sink()?;
+        self.bytes.set(0);
+        let sink = Counted {
+            sink: self.sink()?,
+            bytes: self.bytes.clone(),
+        };
         let mut writer = PcapWriter::section(sink)?;
         for known in &self.interfaces {
             writer.interface(&known.name, &known.description, self.limits.snap)?;
         }
         writer.flush()?;
-        self.bytes = 0;
         self.writer = Some(writer);
         Ok(())
     }

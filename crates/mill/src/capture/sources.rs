@@ -4,7 +4,6 @@
 //! a bounded number of frames from each log, and waits only briefly for an answer.
 
 use std::ops::Range;
-use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -55,7 +54,6 @@ pub struct Sources {
 
 struct Process {
     pid: u32,
-    path: PathBuf,
     client: Client,
     command: String,
 }
@@ -112,10 +110,11 @@ pub struct Wish {
 }
 
 impl Sources {
-    /// Connects to the processes and starts their captures.
+    /// Connects to the processes, and switches their captures on. With [`Which::All`] there may be
+    /// none yet.
     ///
     /// # Errors
-    /// There is no such process, or it refuses the request.
+    /// There is no such process, or all refuse.
     pub fn open(which: Which, wish: Wish) -> Result<Self, Failure> {
         let mut sources = Self {
             processes: Vec::new(),
@@ -130,7 +129,9 @@ impl Sources {
         let mut processes = std::mem::take(&mut sources.processes);
         for process in &mut processes {
             if let Err(errno) = sources.ask(process) {
-                refusal = Some(format!("process {}: {errno}", process.pid));
+                let why = format!("process {}: {errno}", process.pid);
+                tracing::warn!("{why}");
+                refusal = Some(why);
             }
         }
         sources.processes = processes;
@@ -145,8 +146,8 @@ impl Sources {
                 let what = "no context of Millstream's that this user may look into";
                 refused(format!("process {pid}: {what}"))
             }
-            (_, true, None) => refused("no process with a context".to_owned()),
-            (_, false, _) => Ok(sources),
+            (Which::Only, true, None) => refused("no process with a context".to_owned()),
+            (Which::All, true, None) | (_, false, _) => Ok(sources),
         }
     }
 
@@ -198,14 +199,13 @@ impl Sources {
     /// Connects to new processes; returns the number of processes.
     fn look_for_new(&mut self) -> usize {
         let mut found = 0;
-        for directory in place::directories() {
-            for (pid, path) in place::processes(&directory) {
-                let is_wanted = !matches!(self.which, Which::One(wanted) if wanted != pid);
-                found += usize::from(is_wanted);
-                if is_wanted && !self.processes.iter().any(|process| process.pid == pid) {
-                    // The process may have ended meanwhile, which does not matter.
-                    self.processes.extend(Process::open(pid, &path));
-                }
+        for client in place::agents() {
+            let pid = client.pid();
+            let is_wanted = !matches!(self.which, Which::One(wanted) if wanted != pid);
+            found += usize::from(is_wanted);
+            if is_wanted && !self.processes.iter().any(|process| process.pid == pid) {
+                // The process may have ended meanwhile, which does not matter.
+                self.processes.extend(Process::open(client));
             }
         }
         found
@@ -255,12 +255,10 @@ impl Sources {
 }
 
 impl Process {
-    fn open(pid: u32, path: &Path) -> Option<Self> {
-        let mut client = Client::connect(path).ok()?;
+    fn open(mut client: Client) -> Option<Self> {
         let command = client.statistics().ok()?.command();
         Some(Self {
-            pid,
-            path: path.to_owned(),
+            pid: client.pid(),
             client,
             command,
         })
@@ -268,11 +266,7 @@ impl Process {
 
     /// Connects again. False: the process is gone.
     fn connect_again(&mut self) -> bool {
-        let Ok(client) = Client::connect(&self.path) else {
-            return false;
-        };
-        self.client = client;
-        true
+        self.client.reconnect().is_ok()
     }
 }
 

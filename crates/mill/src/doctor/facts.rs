@@ -1,5 +1,7 @@
 //! Facts about a host, as raw text: the input of all checks. Tests use recorded ones.
 
+use rustix::io::Errno;
+
 use crate::net::options::Cidr;
 
 /// Facts about the host and the wire, if one was named.
@@ -50,8 +52,10 @@ pub struct WireFacts {
     pub addresses: Vec<Cidr>,
     /// `ip -d -j link show dev IFACE`; empty if there is no such interface.
     pub link: String,
-    /// `ip -j addr show`.
-    pub kernel_addresses: String,
+    /// `ip -j addr show`; `None`: `ip` did not answer.
+    pub kernel_addresses: Option<String>,
+    /// Whether ethtool is installed.
+    pub has_ethtool: bool,
     /// `ethtool -i IFACE`.
     pub driver: String,
     /// `ethtool -k IFACE`.
@@ -62,8 +66,10 @@ pub struct WireFacts {
     pub channels: String,
     /// `ethtool -x IFACE`.
     pub spread: String,
-    /// `nft list ruleset`, or `iptables-save`.
-    pub firewall: String,
+    /// `nft list ruleset`, or `iptables-save`; `None`: neither answered.
+    pub firewall: Option<String>,
+    /// The socket of the service of a `mux` wire, and the error of a connection to it.
+    pub service: Option<(String, Option<Errno>)>,
     /// `/dev/net/tun` exists.
     pub has_tun: bool,
 }

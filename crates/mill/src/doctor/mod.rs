@@ -83,6 +83,11 @@ impl Finding {
         }
     }
 
+    /// A check that could not look.
+    fn not_looked(check: &'static str, why: &str, fix: impl Into<String>) -> Self {
+        Self::warning(check, format!("not looked at: {why}"), fix)
+    }
+
     fn failure(check: &'static str, found: impl Into<String>, fix: impl Into<String>) -> Self {
         Self {
             verdict: Verdict::Failure,

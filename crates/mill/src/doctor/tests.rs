@@ -39,8 +39,11 @@ fn host() -> Facts {
             contexts: 4,
             addresses: vec![cidr("10.0.0.2/24")],
             link: LINK_UP.into(),
-            kernel_addresses:
+            kernel_addresses: Some(
                 r#"[{"ifname":"eth0","addr_info":[{"local":"10.0.0.1","prefixlen":24}]}]"#.into(),
+            ),
+            firewall: Some(String::new()),
+            has_ethtool: true,
             driver: "driver: ice\nversion: 6.18\n".into(),
             features: "large-receive-offload: off\ngeneric-receive-offload: on\n".into(),
             rings: RINGS.replace("512", "2048"),
@@ -279,11 +282,13 @@ fn short_ring_is_a_warning() {
     );
     let silent = with_wire(|wire| wire.rings.clear());
     expect(&silent, "rings", Verdict::Ok, "");
+    let found = &finding(&silent, "rings").found;
+    assert_eq!(found, "the driver has none to set");
 }
 
 #[test]
 fn firewall_that_sees_no_frame_is_a_warning() {
-    let rules = with_wire(|wire| wire.firewall = RULES.into());
+    let rules = with_wire(|wire| wire.firewall = Some(RULES.into()));
     expect(
         &rules,
         "firewall",
@@ -292,7 +297,7 @@ fn firewall_that_sees_no_frame_is_a_warning() {
     );
     assert!(finding(&rules, "firewall").found.starts_with("2 rules"));
     let open = "*filter\n:INPUT ACCEPT [0:0]\nCOMMIT\n";
-    let open = with_wire(|wire| wire.firewall = open.into());
+    let open = with_wire(|wire| wire.firewall = Some(open.into()));
     expect(&open, "firewall", Verdict::Ok, "");
 }
 
@@ -310,18 +315,51 @@ fn address_that_is_the_kernels_too_is_a_conflict() {
 }
 
 #[test]
+fn programs_that_do_not_answer_leave_checks_without_a_look() {
+    let facts = with_wire(|wire| {
+        wire.has_ethtool = false;
+        for text in [&mut wire.rings, &mut wire.channels, &mut wire.features] {
+            text.clear();
+        }
+        (wire.firewall, wire.kernel_addresses) = (None, None);
+    });
+    for (check, fix) in [
+        ("rings", "ethtool"),
+        ("queues", "ethtool"),
+        ("offloads", "ethtool"),
+        ("firewall", "nftables"),
+        ("addresses", "iproute2"),
+    ] {
+        expect(&facts, check, Verdict::Warning, fix);
+    }
+}
+
+#[test]
+fn service_that_refuses_is_a_failure() {
+    let wire = |error| {
+        with_wire(|wire| {
+            (wire.kind, wire.interface) = ("mux", None);
+            wire.service = Some(("/run/millstream/mux.sock".into(), error));
+        })
+    };
+    expect(&wire(None), "service", Verdict::Ok, "");
+    let refused = wire(Some(rustix::io::Errno::ACCESS));
+    expect(&refused, "service", Verdict::Failure, "--allow");
+}
+
+#[test]
 fn texts_without_sense_end_no_check() {
     let noise = "\u{0}: [[[ -1: x\nCapEff: zz\nRX: 99999999999999999999999\n";
     let mut facts = with_wire(|wire| {
         for text in [
             &mut wire.link,
-            &mut wire.kernel_addresses,
+            wire.kernel_addresses.get_or_insert_default(),
             &mut wire.driver,
             &mut wire.features,
             &mut wire.rings,
             &mut wire.channels,
             &mut wire.spread,
-            &mut wire.firewall,
+            wire.firewall.get_or_insert_default(),
         ] {
             *text = noise.into();
         }

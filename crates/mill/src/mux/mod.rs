@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use ::mux::dataplane::{Dataplane, DataplaneOptions};
-use ::mux::limits::SLOTS_MAX;
+use ::mux::limits::{SLOTS_MAX, memory_per_user};
 use ::mux::notify::notify;
 use ::mux::policy::{Rule, parse_ports};
 use ::mux::{Service, ServiceOptions};
@@ -205,6 +205,7 @@ fn run(interface: &str, arguments: &ServiceArguments) -> Result<(), Failure> {
         rules: arguments.allow.clone(),
         leases: arguments.leases.0.clone(),
         ports: arguments.ports,
+        memory_per_user: memory_per_user(),
     };
     let say = |line: &str| eprintln!("mill: {line}");
     let service =

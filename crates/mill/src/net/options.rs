@@ -37,7 +37,7 @@ pub struct NetOptions {
     #[arg(long, value_name = "CPUS")]
     pub cores: Option<CpuList>,
     /// Pages under connections, flow table and buffers: auto, require (reserved huge pages or no
-    /// start) or off
+    /// start), transparent (huge pages, none of them reserved) or off
     #[arg(long, value_name = "RULE", default_value_t)]
     pub hugetlb: HugePages,
     /// Microseconds to look for work before going to sleep, at most: lower latency for CPU time;

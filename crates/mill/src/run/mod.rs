@@ -4,6 +4,7 @@
 //! settings. The library is the crate `preload`. The program replaces this process.
 
 mod program;
+mod rules;
 #[cfg(test)]
 mod tests;
 mod workers;
@@ -48,6 +49,10 @@ pub struct RunOptions {
     /// Ports and prefixes that stay with the kernel
     #[arg(long, value_name = "PORTS,PREFIXES", value_parser = ports_and_prefixes)]
     not: Option<String>,
+    /// A file of such rules for single programs: lines `program NAME`, `listen PORTS`, `connect
+    /// PREFIXES`, `not PORTS,PREFIXES`
+    #[arg(long, value_name = "FILE")]
+    rules: Option<PathBuf>,
     /// Connections to 127.0.0.0/8 and ::1 between sockets of one process are Millstream's, too
     #[arg(long)]
     lo: bool,
@@ -118,13 +123,17 @@ pub fn run(options: &RunOptions) -> Result<(), Failure> {
     let path = program::find(name)?;
     program::check(&path)?;
     let library = library()?;
+    let rules = options
+        .rules
+        .as_deref()
+        .map_or(Ok(Vec::new()), rules::read)?;
     if options.workers {
         wire = workers::share(&wire)?;
     }
     let mut command = Command::new(&path);
     command.arg0(name).args(arguments);
     command.env("LD_PRELOAD", preloads(&library));
-    command.env(SETTINGS, settings(options, &wire));
+    command.env(SETTINGS, settings(options, &wire, rules));
     let error = command.exec();
     Err(Failure::Run(format!("{}: {error}", path.display())))
 }
@@ -140,7 +149,7 @@ fn preloads(library: &Path) -> std::ffi::OsString {
 }
 
 /// The library's settings, one per line.
-fn settings(options: &RunOptions, wire: &WireSpec) -> String {
+fn settings(options: &RunOptions, wire: &WireSpec, rules: Vec<String>) -> String {
     let mut lines = vec![format!("wire={wire}")];
     lines.extend(options.addresses.iter().map(|cidr| format!("addr={cidr}")));
     lines.extend(options.gateways.iter().map(|ip| format!("gateway={ip}")));
@@ -149,6 +158,7 @@ fn settings(options: &RunOptions, wire: &WireSpec) -> String {
         ("connect", &options.connect),
         ("not", &options.not),
     ];
+    lines.extend(rules);
     for (key, value) in lists {
         lines.extend(value.iter().map(|value| format!("{key}={value}")));
     }

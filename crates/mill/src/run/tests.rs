@@ -21,7 +21,7 @@ fn settings_are_lines_that_the_library_reads() {
                 --story-one-in 9 -- true -x";
     let options = options(line);
     assert_eq!(
-        settings(&options, &options.wire()),
+        settings(&options, &options.wire(), Vec::new()),
         "wire=packet:v0\naddr=10.0.0.2/24\nlisten=80,443\nnot=22\nstory_one_in=9"
     );
     assert_eq!(options.program, ["true", "-x"]);
@@ -30,9 +30,47 @@ fn settings_are_lines_that_the_library_reads() {
 #[test]
 fn localhost_alone_needs_neither_wire_nor_address() {
     let options = options("mill run --lo -- true");
-    assert_eq!(settings(&options, &options.wire()), "wire=loopback\nlo");
+    assert_eq!(
+        settings(&options, &options.wire(), Vec::new()),
+        "wire=loopback\nlo"
+    );
     let options = self::options("mill run -- true");
-    assert_eq!(settings(&options, &options.wire()), "wire=mux:");
+    assert_eq!(settings(&options, &options.wire(), Vec::new()), "wire=mux:");
+}
+
+#[test]
+fn rules_of_a_file_are_settings_of_programs() {
+    let text = "# all\nnot 22\n\nprogram nginx # a server\n listen 80,443\n";
+    let lines = rules::settings(text).expect("rules");
+    assert_eq!(
+        lines,
+        ["not=22", "program=nginx", "listen=80,443", "program=*"]
+    );
+    let options = options("mill run --not 23 -- true");
+    let settings = settings(&options, &options.wire(), lines);
+    assert!(settings.ends_with("listen=80,443\nprogram=*\nnot=23"));
+}
+
+#[test]
+fn wrong_rules_are_named_with_their_line() {
+    for (text, cause) in [
+        ("listen", "line 1: `listen` is not a word and a list"),
+        (
+            "\nlisten 80 81",
+            "line 2: `listen 80 81` is not a word and a list",
+        ),
+        ("listen http", "line 1: `http` is no port"),
+        ("connect 10.0.0.0/99", "line 1: `10.0.0.0/99` is no prefix"),
+        ("fly 1", "line 1: `fly` is no rule"),
+        (
+            "program /bin/true",
+            "line 1: `/bin/true` is a path: a program has its file's name",
+        ),
+    ] {
+        assert_eq!(rules::settings(text), Err(cause.to_owned()));
+    }
+    let cause = run(&options("mill run --lo --rules /none -- true")).expect_err("a complaint");
+    assert!(cause.to_string().starts_with("run: /none: "), "{cause}");
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use super::documents::{Document, Found};
+use super::log;
 use crate::http::path::DocumentPath;
 use crate::http::request::{Refusal, Request};
 use crate::http::response::{self, DateLine, Head};
@@ -44,7 +45,7 @@ pub fn answer(
         }
         Err(error) => {
             let path = String::from_utf8_lossy(&request.path.bytes);
-            tracing::warn!("{path}: {error}");
+            log::DOCUMENT_UNREADABLE.warn(format_args!("{path}: {error}"));
             response::write_refusal(&refuse(Status::InternalServerError), date, out);
             None
         }

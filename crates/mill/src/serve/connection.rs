@@ -10,6 +10,7 @@ use std::io;
 use super::answer::{self, Body};
 use super::documents::{Content, Documents};
 use super::file_buffer::FileBuffer;
+use super::log;
 use super::stats::Stats;
 use super::timeouts::Reason;
 use crate::http::request::Refusal;
@@ -251,7 +252,7 @@ impl<N: Net> Connection<N> {
                 Ok(bytes) => bytes,
                 Err(error) => {
                     desk.stats.cut_short += 1;
-                    tracing::warn!("a document became unreadable while it was sent: {error}");
+                    log::DOCUMENT_CUT.warn(format_args!("{error}, while it was sent"));
                     return Sent::Failed;
                 }
             };

@@ -12,6 +12,7 @@ mod answer;
 mod connection;
 mod documents;
 mod file_buffer;
+mod log;
 mod stats;
 mod timeouts;
 mod worker;

@@ -12,6 +12,7 @@ use slab::Slab;
 
 use super::connection::{Connection, Desk, Visit};
 use super::documents::Documents;
+use super::log;
 use super::stats::Stats;
 use super::timeouts::{Reason, Timeouts};
 use crate::limits::ACCEPT_BATCH_MAX;
@@ -120,7 +121,7 @@ impl<N: Net> Worker<N> {
                 Err(error) if is_of_one_connection(&error) => {}
                 // Without descriptors or memory, wait until a connection ends, if there is one.
                 Err(error) if !self.connections.is_empty() => {
-                    tracing::warn!("accept: {error}");
+                    log::ACCEPT_FAILED.warn(format_args!("accept: {error}"));
                     return self.stop_accepting();
                 }
                 Err(error) => return Err(error),

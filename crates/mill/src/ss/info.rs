@@ -46,7 +46,8 @@ fn ms(w: &FlowWords, word: W, key: &str, out: &mut String) {
 }
 
 fn settings(w: &FlowWords, out: &mut String) {
-    for (bit, name) in [(1, " ts"), (2, " sack"), (8, " ecn"), (16, " ecnseen")] {
+    let names = [" ts", " sack", " ecn", " ecnseen", " fastopen"];
+    for (bit, name) in [1, 2, 8, 16, 32].into_iter().zip(names) {
         if w.at(W::Options) & bit != 0 {
             out.push_str(name);
         }
@@ -167,6 +168,7 @@ fn receiver(w: &FlowWords, out: &mut String) {
     }
     some(w, W::OutOfOrder, "rcv_ooopack", out);
     some(w, W::SendWindow, "snd_wnd", out);
+    some(w, W::RecvWindow, "rcv_wnd", out);
 }
 
 /// `skmem:(…)` of `-m`. Values that Millstream does not count per socket are 0.

@@ -8,7 +8,7 @@
 //! story    what happened to one     trace  the same, live
 //! ```
 //!
-//! Owns the options, the summary and the JSON.
+//! Owns the options and the JSON. `summary` has the counts of `ss -s`.
 
 mod filter;
 mod info;
@@ -16,6 +16,7 @@ mod services;
 mod source;
 mod states;
 mod story;
+mod summary;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -30,6 +31,7 @@ use serde_json::{Map, Value, json};
 use self::filter::Filter;
 use self::source::{Agent, Flow};
 use self::story::Told;
+use self::summary::Summary;
 use crate::failure::Failure;
 use crate::limits::STORIES_SHOWN_MAX;
 
@@ -99,39 +101,71 @@ pub fn ss(options: &SsOptions, with_stories: bool) -> Result<(), Failure> {
     let filter = filter::parse(&options.filter).map_err(Failure::Usage)?;
     let mut agents = source::agents(options.pid).map_err(Failure::Run)?;
     let wanted = states_of(options, &filter);
-    let mut flows = Vec::new();
+    let (mut flows, mut summary) = (Vec::new(), Summary::default());
+    let mut failed = Failed::default();
     for agent in &mut agents {
-        let sum_up = options.summary;
         let listed = agent.list(&mut |flow| {
-            if sum_up || is_wanted(options, &filter, wanted, &flow) {
-                flows.push(flow);
+            if !is_wanted(options, &filter, wanted, &flow) {
+                return;
+            }
+            match options.summary {
+                true => summary.add(&flow),
+                false => flows.push(flow),
             }
         });
-        // The process may have ended or may be stopped; show the others.
-        if let Err(why) = listed {
-            tracing::warn!("{why}");
-        }
+        failed.note(listed);
     }
     if options.kill {
-        flows = kill(&mut agents, flows)?;
+        flows = kill(&mut agents, flows, &mut failed);
     }
     let stories = match with_stories && !options.summary {
-        true => stories(&mut agents, &flows)?,
+        true => stories(&mut agents, &mut flows, &mut failed)?,
         false => Vec::new(),
     };
     let text = match (options.summary, options.json) {
-        (true, false) => summary(&flows),
-        (_, true) => json_text(&flows, &stories)?,
+        (true, false) => summary.text(),
+        (true, true) => format!("{}\n", summary.json()),
+        (false, true) => json_text(&flows, &stories)?,
         (false, false) => table::text(options, &flows, wanted, &stories),
     };
     // An error is ignored: stdout is closed.
     let _ = std::io::stdout().write_all(text.as_bytes());
-    Ok(())
+    failed.outcome()
+}
+
+/// Processes that could not be asked, or not to the end: one may have ended meanwhile, or may be
+/// stopped. The others are shown, and the command fails after that.
+#[derive(Default)]
+struct Failed(usize);
+
+impl Failed {
+    /// The value, or a line on stderr.
+    fn note<T>(&mut self, asked: Result<T, String>) -> Option<T> {
+        asked
+            .inspect_err(|why| {
+                self.0 += 1;
+                tracing::warn!("{why}");
+            })
+            .ok()
+    }
+
+    fn outcome(&self) -> Result<(), Failure> {
+        match self.0 {
+            0 => Ok(()),
+            count => Err(Failure::Run(format!(
+                "ss: {count} requests failed: what is shown is not all"
+            ))),
+        }
+    }
 }
 
 /// The states to show: those in the filter, otherwise those of the options.
 fn states_of(options: &SsOptions, filter: &Filter) -> u16 {
-    match (filter.states, options.all, options.listening) {
+    match (
+        filter.states,
+        options.all || options.summary,
+        options.listening,
+    ) {
         (Some(states), ..) => states,
         (None, true, _) => states::ALL,
         (None, false, true) => states::LISTEN,
@@ -150,20 +184,22 @@ fn is_wanted(options: &SsOptions, filter: &Filter, states: u16, flow: &Flow) -> 
 }
 
 /// Ends flows; returns those that still existed.
-fn kill(agents: &mut [Agent], flows: Vec<Flow>) -> Result<Vec<Flow>, Failure> {
-    let mut killed = Vec::new();
-    for flow in flows {
+fn kill(agents: &mut [Agent], mut flows: Vec<Flow>, failed: &mut Failed) -> Vec<Flow> {
+    flows.retain(|flow| {
         let agent = agents.iter_mut().find(|one| one.process == flow.process);
-        let Some(agent) = agent else { continue };
-        if agent.kill(&flow).map_err(Failure::Run)? {
-            killed.push(flow);
-        }
-    }
-    Ok(killed)
+        let killed = agent.and_then(|agent| failed.note(agent.kill(flow)));
+        killed == Some(true)
+    });
+    flows
 }
 
-/// The story of each flow, in the same order. A first request for a story begins it.
-fn stories(agents: &mut [Agent], flows: &[Flow]) -> Result<Vec<Told>, Failure> {
+/// The story of each flow, in their order. The first look at one begins it. Flows whose process
+/// does not tell are left out.
+fn stories(
+    agents: &mut [Agent],
+    flows: &mut Vec<Flow>,
+    failed: &mut Failed,
+) -> Result<Vec<Told>, Failure> {
     if flows.len() > STORIES_SHOWN_MAX {
         let count = flows.len();
         return Err(Failure::Usage(format!(
@@ -171,37 +207,14 @@ fn stories(agents: &mut [Agent], flows: &[Flow]) -> Result<Vec<Told>, Failure> {
         )));
     }
     let mut stories = Vec::new();
-    for flow in flows {
+    flows.retain(|flow| {
         let agent = agents.iter_mut().find(|one| one.process == flow.process);
-        let Some(agent) = agent else { continue };
-        stories.push(agent.story(flow, 0).map_err(Failure::Run)?);
-    }
+        let told = agent.and_then(|agent| failed.note(agent.story(flow, 0)));
+        let is_told = told.is_some();
+        stories.extend(told);
+        is_told
+    });
     Ok(stories)
-}
-
-/// The TCP lines of `ss -s`.
-fn summary(flows: &[Flow]) -> String {
-    let in_state = |numbers: &[u64]| {
-        let state = |flow: &&Flow| numbers.contains(&flow.words.at(FlowWord::State));
-        flows.iter().filter(state).count()
-    };
-    let orphaned = flows.iter();
-    let orphaned = orphaned.filter(|flow| flow.words.at(FlowWord::IsOrphan) > 0);
-    let v4 = flows.iter().filter(|flow| flow.words.local().is_ipv4());
-    let (all, v4) = (flows.len(), v4.count());
-    let (established, waiting) = (in_state(&[1]), in_state(&[6]));
-    let (orphaned, v6) = (orphaned.count(), all - v4);
-    format!(
-        "Total: {all}\nTCP:   {all} (estab {established}, closed 0, orphaned {orphaned}, timewait \
-         {waiting})\n\nTransport Total     IP        IPv6\n{}",
-        // Millstream has only TCP. The other rows keep the form of iproute2's table.
-        ["RAW", "UDP", "TCP", "INET", "FRAG"]
-            .map(|name| match name {
-                "TCP" | "INET" => format!("{name}\t  {all:<9} {v4:<9} {v6:<9}\n"),
-                _ => format!("{name}\t  {0:<9} {0:<9} {0:<9}\n", 0),
-            })
-            .concat()
-    )
 }
 
 fn json_text(flows: &[Flow], stories: &[Told]) -> Result<String, Failure> {

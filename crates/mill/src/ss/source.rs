@@ -1,7 +1,5 @@
 //! Flows of running processes, requested in bounded steps.
 
-use std::path::Path;
-
 use millstream::survey::request::{LIST_HEAD_BYTES, ROW_BYTES};
 use millstream::survey::story::{self, StoryAnswer};
 use millstream::survey::{FlowWord, FlowWords};
@@ -59,13 +57,10 @@ pub struct Agent {
 /// # Errors
 /// One line, if a process was named and does not answer.
 pub fn agents(pid: Option<u32>) -> Result<Vec<Agent>, String> {
-    let found = place::directories()
-        .into_iter()
-        .flat_map(|directory| place::processes(&directory))
-        .filter(|(one, _)| pid.is_none_or(|pid| pid == *one));
+    let found = place::agents().into_iter();
     let mut agents = Vec::new();
-    for (one, path) in found {
-        match Agent::connect(one, &path) {
+    for client in found.filter(|client| pid.is_none_or(|pid| pid == client.pid())) {
+        match Agent::new(client) {
             Ok(agent) => agents.push(agent),
             Err(why) if pid.is_some() => return Err(why),
             // The process may have ended meanwhile, which does not matter.
@@ -79,27 +74,24 @@ pub fn agents(pid: Option<u32>) -> Result<Vec<Agent>, String> {
 }
 
 impl Agent {
-    fn connect(pid: u32, path: &Path) -> Result<Self, String> {
-        let fail = |what: &str, errno| format!("{}: {what}: {errno}", path.display());
-        let mut client = Client::connect(path).map_err(|errno| fail("connect", errno))?;
-        let statistics = client
-            .statistics()
-            .map_err(|errno| fail("statistics", errno))?;
-        let names = statistics
-            .names()
-            .ok_or_else(|| fail("statistics", Errno::AGAIN))?;
+    fn new(mut client: Client) -> Result<Self, String> {
+        let pid = client.pid();
+        let path = client.path().display().to_string();
+        let fail = |errno| format!("{path}: statistics: {errno}");
+        let statistics = client.statistics().map_err(fail)?;
+        let names = statistics.names().ok_or_else(|| fail(Errno::AGAIN))?;
         let contexts = statistics
             .contexts(&names)
             .into_iter()
             .map(|context| (context.slot, context.context))
             .collect();
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-        let command = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        let command = std::fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
         Ok(Self {
             process: Process {
                 pid,
                 uid: uid_of(&status),
-                command: command.trim().replace('"', "?"),
+                command: printable(&command),
             },
             client,
             contexts,
@@ -174,6 +166,15 @@ impl Agent {
 
 fn split(answer: &[u8]) -> Option<(&[u8; LIST_HEAD_BYTES], &[u8])> {
     answer.split_first_chunk::<LIST_HEAD_BYTES>()
+}
+
+/// A process's name, which the process chooses: it may hold anything, quotes, line ends and escape
+/// sequences too.
+fn printable(name: &[u8]) -> String {
+    let text = String::from_utf8_lossy(name);
+    let is_plain = |letter: &char| !letter.is_control() && *letter != '"';
+    let shown = |letter| Some(letter).filter(is_plain).unwrap_or('?');
+    text.trim_end_matches('\n').chars().map(shown).collect()
 }
 
 /// The real user id in `/proc/PID/status`.

@@ -8,7 +8,8 @@ use millstream::survey::{FLOW_WORDS, FlowWord as W, FlowWords};
 
 use super::source::{Flow, Process};
 use super::story::Told;
-use super::{SsOptions, is_wanted, json_row, states_of, summary, table};
+use super::summary::Summary;
+use super::{SsOptions, is_wanted, json_row, states_of, table};
 use crate::cli::{Cli, Command};
 
 fn options(words: &str) -> SsOptions {
@@ -152,14 +153,25 @@ fn options_and_filter_choose_the_rows() {
 #[test]
 fn summary_and_json_count_and_name_the_same() {
     let flows = [listener(), flow(&[(W::IsOrphan, 1)])];
-    assert!(summary(&flows).contains("TCP:   2 (estab 1, closed 0, orphaned 1, timewait 0)"));
+    let mut summary = Summary::default();
+    flows.iter().for_each(|flow| summary.add(flow));
+    assert!(
+        summary
+            .text()
+            .contains("TCP:   2 (estab 1, closed 0, orphaned 1, timewait 0)")
+    );
     for row in [
         "RAW\t  0         0         0",
         "INET\t  2         2         0",
         "TCP\t  2 ",
     ] {
-        assert!(summary(&flows).contains(row), "{row}");
+        assert!(summary.text().contains(row), "{row}");
     }
+    let json = summary.json();
+    assert_eq!(
+        (&json["total"], &json["established"]),
+        (&2.into(), &1.into())
+    );
     let row = json_row(&flow(&[
         (W::HasInfo, 1),
         (W::Cwnd, 10),

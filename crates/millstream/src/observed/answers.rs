@@ -9,10 +9,10 @@ use stack::Stack;
 
 use crate::limits::CAPTURE_NS;
 
-/// Answers one request. The stack's values were published a moment ago.
+/// Answers one request. For [`kind::PUBLISH`] the caller has published all values.
 ///
 /// # Errors
-/// `NOSYS` for an unknown kind of request; `INVAL` for an invalid body.
+/// `NOSYS`: no answer exists for this kind. `INVAL`: its body makes no sense.
 pub(super) fn answer(stack: &mut Stack, request: &mut Request, now_ns: u64) -> Result<(), Errno> {
     let room = request.room();
     let Request { body, answer, .. } = request;

@@ -103,6 +103,7 @@ const GAUGES: &[(&str, &str)] = &[
         "memory_ordinary_bytes",
         "Address space of theirs on ordinary pages.",
     ),
+    ("wires_up", "Wires of the context that are not gone."),
 ];
 
 const HISTOGRAMS: &[(&str, &str, &str)] = &[

@@ -5,6 +5,7 @@
 pub mod bytes;
 pub mod cpu;
 pub mod lab;
+pub mod log;
 pub mod meet;
 pub mod net;
 pub mod scenarios;

@@ -7,10 +7,12 @@ use std::net::{IpAddr, SocketAddr};
 
 use packetio::MacAddr;
 
+use crate::limits::LISTENERS_PER_PLACE_MAX;
+
 /// Number of devices, and of entries in every map with one entry for each device.
 pub const SLOTS: u32 = 256;
-/// Contexts of one application that can listen at the same address and port.
-pub const MEMBERS_MAX: usize = 16;
+/// Contexts of one application that can listen at the same place (`struct claim`).
+pub const MEMBERS_MAX: usize = LISTENERS_PER_PLACE_MAX;
 /// Entries of `port_counters` for each device.
 pub const COUNTS_EACH: u32 = 32;
 /// Index of the first drop counter; add the reason's number.
@@ -64,7 +66,8 @@ pub fn address(of: IpAddr) -> [u8; 20] {
 /// The address of a key of `addresses`; `None` if the key has no family.
 pub fn address_of(key: &[u8]) -> Option<IpAddr> {
     let octets: [u8; 16] = key.get(..16)?.try_into().ok()?;
-    match u32::from_ne_bytes(key.get(16..20)?.try_into().ok()?) {
+    let family = u32::from_ne_bytes(key.get(16..20)?.try_into().ok()?);
+    match family {
         4 => Some(IpAddr::from([octets[0], octets[1], octets[2], octets[3]])),
         6 => Some(IpAddr::from(octets)),
         _ => None,
@@ -218,6 +221,11 @@ pub fn settings(
 pub fn next_hop(mac: MacAddr) -> [u8; 8] {
     let [a, b, c, d, e, f] = mac.0;
     [a, b, c, d, e, f, 0, 0]
+}
+
+/// The MAC address of a key of `next_hops`.
+pub fn next_hop_of(key: &[u8]) -> Option<MacAddr> {
+    Some(MacAddr(key.get(..6)?.try_into().ok()?))
 }
 
 /// The owner's slot and the listening devices in a value of `claims`.

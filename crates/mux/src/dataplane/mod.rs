@@ -590,6 +590,13 @@ impl Dataplane {
         })
     }
 
+    /// The keys of a map; none if it cannot be read.
+    fn keys_of<T>(&self, name: &'static str, decode: fn(&[u8]) -> Option<T>) -> Vec<T> {
+        let map = self.maps.map(name).ok();
+        let keys = map.and_then(|map| map.keys().ok()).unwrap_or_default();
+        keys.iter().filter_map(|key| decode(key)).collect()
+    }
+
     /// Frames that a context's virtual port carried or dropped.
     pub fn counters(&self, slot: u16, context: u16) -> DeviceCounters {
         let Some(&device) = self.devices.get(&(slot, context)) else {

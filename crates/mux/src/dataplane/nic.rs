@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use super::layout::{self, SLOTS, SlotValue};
 use super::maps::Maps;
-use super::{Dataplane, DataplaneError, channel};
+use super::{Dataplane, DataplaneError, channel, near_index, veth};
 use crate::limits::MTU_MAX;
 
 /// `XDP_FLAGS_SKB_MODE`
@@ -149,6 +149,7 @@ impl Dataplane {
 
     /// Updates the programs of devices in use, and removes remains of others.
     fn recover_devices(&mut self) -> Result<(), DataplaneError> {
+        let mut left = Vec::new();
         for device in 0..SLOTS as u16 {
             let mut bytes = [0; SlotValue::BYTES];
             let number = u32::from(device).to_ne_bytes();
@@ -158,6 +159,7 @@ impl Dataplane {
                 .map_err(|errno| DataplaneError::io("map slots", errno))?;
             let value = SlotValue::decode(&bytes);
             if value.owner == 0 {
+                left.push(device);
                 continue;
             }
             let context = ((value.note & 0xffff) as u16, (value.note >> 16) as u16);
@@ -173,7 +175,24 @@ impl Dataplane {
             }
         }
         self.bulk_recover(None);
+        self.remove_left(&left);
         self.recover_claims()
+    }
+
+    /// A service that was killed while it made or removed a virtual port has left a part of it,
+    /// which no slot names.
+    fn remove_left(&self, devices: &[u16]) {
+        for &device in devices {
+            self.bulk_remove(device);
+            self.unpin(device);
+        }
+        let _ = self.namespace.run(|| {
+            for &device in devices {
+                // Most devices are not there.
+                let _ = veth::remove(near_index(device));
+            }
+            Ok(())
+        });
     }
 
     /// Reads the entries of `claims`, so that they can be set and removed.

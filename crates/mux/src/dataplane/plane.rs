@@ -9,7 +9,7 @@ use packetio::mux::message::{Memory, PortKind};
 use packetio::xdp::XdpMode;
 use rustix::io::Errno;
 
-use super::Dataplane;
+use super::{Dataplane, layout};
 use crate::plane::{Ledger, Plane, Recovered, Traffic};
 use crate::reason::Reason;
 
@@ -107,6 +107,14 @@ impl Plane for Dataplane {
         let _ = Dataplane::address_remove(self, address);
     }
 
+    fn addresses(&self) -> Vec<IpAddr> {
+        self.keys_of("addresses", layout::address_of)
+    }
+
+    fn next_hops(&self) -> Vec<MacAddr> {
+        self.keys_of("next_hops", layout::next_hop_of)
+    }
+
     fn next_hop_set(&mut self, mac: MacAddr, on: bool) {
         // If the table is full, frames for the next hop are dropped and counted.
         let _ = Dataplane::next_hop_set(self, mac, on);
@@ -123,6 +131,10 @@ impl Plane for Dataplane {
 
     fn own_hop(&self) -> Option<MacAddr> {
         Dataplane::own_hop(self)
+    }
+
+    fn rate(&self) -> u64 {
+        self.options.rate_bytes
     }
 
     fn recovered(&self) -> Vec<Recovered> {

@@ -15,6 +15,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::*;
 use crate::limits::LEDGER_BYTES_MAX;
+use crate::plane::Plane;
 
 mod bulk;
 mod egress;
@@ -185,6 +186,58 @@ fn new_service_takes_over_what_the_old_one_left() {
     plane.claim_remove(place).unwrap();
     plane.port_remove(3, 1);
     assert_eq!(plane.recovered(), []);
+    plane.close();
+}
+
+#[test]
+fn half_made_port_goes_with_the_next_service() {
+    let Some(host) = Host::enter("half") else {
+        return;
+    };
+    let mut plane = host.open();
+    drop(add_port(&mut plane, 3, 1));
+    let whole = add_port(&mut plane, 4, 0);
+    let (pin, ledger) = (plane.pin("link_near0"), plane.ledger_pin(0));
+    plane.ledger_add(3, 1, 10).unwrap();
+    // A service that is killed now has not written the slot yet.
+    let empty = SlotValue::default().encode();
+    plane
+        .maps
+        .set("slots", &0u32.to_ne_bytes(), &empty)
+        .unwrap();
+    drop(plane);
+    let plane = host.open();
+    let has = |device: u16| {
+        let name = format!("near{device}");
+        let found = plane.namespace.run(|| {
+            let found = Device::find(&name);
+            found.map_err(|(step, errno)| DataplaneError::io(step, errno))
+        });
+        found.is_ok()
+    };
+    assert!(!has(0) && !pin.exists() && !ledger.exists());
+    assert!(has(1) && plane.pin("link_near1").exists());
+    drop(whole);
+    plane.close();
+}
+
+#[test]
+fn address_and_next_hop_of_before_are_known_and_go() {
+    let Some(host) = Host::enter("rights") else {
+        return;
+    };
+    drop(host.open());
+    let mut plane = Dataplane::open(host.options()).unwrap();
+    let known: [IpAddr; 3] = ["10.0.0.1", "10.0.0.255", "fd00::1"].map(|one| one.parse().unwrap());
+    let mut found = Plane::addresses(&plane);
+    found.sort();
+    assert_eq!(found, known);
+    assert_eq!(Plane::next_hops(&plane), [GATEWAY]);
+    for address in found {
+        plane.address_remove(address).unwrap();
+    }
+    plane.next_hop_set(GATEWAY, false).unwrap();
+    assert!(Plane::addresses(&plane).is_empty() && Plane::next_hops(&plane).is_empty());
     plane.close();
 }
 

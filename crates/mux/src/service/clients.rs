@@ -7,16 +7,18 @@
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::Instant;
 
-use packetio::foreign::Foreign;
+use packetio::foreign::{Closer, Foreign, fdinfo};
 use packetio::mux::channel::{Channel, Received};
 use packetio::mux::message::Message;
 use rustix::event::epoll;
 use rustix::io::Errno;
-use rustix::net::{SocketFlags, accept_with, sockopt};
+use rustix::net::{Shutdown, SocketFlags, accept_with, sockopt};
 
-use super::{CLIENTS, PROCESSES, Service, after_ns};
+use super::{CLIENTS, LISTENER, PROCESSES, Service, after_ns};
+use crate::abandon_unsafe::abandon;
 use crate::limits::{
-    CLIENT_SEND_BYTES, CLIENTS_MAX, CLIENTS_PER_UID_MAX, GREETING_NS_MAX, MESSAGES_PER_TURN,
+    ACCEPT_REST_NS, ACCEPTS_PER_TURN, CLIENT_SEND_BYTES, CLIENTS_MAX, CLIENTS_PER_UID_MAX,
+    CLOSING_PER_UID_MAX, GREETING_NS_MAX, MESSAGES_PER_TURN,
 };
 use crate::peer_unsafe::{peer, process};
 use crate::plane::Plane;
@@ -40,6 +42,8 @@ pub(super) enum Role {
 #[derive(Debug)]
 pub(super) struct Client {
     pub(super) channel: Channel,
+    /// The closer of the client's user.
+    pub(super) closer: Closer,
     /// Readable once the process has ended; `None` if the kernel does not support that.
     process: Option<OwnedFd>,
     pub(super) peer: Peer,
@@ -48,6 +52,8 @@ pub(super) struct Client {
     pub(super) base: u16,
     /// Number of contexts that the process announced.
     pub(super) contexts: u16,
+    /// A request of it waits for its turn, and the client is not heard.
+    pub(super) is_put_off: bool,
 }
 
 impl Client {
@@ -57,44 +63,83 @@ impl Client {
 }
 
 impl<P: Plane> Service<P> {
-    /// Accepts all waiting connections.
+    /// Takes connections that wait; more of them wake the service again.
     pub(super) fn accept(&mut self) {
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        loop {
+        for _ in 0..ACCEPTS_PER_TURN {
             let socket = match accept_with(&self.listener, flags) {
                 Ok(socket) => socket,
                 Err(Errno::INTR | Errno::CONNABORTED) => continue,
-                Err(_) => return,
+                Err(Errno::AGAIN) => return,
+                Err(errno) => return self.rest_from_accepting(errno),
             };
             let Ok(peer) = peer(socket.as_fd()) else {
                 continue;
             };
-            if !self.may_connect(&peer) {
+            let Some(closer) = self.may_connect(&peer) else {
+                self.turn_away(socket, peer.uid);
                 continue;
+            };
+            let channel = Channel::new(socket, &closer);
+            let set = sockopt::set_socket_send_buffer_size_force(&channel, CLIENT_SEND_BYTES);
+            if set.is_err() {
+                // Without the privilege, `wmem_max` has to do.
+                let _ = sockopt::set_socket_send_buffer_size(&channel, CLIENT_SEND_BYTES);
             }
-            let _ = sockopt::set_socket_send_buffer_size(&socket, CLIENT_SEND_BYTES);
             let id = self.next_client;
             self.next_client = ClientId(id.0 + 1);
             let data = epoll::EventData::new_u64(CLIENTS + id.0);
-            if epoll::add(&self.epoll, &socket, data, epoll::EventFlags::IN).is_err() {
+            if epoll::add(&self.epoll, &channel, data, epoll::EventFlags::IN).is_err() {
                 continue;
             }
             let client = Client {
-                process: self.watch_process(&socket, id),
-                channel: Channel::new(socket, &self.closer),
+                process: self.watch_process(channel.as_fd(), id),
+                channel,
+                closer,
                 peer,
                 role: Role::Silent(after_ns(GREETING_NS_MAX)),
                 base: 0,
                 contexts: 0,
+                is_put_off: false,
             };
             self.clients.insert(id, client);
         }
     }
 
+    /// Closes a connection that is refused. Descriptors may lie in its queue already. They must
+    /// wait nowhere, since a user may make any number of such connections.
+    fn turn_away(&self, socket: OwnedFd, uid: u32) {
+        // Nothing comes into the queue from here on.
+        let _ = rustix::net::shutdown(&socket, Shutdown::Both);
+        let is_harmless = fdinfo(socket.as_fd(), "scm_fds").is_some_and(|queued| queued == "0");
+        if !is_harmless && let Err(socket) = abandon(socket) {
+            self.closers.for_refused(uid).close(socket);
+        }
+    }
+
+    /// No descriptor is free, or no memory. The connections that wait would wake the service again
+    /// at once, so it looks away for a moment.
+    fn rest_from_accepting(&mut self, errno: Errno) {
+        if epoll::delete(&self.epoll, &self.listener).is_ok() {
+            (self.say)(&format!("no connection is accepted for a moment: {errno}"));
+            self.accept_again = Some(after_ns(ACCEPT_REST_NS));
+        }
+    }
+
+    /// Looks at the socket again after a rest.
+    pub(super) fn end_of_rest(&mut self, now: Instant) {
+        if self.accept_again.is_some_and(|at| at <= now) {
+            self.accept_again = match self.watch(LISTENER, |service| service.listener.as_fd()) {
+                Ok(()) => None,
+                Err(_) => Some(after_ns(ACCEPT_REST_NS)),
+            };
+        }
+    }
+
     /// Watches the process itself: a child that it forked holds a copy of the socket, so the
     /// connection may outlive the process.
-    fn watch_process(&self, socket: &OwnedFd, id: ClientId) -> Option<OwnedFd> {
-        let process = process(socket.as_fd()).ok()?;
+    fn watch_process(&self, socket: BorrowedFd<'_>, id: ClientId) -> Option<OwnedFd> {
+        let process = process(socket).ok()?;
         let data = epoll::EventData::new_u64(PROCESSES | id.0);
         epoll::add(&self.epoll, &process, data, epoll::EventFlags::IN).ok()?;
         Some(process)
@@ -106,38 +151,50 @@ impl<P: Plane> Service<P> {
         self.disconnect(id, "its process has ended");
     }
 
-    /// Limits the connections of one user, so that others get some. Refuses connections while slow
-    /// closes of received descriptors pile up.
-    fn may_connect(&self, peer: &Peer) -> bool {
+    /// One user must not take all connections from the others; descriptors that a user sent and
+    /// that are slow to close must not pile up. `None`: the connection is closed.
+    fn may_connect(&mut self, peer: &Peer) -> Option<Closer> {
         let of_user = self.clients.values().filter(|one| one.peer.uid == peer.uid);
         let has_room = peer.uid == 0 || of_user.count() < CLIENTS_PER_UID_MAX;
-        has_room && self.clients.len() < CLIENTS_MAX && !self.closer.is_full()
+        let has_room = has_room && self.clients.len() < CLIENTS_MAX;
+        has_room.then(|| self.closers.with_room(peer.uid)).flatten()
+    }
+
+    /// Closes a descriptor that a client sent, some time.
+    pub(super) fn close(&self, id: ClientId, descriptor: OwnedFd) {
+        if let Some(client) = self.clients.get(&id) {
+            client.closer.close(descriptor);
+        }
     }
 
     /// Handles a few messages of a connection. Remaining ones wake the service again.
     pub(super) fn hear(&mut self, id: ClientId) {
         for _ in 0..MESSAGES_PER_TURN {
-            let Some(client) = self.clients.get(&id) else {
+            let Some(client) = self.clients.get(&id).filter(|one| !one.is_put_off) else {
                 return;
             };
             match client.channel.receive() {
                 Received::Nothing => return,
                 Received::Closed => return self.disconnect(id, "its socket was closed"),
-                Received::Malformed(error) => {
-                    self.tell_malformed(id, &error.to_string());
-                    return self.disconnect(id, &error.to_string());
-                }
+                Received::Malformed(error) => return self.end(id, &error.to_string()),
                 Received::Message(message, descriptor) => {
-                    if let Err(cause) = self.act(id, &message, descriptor) {
-                        self.tell_malformed(id, cause);
+                    let is_slow = client.closer.waiting() >= CLOSING_PER_UID_MAX;
+                    if is_slow && message.takes_descriptor() {
+                        let cause = "descriptors of its user wait to be closed";
                         return self.disconnect(id, cause);
+                    }
+                    match self.act_or_put_off(id, message, descriptor) {
+                        Ok(true) => {}
+                        Ok(false) => return,
+                        Err(cause) => return self.end(id, cause),
                     }
                 }
             }
         }
     }
 
-    fn tell_malformed(&self, id: ClientId, cause: &str) {
+    /// Ends a connection whose client is at fault, and says so.
+    pub(super) fn end(&mut self, id: ClientId, cause: &str) {
         if let Some(client) = self.clients.get(&id) {
             let peer = &client.peer;
             (self.say)(&format!(
@@ -145,11 +202,12 @@ impl<P: Plane> Service<P> {
                 peer.pid, peer.uid
             ));
         }
+        self.disconnect(id, cause);
     }
 
     /// # Errors
     /// The reason why the connection must end.
-    fn act(
+    pub(super) fn act(
         &mut self,
         id: ClientId,
         message: &Message,
@@ -161,7 +219,7 @@ impl<P: Plane> Service<P> {
         match (client.role, message) {
             (Role::Silent(_), Message::Hello(hello)) => self.greet(id, hello, None),
             (Role::Silent(_), Message::Join(hello)) => {
-                let family = self.cookie_of(descriptor)?;
+                let family = self.cookie_of(id, descriptor)?;
                 self.greet(id, hello, Some(family))
             }
             (Role::Silent(_) | Role::Asker, Message::Query { request, query }) => {
@@ -190,8 +248,7 @@ impl<P: Plane> Service<P> {
             return;
         };
         if client.channel.send(message, descriptor) == Err(Errno::AGAIN) {
-            self.tell_malformed(id, "it does not read its messages");
-            self.disconnect(id, "it does not read its messages");
+            self.end(id, "it does not read its messages");
         }
     }
 
@@ -221,7 +278,10 @@ impl<P: Plane> Service<P> {
 
     /// Disconnects clients that sent nothing before their deadline.
     pub(super) fn drop_silent_clients(&mut self, now: Instant) {
-        let is_late = |client: &Client| matches!(client.role, Role::Silent(until) if until <= now);
+        let is_late = |client: &Client| match client.role {
+            Role::Silent(until) => until <= now && !client.is_put_off,
+            _ => false,
+        };
         let late: Vec<ClientId> = self
             .clients
             .iter()

@@ -3,6 +3,7 @@
 //! The data plane follows a change before applications hear of it, so that frames which they send
 //! after the news pass.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Instant;
 
@@ -21,6 +22,37 @@ impl<P: Plane> Service<P> {
         for change in self.mirror.host().all() {
             self.apply(change);
         }
+        self.forget_addresses();
+    }
+
+    /// Takes away addresses that the NIC and its subnets do not have: those of before a restart,
+    /// and broadcast addresses of addresses that are gone.
+    fn forget_addresses(&mut self) {
+        let own = self.mirror.host().addresses.iter();
+        let own: BTreeSet<IpAddr> = own
+            .flat_map(|one| [Some(one.address), one.broadcast])
+            .flatten()
+            .collect();
+        for gone in self.plane.addresses() {
+            if !own.contains(&gone) {
+                self.plane.address_remove(gone);
+            }
+        }
+    }
+
+    /// Takes away next hops of the service before this one that no application has asked for again.
+    pub(super) fn forget_old_hops(&mut self, now: Instant) {
+        if self.old_hops_until.is_none_or(|until| until > now) {
+            return;
+        }
+        self.old_hops_until = None;
+        let mut used = self.macs();
+        used.extend(self.plane.own_hop());
+        for gone in self.plane.next_hops() {
+            if !used.contains(&gone) {
+                self.plane.next_hop_set(gone, false);
+            }
+        }
     }
 
     /// Applies the kernel's notifications.
@@ -34,6 +66,8 @@ impl<P: Plane> Service<P> {
                 ));
             }
         };
+        let is_removed = |change: &Change| matches!(change, Change::AddressRemoved { .. });
+        let has_less = changes.iter().any(is_removed);
         for change in changes {
             self.apply(change);
             match change {
@@ -43,6 +77,9 @@ impl<P: Plane> Service<P> {
             if let Change::Mac(mac) = change {
                 self.announce(mac);
             }
+        }
+        if has_less {
+            self.forget_addresses();
         }
         // Only now, since another address may have got the MAC address.
         let new = self.macs();

@@ -6,7 +6,8 @@
 //! over.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::time::Instant;
 
 use packetio::foreign::Foreign;
@@ -17,6 +18,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt::socket_cookie;
 
 use super::clients::{Client, ClientId, Role};
+use super::shares::Thing;
 use super::{Service, after_ns};
 use crate::limits::{LEDGER_ENTRIES_MAX, RECOVERY_NS, SLOTS_MAX};
 use crate::plane::Plane;
@@ -36,10 +38,33 @@ pub(super) struct Application {
     pub(super) peer: Peer,
     /// Number of contexts that its processes announced. Each takes a virtual port.
     pub(super) contexts: u16,
+    /// There is no room for its contexts. It may come back in place of a lost application, and has
+    /// no virtual port before there is room.
+    is_guest: bool,
+    /// The memory of each context.
+    pub(super) costs: BTreeMap<u16, Cost>,
     /// `SO_COOKIE` of the socket of each context that has a virtual port.
     pub(super) cookies: BTreeMap<u16, u64>,
     /// Next hops that the application asked for.
     pub(super) next_hops: BTreeSet<IpAddr>,
+}
+
+/// The memory that the kernel keeps for a context.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Cost {
+    /// Bytes of the memory file.
+    pub(super) memory: u64,
+    /// Bytes of the ledger.
+    pub(super) ledger: u64,
+}
+
+/// The room that is left for the contexts of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Room {
+    /// For so many contexts beyond those that are counted.
+    More(u16),
+    /// None, but a lost application may be the same as this one.
+    Guest,
 }
 
 impl Application {
@@ -63,24 +88,19 @@ impl<P: Plane> Service<P> {
         if hello.contexts == 0 {
             return Err("an application without contexts");
         }
-        let used: u32 = self
-            .applications
-            .values()
-            .map(|one| u32::from(one.contexts))
-            .sum();
-        // A lost application is counted already and may come back here, so the limit does not
-        // apply.
-        let has_room = used + u32::from(hello.contexts) <= u32::from(self.options.ports)
-            || self.applications.values().any(Application::is_lost);
+        let Some(uid) = self.clients.get(&id).map(|client| client.peer.uid) else {
+            return Ok(());
+        };
         let is_known = |one: &Application| family.is_some() && one.family == family;
         let mut known = self.applications.iter();
         let known = known
             .find(|(_, one)| is_known(one))
             .map(|(number, _)| *number);
+        let room = self.room_for(uid, hello.contexts, known);
         let mut numbers = 0..SLOTS_MAX;
         let number = known.or_else(|| numbers.find(|one| !self.applications.contains_key(one)));
         let base = number.and_then(|number| self.free_base(number, hello.contexts));
-        let (Some(number), Some(base), true) = (number, base, has_room) else {
+        let (Some(number), Some(base), Some(room)) = (number, base, room) else {
             self.refuse(id, 0, Errno::BUSY);
             self.disconnect(id, "all virtual ports are in use");
             return Ok(());
@@ -97,18 +117,66 @@ impl<P: Plane> Service<P> {
             name: hello.name.printable(),
             peer: client.peer.clone(),
             contexts: 0,
+            is_guest: room == Room::Guest,
+            costs: BTreeMap::new(),
             cookies: BTreeMap::new(),
             next_hops: BTreeSet::new(),
         };
         let application = self.applications.entry(number).or_insert_with(new);
         application.clients.push(id);
-        // Contexts of a lost application are counted already.
-        if !application.is_lost() {
-            application.contexts = application.contexts.saturating_add(hello.contexts);
-        }
+        let more = match room {
+            Room::More(more) => more,
+            Room::Guest => hello.contexts,
+        };
+        application.contexts = application.contexts.saturating_add(more);
         self.are_notes_old = true;
         self.welcome(id, number);
         Ok(())
+    }
+
+    /// The room for so many contexts of a process, which joins the application `known` or begins
+    /// one. `None`: there is none.
+    fn room_for(&self, uid: u32, contexts: u16, known: Option<u16>) -> Option<Room> {
+        let known = known.and_then(|number| self.applications.get(&number));
+        let lost = known.filter(|one| one.is_lost());
+        // Contexts of a lost application are counted already.
+        let more = lost.map_or(contexts, |lost| {
+            let clients = lost.clients.iter().filter_map(|id| self.clients.get(id));
+            let back: u16 = clients.map(|client| client.contexts).sum();
+            (back.saturating_add(contexts)).saturating_sub(lost.contexts)
+        });
+        // The share is that of the user whose application it is.
+        let uid = known.map_or(uid, |one| one.peer.uid);
+        let has_room = self.contexts_taken() + u64::from(more) <= self.options.ports.into()
+            && self.may_have(uid, Thing::Contexts, more.into());
+        if more == 0 || has_room {
+            return Some(Room::More(more));
+        }
+        // One that is no family says only later that it is the lost one.
+        let all = self.applications.values();
+        let like = all
+            .filter(|one| one.family.is_none() && (one.peer.uid, one.contexts) == (uid, contexts));
+        let lost = like.clone().filter(|one| one.is_lost()).count();
+        let guests = like.filter(|one| one.is_guest).count();
+        (known.is_none() && lost > guests).then_some(Room::Guest)
+    }
+
+    /// Whether an application may have virtual ports: a guest only once there is room for it.
+    pub(super) fn has_room_of_its_own(&mut self, number: u16) -> bool {
+        let has_room = self.contexts_taken() <= self.options.ports.into();
+        let uid = self.uid_of(number).unwrap_or_default();
+        let has_room = has_room && self.may_have(uid, Thing::Contexts, 0);
+        let Some(application) = self.applications.get_mut(&number) else {
+            return false;
+        };
+        application.is_guest &= !has_room;
+        !application.is_guest
+    }
+
+    /// The cost of a context, to be set.
+    pub(super) fn cost(&mut self, number: u16, context: u16) -> Option<&mut Cost> {
+        let application = self.applications.get_mut(&number)?;
+        Some(application.costs.entry(context).or_default())
     }
 
     /// The first of `contexts` consecutive numbers that are free in the application.
@@ -135,14 +203,14 @@ impl<P: Plane> Service<P> {
     ///
     /// # Errors
     /// The message had no socket.
-    pub(super) fn cookie_of(&self, descriptor: Foreign) -> Result<u64, &'static str> {
+    pub(super) fn cookie_of(&self, id: ClientId, descriptor: Foreign) -> Result<u64, &'static str> {
         let mut cookie = 0;
         // Asking any file for a cookie is harmless: only sockets have one.
         let socket = descriptor.keep_if("no socket", |file| {
             cookie = socket_cookie(file).map_err(|_| "no socket")?;
             Ok(())
         })?;
-        self.closer.close(socket);
+        self.close(id, socket);
         Ok(cookie)
     }
 
@@ -207,19 +275,28 @@ impl<P: Plane> Service<P> {
         };
         let claims = self.ownership.claims();
         let claims = claims.filter(|(_, claim)| claim.application == number);
-        let owned = Owned {
-            places: claims.map(|(place, _)| place).collect(),
-            leases: self
-                .ownership
-                .leases()
-                .filter(is_own)
-                .map(|one| one.ports.clone())
-                .collect(),
-        };
+        let places = claims.map(|(place, _)| place).collect();
+        let leases = self.ownership.leases().filter(is_own);
+        let leases = leases.map(|one| one.ports.clone()).collect();
+        let owned = self.owned(places, leases);
         // Answers of the peers reach another context or the kernel, which both reset them.
         self.close_context(number, context);
         if let Some(ledger) = ledger {
             self.resets.add(ledger, owned);
+        }
+    }
+
+    /// The rights of an application that dies now.
+    fn owned(&self, places: Vec<SocketAddr>, leases: Vec<RangeInclusive<u16>>) -> Owned {
+        let host = self.mirror.host();
+        let own = host.addresses.iter();
+        Owned {
+            places,
+            leases,
+            addresses: own.clone().map(|one| one.address).collect(),
+            broadcasts: own.filter_map(|one| one.broadcast).collect(),
+            link: host.link.as_ref().map(|link| link.index),
+            is_local: self.plane.own_hop().is_some(),
         }
     }
 
@@ -229,10 +306,9 @@ impl<P: Plane> Service<P> {
             return;
         };
         let (claims, leases) = self.ownership.take_all(number);
-        let owned = Owned {
-            places: claims.iter().map(|(place, _)| *place).collect(),
-            leases: leases.iter().map(|lease| lease.ports.clone()).collect(),
-        };
+        let places = claims.iter().map(|(place, _)| *place).collect();
+        let owned_leases = leases.iter().map(|lease| lease.ports.clone()).collect();
+        let owned = self.owned(places, owned_leases);
         // Without the claims, the peers' answers reach the kernel, which resets the connections.
         for place in &owned.places {
             self.plane.claim_remove(*place);
@@ -310,6 +386,10 @@ impl<P: Plane> Service<P> {
                 self.plane.lease_remove(ports);
             }
         }
+        let costs = note.costs.iter().map(|&(context, memory, ledger)| {
+            let cost = Cost { memory, ledger };
+            (context, cost)
+        });
         let application = Application {
             clients: Vec::new(),
             family: note.family,
@@ -322,6 +402,8 @@ impl<P: Plane> Service<P> {
                 groups: Vec::new(),
             },
             contexts: note.contexts,
+            is_guest: false,
+            costs: costs.collect(),
             cookies,
             next_hops: BTreeSet::new(),
         };
@@ -340,10 +422,11 @@ impl<P: Plane> Service<P> {
         (number, context): (u16, u16),
         descriptor: Foreign,
     ) -> Result<(), &'static str> {
-        let cookie = self.cookie_of(descriptor)?;
-        let Some(uid) = self.clients.get(&id).map(|client| client.peer.uid) else {
+        let cookie = self.cookie_of(id, descriptor)?;
+        let Some(client) = self.clients.get(&id) else {
             return Ok(());
         };
+        let (uid, contexts) = (client.peer.uid, client.contexts);
         if self.is_member(id, number) {
             let is_back = self.take_back_member(id, (number, context), cookie);
             match is_back {
@@ -355,15 +438,34 @@ impl<P: Plane> Service<P> {
         let is_own = self.applications.get(&number).is_some_and(|application| {
             let is_known = application.cookies.get(&context) == Some(&cookie);
             let is_free = application.clients.iter().all(|client| *client == id);
-            is_known && is_free && application.peer.uid == uid
+            let is_same = (application.peer.uid, application.contexts) == (uid, contexts);
+            is_known && is_free && is_same
         });
-        if !is_own {
+        if !is_own || !self.is_blank(id, number) {
             self.refuse(id, request, Errno::NOENT);
             return Ok(());
         }
         self.move_client(id, number);
         self.came_back(id, request, (number, context));
         Ok(())
+    }
+
+    /// Whether a client has nothing yet but the number that its Hello got, or has `number` already.
+    /// Nothing would take away what it had under the other number.
+    fn is_blank(&self, id: ClientId, number: u16) -> bool {
+        let role = self.clients.get(&id).map(|client| client.role);
+        let Some(Role::Application(made)) = role else {
+            return false;
+        };
+        let is_alone = self
+            .applications
+            .get(&made)
+            .is_some_and(|one| one.cookies.is_empty() && one.clients == [id]);
+        let mut claims = self.ownership.claims();
+        let mut leases = self.ownership.leases();
+        let has_ports = claims.any(|(_, claim)| claim.application == made)
+            || leases.any(|lease| lease.application == made);
+        made == number || is_alone && !has_ports
     }
 
     /// Confirms the number of a context. Its memif channel ended with the previous service, so the
@@ -466,6 +568,7 @@ impl<P: Plane> Service<P> {
             application.lost_until = None;
             application.peer = peer;
         }
+        self.forget_next_hops();
         self.are_notes_old = true;
     }
 
@@ -483,6 +586,9 @@ impl<P: Plane> Service<P> {
             match self.applications.get_mut(&number) {
                 Some(application) if !application.clients.is_empty() => {
                     application.lost_until = None;
+                    let clients = application.clients.iter();
+                    let clients = clients.filter_map(|id| self.clients.get(id));
+                    application.contexts = clients.map(|client| client.contexts).sum();
                     for context in missing {
                         self.bury_context(number, context);
                     }
@@ -515,6 +621,11 @@ impl<P: Plane> Service<P> {
                 bound: bound.map(|(place, _)| place).collect(),
                 leases: leases
                     .map(|lease| (lease.context, *lease.ports.start(), *lease.ports.end()))
+                    .collect(),
+                costs: one
+                    .costs
+                    .iter()
+                    .map(|(context, cost)| (*context, cost.memory, cost.ledger))
                     .collect(),
             }
         });

@@ -1,16 +1,18 @@
-//! The service: one thread that serves applications, follows the kernel, and cleans up after dead
-//! applications.
+//! The service: one thread that answers applications, follows the kernel and buries the dead.
 //!
-//! Owns the socket, its connections, the applications and all tables. No frame passes through it.
+//! Owns the socket, its connections, the applications and all tables. Frames never pass here.
 //!
 //! | module | what it is |
 //! |---|---|
-//! | `clients` | connections: admission, messages, end |
-//! | `requests` | requests of applications |
+//! | `clients` | connections: who may connect, what each has said so far |
+//! | `closers` | descriptors that clients sent and that are slow to close |
+//! | `requests` | what an application asks for |
+//! | `work` | requests that take long, one in a turn |
+//! | `shares` | how much of each thing one user may have |
 //! | `moves` | connections that another process accepts |
 //! | `hosts` | changes of addresses, routes, neighbours and link |
-//! | `lives` | applications: beginning, end, recovery after a restart |
-//! | `report` | answers to commands, as JSON |
+//! | `lives` | applications: birth, death, recovery after a restart |
+//! | `report` | answers for people, as JSON |
 //!
 //! ```text
 //! epoll ─┬─ socket ────▶ a connection more
@@ -20,11 +22,14 @@
 //! ```
 
 mod clients;
+mod closers;
 mod hosts;
 mod lives;
 mod moves;
 mod report;
 mod requests;
+mod shares;
+mod work;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -35,7 +40,6 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use packetio::foreign::Closer;
 use packetio::mirror::Mirror;
 use packetio::mux::message::{Change, Message};
 use packetio::seqpacket::{address, new_socket};
@@ -43,9 +47,11 @@ use rustix::event::{Timespec, epoll};
 use rustix::io::{self, Errno};
 
 use self::clients::{Client, ClientId};
+use self::closers::Closers;
 use self::lives::Application;
 use self::moves::Moving;
-use crate::limits::{DESCRIPTORS, SLOTS_MAX, TICK_NS};
+use self::work::Work;
+use crate::limits::{DESCRIPTORS, RECOVERY_NS, SLOTS_MAX, TICK_NS};
 use crate::ownership::Ownership;
 use crate::plane::Plane;
 use crate::policy::{Policy, Rule};
@@ -76,6 +82,8 @@ pub struct ServiceOptions {
     pub leases: RangeInclusive<u16>,
     /// Largest number of virtual ports, one per context.
     pub ports: u16,
+    /// Bytes of memory files that the applications of one user that is not root may have.
+    pub memory_per_user: u64,
 }
 
 /// The reason why a service could not start or continue.
@@ -123,9 +131,12 @@ pub struct Service<P> {
     ownership: Ownership,
     epoll: OwnedFd,
     listener: OwnedFd,
-    closer: Closer,
+    closers: Closers,
     clients: BTreeMap<ClientId, Client>,
     next_client: ClientId,
+    /// When to accept connections again; `None`: now.
+    accept_again: Option<Instant>,
+    work: Work,
     applications: BTreeMap<u16, Application>,
     resolving: Vec<Resolving>,
     moves: BTreeMap<u32, Moving>,
@@ -137,6 +148,8 @@ pub struct Service<P> {
     reserved_ports: Option<ReservedPorts>,
     /// Time of the next attempt to attach to an interface that came back.
     retry_nic: Option<Instant>,
+    /// When next hops of the service before this one end that nobody has asked for again.
+    old_hops_until: Option<Instant>,
     /// Prints a log line.
     say: fn(&str),
     end: Option<End>,
@@ -158,7 +171,7 @@ impl<P: Plane> Service<P> {
         let mirror = Mirror::open(&interface).map_err(failed(&interface))?;
         let listener = listen(&options.socket)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed("epoll"))?;
-        let resets = Resets::new().map_err(failed("raw socket"))?;
+        let resets = Resets::new(plane.rate()).map_err(failed("raw socket"))?;
         let reserved_ports = match ReservedPorts::add(&options.leases) {
             Ok(reserved) => Some(reserved),
             Err(cause) => {
@@ -177,9 +190,11 @@ impl<P: Plane> Service<P> {
             mirror,
             epoll,
             listener,
-            closer: Closer::default(),
+            closers: Closers::default(),
             clients: BTreeMap::new(),
             next_client: ClientId::default(),
+            accept_again: None,
+            work: Work::default(),
             applications: BTreeMap::new(),
             resolving: Vec::new(),
             moves: BTreeMap::new(),
@@ -187,6 +202,7 @@ impl<P: Plane> Service<P> {
             resets,
             reserved_ports,
             retry_nic: None,
+            old_hops_until: Some(after_ns(RECOVERY_NS)),
             say,
             end: None,
             options,
@@ -244,9 +260,12 @@ impl<P: Plane> Service<P> {
 
     /// Does the work that is due, and the work that the events of this turn have left.
     fn tick(&mut self, now: Instant) {
+        self.work_on();
+        self.end_of_rest(now);
         self.drop_silent_clients(now);
         self.give_up_resolving(now);
         self.bury_the_lost(now);
+        self.forget_old_hops(now);
         if self.retry_nic.is_some_and(|at| at <= now) {
             self.take_nic_back();
         }
@@ -259,7 +278,7 @@ impl<P: Plane> Service<P> {
     /// Timeout of the next wait; `None` without a deadline.
     fn timeout(&self) -> Option<Timespec> {
         let tv_nsec = match () {
-            () if self.resets.is_due(Instant::now()) => 0,
+            () if self.resets.is_due(Instant::now()) || !self.work.is_empty() => 0,
             () if self.has_deadlines() => TICK_NS,
             () => return None,
         };
@@ -269,6 +288,8 @@ impl<P: Plane> Service<P> {
     fn has_deadlines(&self) -> bool {
         !self.resets.is_idle()
             || self.retry_nic.is_some()
+            || self.accept_again.is_some()
+            || self.old_hops_until.is_some()
             || !self.resolving.is_empty()
             || self.clients.values().any(Client::is_silent)
             || self.applications.values().any(Application::is_lost)
@@ -314,20 +335,13 @@ impl<P: Plane> Service<P> {
             self.bury(number, "the service ends");
         }
         self.clients.clear();
-        self.last_resets();
+        // Peers of the applications that were just buried hear of it before the service is gone.
+        self.resets.finish();
         self.notes.remove();
         if let Some(reserved) = self.reserved_ports.take() {
             reserved.remove();
         }
         self.plane.close();
-    }
-
-    /// Resets the peers of applications that the end of the service has removed, before the service
-    /// ends.
-    fn last_resets(&mut self) {
-        while self.resets.is_due(Instant::now()) {
-            self.resets.turn(Instant::now());
-        }
     }
 }
 

@@ -15,6 +15,7 @@ use rustix::io::Errno;
 
 use super::Service;
 use super::clients::{ClientId, Role};
+use super::shares::Thing;
 use crate::limits::MOVES_MAX;
 use crate::memory_file;
 use crate::plane::Plane;
@@ -22,7 +23,7 @@ use crate::plane::Plane;
 /// An offer that waits for its answer.
 #[derive(Debug)]
 pub(super) struct Moving {
-    from: ClientId,
+    pub(super) from: ClientId,
     /// The sender's number of the request.
     request: u32,
     to: ClientId,
@@ -69,7 +70,7 @@ impl<P: Plane> Service<P> {
             }
             Err(errno) => self.refuse(id, one.request, errno),
         }
-        self.closer.close(file);
+        self.close(id, file);
         Ok(())
     }
 
@@ -105,10 +106,12 @@ impl<P: Plane> Service<P> {
                 others.push((*to, client.base, *context));
             }
         }
+        let uid = self.clients.get(&id).map_or(0, |client| client.peer.uid);
+        let is_full = || self.moves.len() >= MOVES_MAX || !self.may_have(uid, Thing::Moves, 1);
         match others.len() {
             0 if is_shared => Err(Errno::AGAIN),
             0 => Err(Errno::NOENT),
-            _ if self.moves.len() >= MOVES_MAX => Err(Errno::AGAIN),
+            _ if is_full() => Err(Errno::AGAIN),
             count => Ok(others[self.next_move as usize % count]),
         }
     }

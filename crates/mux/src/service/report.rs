@@ -23,17 +23,17 @@ impl<P: Plane> Service<P> {
         request: u32,
         query: Query,
     ) -> Result<(), &'static str> {
+        let is_for_owner = matches!(query, Query::Check | Query::Stop);
+        if is_for_owner && !self.is_owner(id) {
+            self.refuse(id, request, Errno::PERM);
+            return Ok(());
+        }
         let value = match query {
             Query::Status => self.status(),
             Query::Ports => self.ports(),
             Query::Drops => self.drops(),
             Query::Check => self.checks(),
             Query::Stop => {
-                let uid = self.clients.get(&id).map(|client| client.peer.uid);
-                if uid != Some(0) && uid != Some(rustix::process::geteuid().as_raw()) {
-                    self.refuse(id, request, Errno::PERM);
-                    return Ok(());
-                }
                 self.end = Some(End::Remove);
                 json!({"stopping": true})
             }
@@ -48,6 +48,12 @@ impl<P: Plane> Service<P> {
             Err(errno) => self.refuse(id, request, errno),
         }
         Ok(())
+    }
+
+    /// Whether a client is root's or the service's own user's.
+    fn is_owner(&self, id: ClientId) -> bool {
+        let uid = self.clients.get(&id).map(|client| client.peer.uid);
+        uid == Some(0) || uid == Some(rustix::process::geteuid().as_raw())
     }
 
     fn status(&self) -> Value {

@@ -14,12 +14,13 @@ use packetio::mux::message::{
 use rustix::io::{self, Errno};
 
 use super::clients::ClientId;
+use super::shares::Thing;
 use super::{Resolving, Service, after_ns};
 use crate::bound_unsafe;
 use crate::limits::{
-    CLAIMS_PER_APPLICATION_MAX, CLAIMS_PER_UID_MAX, LEASE_PORTS_MAX,
-    LEASED_PORTS_PER_APPLICATION_MAX, LEASES_PER_UID_EIGHTHS, LEDGER_ENTRIES_MAX,
-    NEXT_HOPS_PER_APPLICATION_MAX, RESOLVE_NS_MAX, RESOLVING_PER_APPLICATION_MAX,
+    CLAIMS_PER_APPLICATION_MAX, LEASE_PORTS_MAX, LEASED_PORTS_PER_APPLICATION_MAX,
+    LEDGER_ENTRIES_MAX, NEXT_HOPS_PER_APPLICATION_MAX, RESOLVE_NS_MAX,
+    RESOLVING_PER_APPLICATION_MAX,
 };
 use crate::memory_file;
 use crate::plane::Plane;
@@ -115,8 +116,20 @@ impl<P: Plane> Service<P> {
         let check = |file: BorrowedFd<'_>| memory_file::check(file, memory.bytes);
         let file = descriptor.keep_if("no memory file", check)?;
         self.close_context(number, context);
+        let uid = self.uid_of(number).unwrap_or_default();
+        if !self.may_have(uid, Thing::Memory, memory.bytes) {
+            self.refuse(id, 0, Errno::NOBUFS);
+            return Ok(());
+        }
+        if !self.has_room_of_its_own(number) {
+            self.refuse(id, 0, Errno::BUSY);
+            return Ok(());
+        }
         match self.plane.port_add(number, context, memory, file.as_fd()) {
             Ok(made) => {
+                if let Some(cost) = self.cost(number, context) {
+                    cost.memory = memory.bytes;
+                }
                 let (own, entries) = (memory.context, memory.ledger_entries);
                 self.add_ledger(id, (number, context), own, entries);
                 self.give_port(id, (number, context), own, made);
@@ -137,6 +150,10 @@ impl<P: Plane> Service<P> {
         let context = self.context_of(id, own);
         let context = context.ok_or("a virtual port for a context that it does not have")?;
         self.close_context(number, context);
+        if !self.has_room_of_its_own(number) {
+            self.refuse(id, 0, Errno::BUSY);
+            return Ok(());
+        }
         match self.plane.channel_add(number, context) {
             Ok(made) => {
                 self.add_ledger(id, (number, context), own, ledger_entries);
@@ -193,9 +210,17 @@ impl<P: Plane> Service<P> {
         if entries == 0 {
             return;
         }
-        match self.plane.ledger_add(number, context, entries) {
+        let bytes = u64::from(entries) * packetio::ledger::ENTRY_BYTES as u64;
+        let uid = self.uid_of(number).unwrap_or_default();
+        let made = match self.may_have(uid, Thing::Ledgers, bytes) {
+            true => self.plane.ledger_add(number, context, entries),
+            false => Err(Errno::NOBUFS),
+        };
+        match made {
             Ok(ledger) => {
-                let bytes = u64::from(entries) * packetio::ledger::ENTRY_BYTES as u64;
+                if let Some(cost) = self.cost(number, context) {
+                    cost.ledger = bytes;
+                }
                 let message = Message::Ledger {
                     context: own,
                     bytes,
@@ -214,6 +239,7 @@ impl<P: Plane> Service<P> {
         let Some(application) = self.applications.get_mut(&number) else {
             return;
         };
+        application.costs.remove(&context);
         if application.cookies.remove(&context).is_none() {
             return;
         }
@@ -249,7 +275,8 @@ impl<P: Plane> Service<P> {
         let check = |socket: BorrowedFd<'_>| bound_unsafe::check(socket, place);
         let socket = descriptor.keep_if("no socket", check);
         let socket = socket.map_err(|_| Errno::INVAL)?;
-        let bound = Reservation::of_application(socket, &self.closer);
+        let client = self.clients.get(&id).ok_or(Errno::NOTCONN)?;
+        let bound = Reservation::of_application(socket, &client.closer);
         match claim.context {
             HOLD => self.claim(id, number, claim, Some(bound)),
             _ => Err(Errno::INVAL),
@@ -279,7 +306,8 @@ impl<P: Plane> Service<P> {
         }
         let claims = self.ownership.claims();
         let own = claims.filter(|(_, claim)| claim.application == number);
-        let is_full = own.count() >= CLAIMS_PER_APPLICATION_MAX || !self.user_may_claim(peer.uid);
+        let is_full =
+            own.count() >= CLAIMS_PER_APPLICATION_MAX || !self.may_have(peer.uid, Thing::Claims, 1);
         if is_full && self.ownership.claim(place).is_none() {
             return Err(Errno::NOBUFS);
         }
@@ -298,23 +326,7 @@ impl<P: Plane> Service<P> {
         Ok(())
     }
 
-    /// Limits the claims of one user, so that others get some.
-    fn user_may_claim(&self, uid: u32) -> bool {
-        let claims = self.ownership.claims();
-        let of_user = claims.filter(|(_, claim)| self.uid_of(claim.application) == Some(uid));
-        uid == 0 || of_user.count() < CLAIMS_PER_UID_MAX
-    }
-
-    /// Limits the leases of one user, who asks for `wanted` more ports.
-    fn user_may_lease(&self, uid: u32, wanted: usize) -> bool {
-        let leases = self.ownership.leases();
-        let of_user = leases.filter(|lease| self.uid_of(lease.application) == Some(uid));
-        let held: usize = of_user.map(|lease| lease.ports.len()).sum();
-        let most = self.options.leases.len() * LEASES_PER_UID_EIGHTHS / 8;
-        uid == 0 || held + wanted <= most
-    }
-
-    fn uid_of(&self, application: u16) -> Option<u32> {
+    pub(super) fn uid_of(&self, application: u16) -> Option<u32> {
         self.applications.get(&application).map(|one| one.peer.uid)
     }
 
@@ -402,7 +414,7 @@ impl<P: Plane> Service<P> {
         }
         let ports = lease.ports.min(LEASE_PORTS_MAX);
         let uid = self.uid_of(number).ok_or(Errno::NOTCONN)?;
-        if !self.user_may_lease(uid, usize::from(ports)) {
+        if !self.may_have(uid, Thing::LocalPorts, ports.into()) {
             return Err(Errno::NOBUFS);
         }
         let range = self.ownership.lease_add(number, context, ports)?;
@@ -435,6 +447,12 @@ impl<P: Plane> Service<P> {
         self.ownership.lease_remove(number, &range)
     }
 
+    /// A next hop that another application of the user has costs nothing.
+    fn may_use_hop(&self, uid: u32, address: IpAddr) -> bool {
+        let mut own = self.applications.values().filter(|one| one.peer.uid == uid);
+        own.any(|one| one.next_hops.contains(&address)) || self.may_have(uid, Thing::NextHops, 1)
+    }
+
     /// Resolves a next hop. `None`: the answer follows when the kernel has it.
     fn resolve(
         &mut self,
@@ -446,16 +464,19 @@ impl<P: Plane> Service<P> {
         if !self.is_next_hop(address) {
             return Err(Errno::HOSTUNREACH);
         }
-        let application = self.applications.get_mut(&number).ok_or(Errno::NOTCONN)?;
+        let application = self.applications.get(&number).ok_or(Errno::NOTCONN)?;
         let waiting = self.resolving.iter().filter(|one| one.client == id).count();
         let is_new = !application.next_hops.contains(&address);
         if is_new && application.next_hops.len() >= NEXT_HOPS_PER_APPLICATION_MAX
             || waiting >= RESOLVING_PER_APPLICATION_MAX
+            || !self.may_use_hop(application.peer.uid, address)
         {
             return Err(Errno::NOBUFS);
         }
         let found = self.mirror.resolve(address)?;
-        application.next_hops.insert(address);
+        if let Some(application) = self.applications.get_mut(&number) {
+            application.next_hops.insert(address);
+        }
         let Some(mac) = found else {
             self.resolving.push(Resolving {
                 client: id,

@@ -45,6 +45,9 @@ pub struct Books {
     pub host: Option<(MacAddr, u32)>,
     pub ledgers: BTreeMap<(u16, u16), Arc<OwnedFd>>,
     pub is_closed: bool,
+    /// How often a virtual port was made, and how long each takes.
+    pub port_adds: u32,
+    pub port_add_pause: Duration,
 }
 
 /// A ledger in a file.
@@ -78,6 +81,11 @@ impl Plane for FakePlane {
         _: &Memory,
         _: BorrowedFd<'_>,
     ) -> Result<(OwnedFd, u64), Errno> {
+        let pause = self.books(|books| {
+            books.port_adds += 1;
+            books.port_add_pause
+        });
+        std::thread::sleep(pause);
         // Any socket will do: it has a cookie, too.
         let socket = socket_with(
             AddressFamily::UNIX,
@@ -170,12 +178,23 @@ impl Plane for FakePlane {
         self.books(|books| books.leases.remove(ports.start()));
     }
 
-    fn address_add(&mut self, address: IpAddr, _: Option<IpAddr>) {
-        self.books(|books| books.addresses.push(address));
+    fn address_add(&mut self, address: IpAddr, broadcast: Option<IpAddr>) {
+        self.books(|books| {
+            books.addresses.push(address);
+            books.addresses.extend(broadcast);
+        });
     }
 
     fn address_remove(&mut self, address: IpAddr) {
         self.books(|books| books.addresses.retain(|one| *one != address));
+    }
+
+    fn addresses(&self) -> Vec<IpAddr> {
+        self.books(|books| books.addresses.clone())
+    }
+
+    fn next_hops(&self) -> Vec<MacAddr> {
+        self.books(|books| books.next_hops.clone())
     }
 
     fn next_hop_set(&mut self, mac: MacAddr, on: bool) {
@@ -249,6 +268,11 @@ fn say(line: &str) {
 
 impl World {
     pub fn new(test: &str) -> Self {
+        Self::new_with(test, |_| {})
+    }
+
+    /// A world whose service has other options.
+    pub fn new_with(test: &str, change: impl FnOnce(&mut ServiceOptions)) -> Self {
         let (near, far) = (Namespace::new("near"), Namespace::new("far"));
         near.ip(&format!(
             "link add eth0 type veth peer name eth0 netns {}",
@@ -268,7 +292,7 @@ impl World {
             run_dir,
             service: None,
         };
-        world.start();
+        world.start_with(change);
         world
     }
 
@@ -285,6 +309,7 @@ impl World {
             rules: vec!["uid=1234:80".parse().unwrap()],
             leases: 20_000..=20_127,
             ports: 4,
+            memory_per_user: 1 << 30,
         };
         change(&mut options);
         let plane = self.plane.clone();
@@ -323,6 +348,19 @@ impl World {
                 Err(error) => panic!("connect: {error}"),
             }
         }
+    }
+
+    /// A connection of another user.
+    pub fn connect_as(&self, uid: u32) -> Client {
+        std::thread::scope(|scope| {
+            let connect = scope.spawn(|| {
+                // Of this thread alone, which ends with the call.
+                let uid = rustix::process::Uid::from_raw(uid);
+                rustix::thread::set_thread_res_uid(uid, uid, uid).unwrap();
+                self.connect()
+            });
+            connect.join().unwrap()
+        })
     }
 
     /// An application with one context and its virtual port.
@@ -458,15 +496,25 @@ impl Client {
         welcome
     }
 
+    /// Asks for a virtual port.
+    pub fn ask_port(&self, memory: Memory) {
+        let file = sealed(memory.bytes);
+        let message = Message::Memory(memory);
+        self.channel.send(&message, Some(file.as_fd())).unwrap();
+    }
+
+    /// Says hello, and is refused.
+    pub fn is_too_many(&mut self, contexts: u16) -> bool {
+        let name = Text::new("test");
+        self.send(&Message::Hello(Hello { name, contexts }));
+        let errno = Errno::BUSY.raw_os_error() as u16;
+        self.answer() == Some(Message::Refused { request: 0, errno })
+    }
+
     pub fn port(&mut self, context: u16) -> (OwnedFd, u64) {
-        self.channel
-            .send(
-                &Message::Memory(memory(context)),
-                Some(sealed(memory(0).bytes).as_fd()),
-            )
-            .unwrap();
+        self.ask_port(memory(context));
         let (ledger, memory) = self.answer_with_descriptor().expect("ledger");
-        let bytes = 4 * ENTRY_BYTES as u64;
+        let bytes = u64::from(LEDGER_ENTRIES) * ENTRY_BYTES as u64;
         assert_eq!(ledger, Message::Ledger { context, bytes });
         self.ledger = Some(memory.keep_if("none", |_| Ok(())).unwrap());
         let (message, descriptor) = self.answer_with_descriptor().expect("port");
@@ -480,6 +528,16 @@ impl Client {
     /// Claims a place; returns 0 or an errno.
     pub fn claim(&mut self, place: &str) -> i32 {
         let claim = self.claim_of(place);
+        self.send(&Message::Claim(claim));
+        self.outcome(claim.request)
+    }
+
+    /// A claim of a context other than the first.
+    pub fn claim_for(&mut self, context: u16, place: &str) -> i32 {
+        let claim = Claim {
+            context,
+            ..self.claim_of(place)
+        };
         self.send(&Message::Claim(claim));
         self.outcome(claim.request)
     }
@@ -541,8 +599,13 @@ impl Client {
 
     /// Writes the application's only connection into the ledger, as its stack would.
     pub fn write_ledger(&self, entry: &Entry) {
+        self.write_ledger_at(0, entry);
+    }
+
+    pub fn write_ledger_at(&self, index: u32, entry: &Entry) {
         let ledger = self.ledger.as_ref().unwrap();
-        rustix::io::pwrite(ledger, &entry.encode(), 0).unwrap();
+        let at = u64::from(index) * ENTRY_BYTES as u64;
+        rustix::io::pwrite(ledger, &entry.encode(), at).unwrap();
     }
 
     pub fn resolve(&mut self, address: &str) -> Result<MacAddr, i32> {
@@ -584,6 +647,9 @@ impl Client {
     }
 }
 
+/// Entries of a context's ledger.
+const LEDGER_ENTRIES: u32 = 8;
+
 pub fn memory(context: u16) -> Memory {
     Memory {
         context,
@@ -594,7 +660,7 @@ pub fn memory(context: u16) -> Memory {
         completion_slots: 1024,
         rx_slots: 1024,
         tx_slots: 1024,
-        ledger_entries: 4,
+        ledger_entries: LEDGER_ENTRIES,
     }
 }
 

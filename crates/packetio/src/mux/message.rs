@@ -170,7 +170,7 @@ pub enum Query {
     Ports,
     /// Counters of drops by reason.
     Drops,
-    /// A test of every hop of the data path.
+    /// A test of every hop of the data path. Only root and the service's own user may ask.
     Check,
     /// Ends the service and removes what it built. Only root and the service's own user may ask.
     Stop,

@@ -1,11 +1,14 @@
-//! A port with two transmit lanes: its own TX ring, and a descriptor beside it that takes large
-//! packets. The port is an AF_XDP socket, or a memif queue to the service of a `mux` wire.
+//! The two lanes by which the frames of a port leave: its TX ring, and a descriptor beside it that
+//! takes large packets. The port is an AF_XDP socket, or a memif queue to the service of a `mux`
+//! wire.
 //!
-//! Both lanes have one owner, so that the bulk lane's buffers live as long as the frames in them.
-//! Frames arrive only by the port. The lanes are not ordered; the caller keeps the segments of one
-//! connection in one lane. One `writev` moves one frame of the bulk lane. A frame without room in
-//! the kernel stays in its buffer, and no slot is granted until it has left. A refused frame is
-//! dropped and counted; TCP retransmits it. [`open`](super::open) and `mux` use the module.
+//! Owns both, so that a frame's place in the lane's buffers lives as long as the frame. Frames
+//! arrive by the port alone. Nothing orders the two lanes; their caller keeps the segments of one
+//! connection in one lane. So every slot that is granted has a buffer of the lane behind it, and a
+//! grant is no longer than the buffers are many. One `writev` moves one frame of the bulk lane. A
+//! frame for which the kernel has no room stays in its buffer, and no slot is granted until it has
+//! left. What the kernel refuses is dropped and counted; TCP sends it again. Used by
+//! [`open`](super::open) and by `mux`.
 
 use super::bulk_wire::{BulkWire, Fate};
 use crate::buffer_unsafe::BulkSlots;
@@ -105,12 +108,15 @@ impl<P: Port> Port for TwoLanes<P> {
         if !self.flush() {
             return self.port.reserve(0);
         }
-        let frames = self.port.reserve(n);
-        if let Some(bulk) = &self.bulk {
-            // SAFETY: this value owns port and buffers, lends the port to nobody, and lends frames
-            // only for as long as it is borrowed; `send` and `flush` borrow it anew.
-            unsafe { bulk.slots.attach(frames) };
-        }
+        let Some(bulk) = &self.bulk else {
+            return self.port.reserve(n);
+        };
+        // Every slot must have both places: the caller has chosen the lane of a connection before it
+        // sees the slot.
+        let frames = self.port.reserve(n.min(XDP_BATCH_MAX));
+        // SAFETY: this value owns port and buffers, lends the port to nobody, and lends frames only
+        // for as long as it is borrowed; `send` and `flush` borrow it anew.
+        unsafe { bulk.slots.attach(frames) };
         frames
     }
 

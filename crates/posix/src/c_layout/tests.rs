@@ -20,7 +20,7 @@ fn addresses_go_there_and_back() {
     assert_eq!(to_address(&other), Address::Family(10));
     let any = Address::Inet("0.0.0.0:0".parse().unwrap());
     assert_eq!(to_bound_address(&[0; 16]), any);
-    assert_eq!(to_bound_address(&[0; 15]), Address::Unspec);
+    assert_eq!(to_bound_address(&[0; 15]), Address::Short);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Functions that read and set options which depend on the descriptor.
 
-use millstream::{CongestionAlgorithm, DctcpInfo};
+use millstream::{CongestionAlgorithm, DctcpInfo, TcpState};
 use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, capabilities};
 
@@ -236,11 +236,42 @@ pub(super) fn set_v6_only(target: &Target<'_>, value: &[u8]) -> Done {
 }
 
 pub(super) fn address_form(target: &Target<'_>, _: usize) -> Value {
-    match target.entry.file {
-        File::Stream(_) => Ok(int(AF_INET6)),
+    match target.info()?.map(|info| info.tcp.state) {
+        Some(TcpState::Established) => Ok(int(AF_INET6)),
         _ => Err(Errno::NOTCONN),
     }
 }
+
+/// A stream has joined no group, so it can leave none.
+pub(super) fn leave_group_v4(_: &Target<'_>, value: &[u8]) -> Result<(), Errno> {
+    Err(match group_family(value)? {
+        AF_INET => Errno::ADDRNOTAVAIL,
+        _ => Errno::INVAL,
+    })
+}
+
+/// As [`leave_group_v4`], of a group of IPv6's.
+pub(super) fn leave_group_v6(_: &Target<'_>, value: &[u8]) -> Result<(), Errno> {
+    let is_multicast = value.get(GROUP_AT + 8) == Some(&0xff);
+    Err(match group_family(value)? {
+        AF_INET6 if !is_multicast => Errno::INVAL,
+        _ => Errno::ADDRNOTAVAIL,
+    })
+}
+
+/// The family of the group in a `struct group_req`.
+fn group_family(value: &[u8]) -> Result<i32, Errno> {
+    match value.get(GROUP_AT..GROUP_AT + 2) {
+        Some(&[low, high]) if value.len() >= GROUP_REQ_LEN => {
+            Ok(u16::from_ne_bytes([low, high]).into())
+        }
+        _ => Err(Errno::INVAL),
+    }
+}
+
+/// `sizeof(struct group_req)`, and where in it the group's address begins.
+const GROUP_REQ_LEN: usize = GROUP_AT + 128;
+const GROUP_AT: usize = 8;
 
 pub(super) fn info_bytes(target: &Target<'_>, _: usize) -> Value {
     let config = target.context.tcp_config();

@@ -138,18 +138,26 @@ impl TxReader {
             .una
             .wrapping_add(n.min(self.tail.wrapping_sub(self.una)));
         block.stack.tx_una.store(self.una, Ordering::Release);
-        self.reclaim(pool, block);
-    }
-
-    /// Frees what can be freed now, as [`acknowledge`](Self::acknowledge) does. Call it when the
-    /// application says that it wrote: if it was in the middle of that write during `acknowledge`,
-    /// its last chunk could not be taken.
-    #[inline]
-    pub fn reclaim(&mut self, pool: &mut ChunkPool, block: &SocketBlock) {
-        match self.una == self.tail && self.first.is_some() {
+        match self.is_drained() {
             true => self.take_open(pool, block),
             false => self.free_passed(pool),
         }
+    }
+
+    /// Frees the last chunk of a drained stream if [`acknowledge`](Self::acknowledge) could not,
+    /// because the application was in the middle of a write. Called when the application says that
+    /// it wrote.
+    #[inline]
+    pub fn reclaim(&mut self, pool: &mut ChunkPool, block: &SocketBlock) {
+        if self.is_drained() {
+            self.take_open(pool, block);
+        }
+    }
+
+    /// All that we know of is acknowledged, and a chunk is left.
+    #[inline(always)]
+    fn is_drained(&self) -> bool {
+        self.una == self.tail && self.first.is_some()
     }
 
     /// Frees everything. The application end must be gone: it has closed and touches the stream no

@@ -69,25 +69,8 @@ impl TxWriter {
         magazine: &mut Magazine,
         src: &[u8],
     ) -> usize {
-        let waiting = self.waiting(block);
-        let space = block.tx_limit().saturating_sub(waiting);
-        let n = src.len().min(space as usize);
-        if n == 0 {
-            return 0;
-        }
-        self.open(block);
-        let mut sink = Sink {
-            memory,
-            block,
-            magazine,
-            waiting,
-            written: 0,
-            to_come: n as u32,
-        };
-        self.append(&mut sink, RawSlice::from(&src[..n]));
-        let written = sink.written;
-        self.publish(block, written);
-        written as usize
+        let piece = core::iter::once(RawSlice::from(src));
+        self.append(memory, block, magazine, src.len(), piece)
     }
 
     /// Writes several slices in turn and publishes once.
@@ -98,29 +81,54 @@ impl TxWriter {
         magazine: &mut Magazine,
         slices: &[IoSlice<'_>],
     ) -> usize {
-        let waiting = self.waiting(block);
-        let space = block.tx_limit().saturating_sub(waiting) as usize;
         let total = slices
             .iter()
             .fold(0usize, |total, slice| total.saturating_add(slice.len()));
-        let n = total.min(space);
+        let pieces = slices.iter().map(|slice| RawSlice::from(&**slice));
+        self.append(memory, block, magazine, total, pieces)
+    }
+
+    /// Appends `pieces`, `total` bytes together, as far as the limit and the magazine allow, and
+    /// publishes them at once. Without a chunk for the next byte nothing behind that byte is
+    /// written, although the stack may bring a chunk meanwhile.
+    #[inline(always)]
+    fn append<'a>(
+        &mut self,
+        memory: &Memory,
+        block: &SocketBlock,
+        magazine: &mut Magazine,
+        total: usize,
+        pieces: impl Iterator<Item = RawSlice<'a>>,
+    ) -> usize {
+        let waiting = self.waiting(block);
+        let space = block.tx_limit().saturating_sub(waiting);
+        let n = total.min(space as usize) as u32;
         if n == 0 {
             return 0;
         }
         self.open(block);
-        let mut sink = Sink {
-            memory,
-            block,
-            magazine,
-            waiting,
-            written: 0,
-            to_come: n as u32,
-        };
-        for slice in slices {
-            let len = slice.len().min(sink.to_come as usize);
-            self.append(&mut sink, RawSlice::from(&slice[..len]));
+        let mut written = 0;
+        'pieces: for piece in pieces {
+            let (mut rest, _) = piece.split_at((n - written) as usize);
+            while !rest.is_empty() {
+                let chunk = match self.chunk {
+                    Some(last) if self.filled < last.data_bytes() => last,
+                    _ => {
+                        let class = ChunkClass::for_need(n - written, waiting + written);
+                        let Some(new) = magazine.take(class) else {
+                            break 'pieces;
+                        };
+                        self.extend(memory, block, new, self.tail.wrapping_add(written));
+                        new
+                    }
+                };
+                let (part, behind) = rest.split_at((chunk.data_bytes() - self.filled) as usize);
+                memory.copy_in(chunk, self.filled, part);
+                self.filled += part.len() as u32;
+                written += part.len() as u32;
+                rest = behind;
+            }
         }
-        let written = sink.written;
         self.publish(block, written);
         written as usize
     }
@@ -155,64 +163,23 @@ impl TxWriter {
         }
     }
 
-    /// Appends as much of `src` as the magazine allows.
-    #[inline(always)]
-    fn append(&mut self, sink: &mut Sink<'_>, mut src: RawSlice<'_>) {
-        while !src.is_empty() {
-            let Some((chunk, filled)) = self.room(sink) else {
-                break;
-            };
-            let room = chunk.data_bytes() - filled;
-            let (piece, rest) = src.split_at(room as usize);
-            let len = piece.len() as u32;
-            sink.memory.copy_in(chunk, filled, piece);
-            self.filled += len;
-            sink.written += len;
-            sink.to_come -= len;
-            src = rest;
-        }
-    }
-
-    /// A chunk with room, and how far it is filled.
-    #[inline(always)]
-    fn room(&mut self, sink: &mut Sink<'_>) -> Option<(ChunkId, u32)> {
+    /// Puts a new chunk, whose bytes begin at `start`, behind the last one or at the start of a new
+    /// chain.
+    fn extend(&mut self, memory: &Memory, block: &SocketBlock, new: ChunkId, start: u32) {
+        memory.header(new).begin(start, new.data_bytes());
         match self.chunk {
-            Some(chunk) if self.filled < chunk.data_bytes() => Some((chunk, self.filled)),
-            chunk => self.extend(sink, chunk),
-        }
-    }
-
-    /// A new chunk behind `last`, or at the start of a new chain.
-    fn extend(&mut self, sink: &mut Sink<'_>, last: Option<ChunkId>) -> Option<(ChunkId, u32)> {
-        let class = ChunkClass::for_need(sink.to_come, sink.waiting + sink.written);
-        let chunk = sink.magazine.take(class)?;
-        let start = self.tail.wrapping_add(sink.written);
-        sink.memory.header(chunk).begin(start, chunk.data_bytes());
-        match last {
-            Some(last) => sink.memory.header(last).set_next(chunk),
+            Some(last) => memory.header(last).set_next(new),
             None => {
                 self.restarts = self.restarts.wrapping_add(1);
-                let word = restart_word(chunk, self.restarts);
+                let word = restart_word(new, self.restarts);
                 // Release: the stack may see the restart before the tail, and then reads the
                 // chunk's header to learn where the previous chain ended.
-                sink.block.app.tx_restart.store(word, Ordering::Release);
+                block.app.tx_restart.store(word, Ordering::Release);
             }
         }
-        self.chunk = Some(chunk);
-        self.filled = 0;
-        Some((chunk, 0))
+        (self.chunk, self.filled) = (Some(new), 0);
     }
 }
 
-/// One write in progress: its destination and its counts of bytes.
-struct Sink<'a> {
-    memory: &'a Memory,
-    block: &'a SocketBlock,
-    magazine: &'a mut Magazine,
-    /// Bytes of earlier writes that were unacknowledged when this write began.
-    waiting: u32,
-    /// Bytes of this write that are in place.
-    written: u32,
-    /// Bytes of this write still to be placed.
-    to_come: u32,
-}
+#[cfg(all(test, not(loom)))]
+mod tests;

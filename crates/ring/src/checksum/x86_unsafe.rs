@@ -96,12 +96,23 @@ fn total_sse2(total: __m128i) -> u64 {
 /// `src` must be readable for `len` bytes.
 #[target_feature(enable = "avx2")]
 unsafe fn sum_avx2(src: *const u8, len: usize) -> u64 {
+    // SAFETY: 32 readable bytes are left at `at` whenever a vector is loaded.
+    let load = |at: usize| unsafe { _mm256_loadu_si256(src.add(at).cast()) };
     let (mut total, mut at) = (0, 0);
     while len - at >= 32 {
         let block = (len - at).min(BLOCK_BYTES) & !31;
-        // SAFETY: `block` readable bytes are left at `at`.
-        total += unsafe { sum_block_avx2(src.add(at), block) };
-        at += block;
+        let end = at + block;
+        let (mut a, mut b) = (_mm256_setzero_si256(), _mm256_setzero_si256());
+        while end - at >= 64 {
+            a = add_avx2(a, load(at));
+            b = add_avx2(b, load(at + 32));
+            at += 64;
+        }
+        if at < end {
+            a = add_avx2(a, load(at));
+            at += 32;
+        }
+        total += total_avx2(a, b, block);
     }
     // SAFETY: `len - at` readable bytes are left at `at`.
     portable_unsafe::add(total, unsafe {
@@ -109,91 +120,44 @@ unsafe fn sum_avx2(src: *const u8, len: usize) -> u64 {
     })
 }
 
-/// # Safety
-/// `src` must be readable for `len` bytes, whole vectors and [`BLOCK_BYTES`] at most.
-#[inline]
-#[target_feature(enable = "avx2")]
-unsafe fn sum_block_avx2(src: *const u8, len: usize) -> u64 {
-    let mut a = _mm256_setzero_si256();
-    let mut b = _mm256_setzero_si256();
-    let mut at = 0;
-    while len - at >= 64 {
-        // SAFETY: 64 readable bytes are left at `at`.
-        let (first, second) = unsafe {
-            let from = src.add(at);
-            (
-                _mm256_loadu_si256(from.cast()),
-                _mm256_loadu_si256(from.add(32).cast()),
-            )
-        };
-        a = add_avx2(a, first);
-        b = add_avx2(b, second);
-        at += 64;
-    }
-    if at < len {
-        // SAFETY: 32 readable bytes are left at `at`.
-        a = add_avx2(a, unsafe { _mm256_loadu_si256(src.add(at).cast()) });
-    }
-    total_avx2(a, b, len)
-}
-
+/// Asks for the lines from `ahead` on as it goes.
+///
 /// # Safety
 /// `src` must be readable and `dst` writable for `len` bytes.
 #[target_feature(enable = "avx2")]
 unsafe fn copy_and_sum_avx2(dst: *mut u8, src: *const u8, len: usize, ahead: Ahead) -> u64 {
     let ahead = ahead.or(src);
-    let (mut total, mut at) = (0, 0);
-    while len - at >= 32 {
-        let block = (len - at).min(BLOCK_BYTES) & !31;
-        // SAFETY: `block` bytes are left at `at` on both sides.
-        total += unsafe {
-            copy_and_sum_block_avx2(dst.add(at), src.add(at), block, ahead.wrapping_add(at))
-        };
-        at += block;
-    }
-    // SAFETY: `len - at` bytes are left at `at` on both sides.
-    portable_unsafe::add(total, unsafe {
-        portable_unsafe::copy_and_sum_at(dst.add(at), src.add(at), len - at)
-    })
-}
-
-/// Prefetches the lines from `ahead` on as it copies.
-///
-/// # Safety
-/// `src` must be readable and `dst` writable for `len` bytes, whole vectors and [`BLOCK_BYTES`] at
-/// most.
-#[inline]
-#[target_feature(enable = "avx2")]
-unsafe fn copy_and_sum_block_avx2(
-    dst: *mut u8,
-    src: *const u8,
-    len: usize,
-    ahead: *const u8,
-) -> u64 {
-    let mut a = _mm256_setzero_si256();
-    let mut b = _mm256_setzero_si256();
-    let mut at = 0;
     // SAFETY: as many bytes as are copied are left at `at` on both sides.
     let copy = |at: usize| unsafe {
         let words = _mm256_loadu_si256(src.add(at).cast());
         _mm256_storeu_si256(dst.add(at).cast(), words);
         words
     };
-    while len - at >= 2 * LINE_BYTES {
+    let (mut total, mut at) = (0, 0);
+    while len - at >= 32 {
+        let block = (len - at).min(BLOCK_BYTES) & !31;
+        let end = at + block;
+        let (mut a, mut b) = (_mm256_setzero_si256(), _mm256_setzero_si256());
+        while end - at >= 2 * LINE_BYTES {
+            prefetch::line(ahead.wrapping_add(at));
+            prefetch::line(ahead.wrapping_add(at + LINE_BYTES));
+            a = add_avx2(a, copy(at));
+            b = add_avx2(b, copy(at + 32));
+            a = add_avx2(a, copy(at + 64));
+            b = add_avx2(b, copy(at + 96));
+            at += 2 * LINE_BYTES;
+        }
         prefetch::line(ahead.wrapping_add(at));
-        prefetch::line(ahead.wrapping_add(at + LINE_BYTES));
-        a = add_avx2(a, copy(at));
-        b = add_avx2(b, copy(at + 32));
-        a = add_avx2(a, copy(at + 64));
-        b = add_avx2(b, copy(at + 96));
-        at += 2 * LINE_BYTES;
+        while at < end {
+            a = add_avx2(a, copy(at));
+            at += 32;
+        }
+        total += total_avx2(a, b, block);
     }
-    prefetch::line(ahead.wrapping_add(at));
-    while at < len {
-        a = add_avx2(a, copy(at));
-        at += 32;
-    }
-    total_avx2(a, b, len)
+    // SAFETY: `len - at` bytes are left at `at` on both sides.
+    portable_unsafe::add(total, unsafe {
+        portable_unsafe::copy_and_sum_at(dst.add(at), src.add(at), len - at)
+    })
 }
 
 /// # Safety

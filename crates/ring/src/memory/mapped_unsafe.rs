@@ -276,22 +276,25 @@ mod file {
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
     use super::{Mapping, MemoryError, PAGE_BYTES};
-    use crate::huge_pages::{HUGE_PAGE_BYTES, HugePages, PageSource, Pages, ThpFor, grants_thp};
+    use crate::fill::{fill, fill_reserved};
+    use crate::huge_pages::{
+        HUGE_PAGE_BYTES, HugePages, PageSource, Pages, Refused, ThpFor, grants_thp,
+    };
 
     impl Mapping {
         /// Maps a new file. A file smaller than a huge page lies on ordinary pages by every rule.
         pub(super) fn new(bytes: usize, source: &mut PageSource) -> Result<Self, MemoryError> {
             let wants_huge = source.rule() != HugePages::Off && bytes >= HUGE_PAGE_BYTES;
             let huge_bytes = bytes.checked_next_multiple_of(HUGE_PAGE_BYTES);
-            if let (true, Some(huge_bytes)) = (wants_huge, huge_bytes) {
-                let flags = MemfdFlags::CLOEXEC | MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
-                // `page_bytes` is 0: reserved pages are not returned, since nobody else could use
-                // them.
-                if let Ok(mapping) = Self::with_flags(huge_bytes, flags, 0) {
-                    source.note(Pages::Hugetlb, huge_bytes);
-                    return Ok(mapping);
+            let wants_reserved = wants_huge && source.rule().takes_reserved();
+            if let (true, Some(huge_bytes)) = (wants_reserved, huge_bytes) {
+                match Self::on_reserved(huge_bytes) {
+                    Ok(mapping) => {
+                        source.note(Pages::Hugetlb, huge_bytes);
+                        return Ok(mapping);
+                    }
+                    Err(refused) => source.note_refused(refused, huge_bytes),
                 }
-                source.note_refused(huge_bytes);
             }
             let is_thp = wants_huge && grants_thp(ThpFor::Shared);
             // Pages are returned in whole huge pages, because a hole would split one.
@@ -306,6 +309,16 @@ mod file {
             // SAFETY: the range is the mapping just made; the advice changes no contents.
             let _ = unsafe { madvise(mapping.base.as_ptr().cast(), bytes, advice) };
             Ok(mapping)
+        }
+
+        /// A file on reserved huge pages, all of which it has. They are nobody else's: they stay.
+        fn on_reserved(bytes: usize) -> Result<Self, Refused> {
+            let flags = MemfdFlags::CLOEXEC | MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB;
+            let mapping = Self::with_flags(bytes, flags, 0).map_err(|_| Refused::Promise)?;
+            match fill_reserved(mapping.base, bytes) {
+                true => Ok(mapping),
+                false => Err(Refused::Pages),
+            }
         }
 
         fn with_flags(
@@ -356,14 +369,7 @@ mod file {
         }
 
         pub(super) fn prefault(&self) {
-            // SAFETY: the range is our own mapping; populating changes no contents.
-            let _ = unsafe {
-                madvise(
-                    self.base.as_ptr().cast(),
-                    self.bytes,
-                    Advice::LinuxPopulateWrite,
-                )
-            };
+            let _ = fill(self.base, self.bytes);
         }
     }
 

@@ -13,8 +13,7 @@ use tcp::{BurstTail, SegmentOut};
 use wire::tcp::Flags;
 use wire::{ipv4, ipv6};
 
-use crate::departures::packet_out::build_segment;
-use crate::departures::tcp_out::{BurstOut, FrameWriter};
+use crate::departures::packet_out::{BurstOut, FrameWriter, build_segment};
 
 impl FrameWriter<'_> {
     /// Sends `first` and the tail of its burst, with as many segments per frame as the port can

@@ -2,7 +2,10 @@
 //! payload from the send ring in one pass that also sums it.
 
 use packetio::{HeadMut, TxFrame};
+use ring::byte_ring::TxReader;
+use ring::memory::Memory;
 use ring::raw::RawSliceMut;
+use ring::socket_block::SocketBlock;
 use tcp::{BurstTail, SegmentOut};
 use wire::checksum::{self, Sum};
 use wire::ethernet::{self, EtherType};
@@ -10,12 +13,206 @@ use wire::plain::{ChangingFields, StoredHeaders};
 use wire::tcp::{Flags, Header as TcpHeader};
 use wire::{Ecn, FlowKey, ipv4, ipv6, plain, protocol};
 
-use crate::header_fields::LinkEnds;
-use crate::limits::HEADER_BYTES_MAX;
+use crate::counters::Counters;
+use crate::flows::lane::Lane;
+use crate::header_fields::{HeaderFields, LinkEnds};
+use crate::limits::{BULK_SEGMENTS_MIN, HEADER_BYTES_MAX};
+use crate::network::layer::Network;
 use crate::shortcuts;
 
 /// The part of a frame that holds a plain packet's headers.
 pub(crate) type PlainHead<'a> = HeadMut<'a, { plain::BYTES_MAX }>;
+
+/// The outcome of building one burst.
+#[derive(Default)]
+pub(super) struct BurstOut {
+    /// Frames that were built.
+    pub frames: usize,
+    /// Segments lost because their frames were too small.
+    pub segments_lost: u64,
+    /// Segments that left in frames of several.
+    pub segments_in_large: u64,
+}
+
+impl BurstOut {
+    #[inline]
+    pub fn count(&self, counters: &mut Counters) {
+        counters.tx_frame_too_small += self.segments_lost;
+        counters.tx_segments_in_large += self.segments_in_large;
+    }
+}
+
+/// Builds segments of one connection, with payload from its send buffer.
+pub(super) struct FrameWriter<'a> {
+    pub ends: &'a mut LinkEnds,
+    pub key: &'a FlowKey,
+    pub header: &'a mut HeaderFields,
+    /// Header fields that every segment of the connection shares.
+    pub shared_headers: &'a mut StoredHeaders,
+    pub tx: &'a mut TxReader,
+    pub memory: &'a Memory,
+    pub block: &'a SocketBlock,
+    /// True if the port computes checksums.
+    pub offload: bool,
+    /// The same value as in [`Departures`](super::Departures).
+    pub segment_bytes_max: u32,
+    /// Largest packet that the port cuts in its bulk lane, bytes; 0 without such a lane.
+    pub bulk_bytes_max: u32,
+    /// True if the burst leaves by the bulk lane.
+    pub is_bulk: bool,
+    pub now_ns: u64,
+}
+
+impl FrameWriter<'_> {
+    /// Chooses the lane of a segment and its burst, if the port has two lanes.
+    #[inline(always)]
+    pub fn choose_lane(
+        &mut self,
+        network: &Network,
+        lane: &mut Lane,
+        first: &SegmentOut,
+        is_all_acked: bool,
+    ) {
+        if self.bulk_bytes_max > 0 {
+            self.choose_of_two(network, lane, first, is_all_acked);
+        }
+    }
+
+    fn choose_of_two(
+        &mut self,
+        network: &Network,
+        lane: &mut Lane,
+        first: &SegmentOut,
+        is_all_acked: bool,
+    ) {
+        let is_numbered = first.payload_len > 0 || first.flags.intersects(Flags::SYN | Flags::FIN);
+        let end = first.payload_offset.saturating_add(first.payload_len);
+        let behind = self.tx.buffered(self.block).saturating_sub(end);
+        // The bulk lane leads only to the wire, not to peers on the same host.
+        let is_large = first.payload_len > 0
+            && behind > first.payload_len.saturating_mul(BULK_SEGMENTS_MIN - 2)
+            && !network.is_own_hop(self.ends.destination);
+        self.is_bulk = is_numbered && lane.of_burst(is_all_acked, is_large);
+        // Only the bulk lane cuts packets.
+        self.segment_bytes_max = if self.is_bulk { self.bulk_bytes_max } else { 0 };
+    }
+
+    /// Prepares a frame for its lane. Returns whether the port makes its checksum.
+    #[inline(always)]
+    pub(super) fn enter_lane(&self, frame: &TxFrame) -> bool {
+        self.offload || (self.is_bulk && frame.take_bulk_lane())
+    }
+
+    /// Builds a segment and the tail of its burst.
+    #[inline(always)]
+    pub fn burst_out(
+        &mut self,
+        frames: &[TxFrame],
+        first: &SegmentOut,
+        tail: BurstTail,
+    ) -> BurstOut {
+        if tail.segments > 0 && self.segment_bytes_max > 0 {
+            return self.large_out(frames, first, tail);
+        }
+        // A frame may be too small even for an MSS derived from the port's MTU. The drop is
+        // counted, and retransmission tries again.
+        let built = self.segment_out(&frames[0], first);
+        let mut frames_built = usize::from(built);
+        if tail.segments > 0 {
+            frames_built += self.tail_out(&frames[frames_built..], first, tail);
+        }
+        BurstOut {
+            frames: frames_built,
+            segments_lost: u64::from(1 + tail.segments) - frames_built as u64,
+            segments_in_large: 0,
+        }
+    }
+
+    /// Builds one segment, with the headers that are stored beside the connection if they fit it.
+    /// False: the frame is too small for it.
+    #[inline(always)]
+    fn segment_out(&mut self, frame: &TxFrame, segment: &SegmentOut) -> bool {
+        if !self.ends.header.discovers_mtu {
+            self.header.before_fragmentable(self.now_ns);
+            self.ends.header = *self.header;
+        }
+        let offload = self.enter_lane(frame);
+        let (ends, key, stored) = (&*self.ends, self.key, &mut *self.shared_headers);
+        let payload = |place: RawSliceMut<'_>| {
+            self.tx
+                .copy_out(self.memory, self.block, segment.payload_offset, place)
+        };
+        let is_plain = shortcuts::are_taken()
+            && ends.header.discovers_mtu
+            && segment.urgent == 0
+            && segment.ecn == Ecn::NotEct
+            && segment.options.is_plain();
+        if is_plain && !stored.fits(ends.destination, ends.header.dscp, ends.header.hop_limit) {
+            match headers_of(ends, key, segment) {
+                Some(headers) => stored.store(&headers),
+                None => stored.forget(),
+            }
+        }
+        if !is_plain || !stored.is_made() {
+            return build_segment(frame, ends, key, segment, offload, payload);
+        }
+        let one = ChangingFields {
+            seq: segment.seq,
+            ack: segment.ack,
+            flags: segment.flags,
+            window: segment.window,
+            timestamp: segment.options.timestamp,
+            payload_len: segment.payload_len as u16,
+        };
+        let (at, payload_len) = (one.header_bytes(), segment.payload_len as usize);
+        write_plain(frame, at, payload_len, offload, |head| {
+            let payload_sum = put_payload(frame, at, payload_len, payload)?;
+            stored.emit(head, &one, (!offload).then_some(payload_sum));
+            Some(())
+        })
+    }
+
+    /// Builds the segments that follow `first`, each as [`build_segment`] would. The number built:
+    /// frames that are too small come last.
+    fn tail_out(&mut self, frames: &[TxFrame], first: &SegmentOut, tail: BurstTail) -> usize {
+        debug_assert!(
+            !self.is_bulk,
+            "bursts of the bulk lane leave in large frames"
+        );
+        let (ends, key, offload) = (&*self.ends, self.key, self.offload);
+        let headers = plain_headers(ends, key, first);
+        let template = headers.map(|headers| plain::DataTemplate::new(&headers, offload));
+        let (mut segment, len) = (first.clone(), first.payload_len);
+        let mut built = 0;
+        for left in (0..tail.segments).rev() {
+            let Some(frame) = frames.get(built) else {
+                break;
+            };
+            segment.seq += len;
+            segment.payload_offset += len;
+            if left == 0 && tail.ends_burst {
+                segment.flags |= Flags::PSH;
+            }
+            let mut payload = |place: RawSliceMut<'_>| {
+                self.tx
+                    .copy_out(self.memory, self.block, segment.payload_offset, place)
+            };
+            let done = match &template {
+                Some(template) => {
+                    let at = template.header_bytes();
+                    write_plain(frame, at, len as usize, offload, |head| {
+                        let sum = payload(frame.slice_mut(at, len as usize)?);
+                        template.emit(head, segment.seq, segment.flags, sum as u16);
+                        Some(())
+                    })
+                }
+                None => build_segment(frame, ends, key, &segment, offload, payload),
+            };
+            built += usize::from(done);
+        }
+        built
+    }
+}
 
 /// Writes one TCP segment into `frame` and sets its length. `payload` copies the segment's bytes
 /// into place and returns their sum; it is called only if there are any. False: the frame is too
@@ -40,49 +237,6 @@ pub(crate) fn build_segment(
         Some(syn) if segment.payload_len == 0 => build_syn(frame, &headers, syn, offload),
         _ => build_any(frame, ends, key, segment, offload, payload),
     }
-}
-
-/// Builds a segment from the headers stored beside the connection. Headers that do not match are
-/// made anew.
-#[inline(always)]
-pub(crate) fn build_with(
-    stored: &mut StoredHeaders,
-    frame: &TxFrame,
-    ends: &LinkEnds,
-    key: &FlowKey,
-    segment: &SegmentOut,
-    offload: bool,
-    payload: impl FnOnce(RawSliceMut<'_>) -> u32,
-) -> bool {
-    let header = &ends.header;
-    let is_plain = shortcuts::are_taken()
-        && header.discovers_mtu
-        && segment.urgent == 0
-        && segment.ecn == Ecn::NotEct
-        && segment.options.is_plain();
-    if is_plain && !stored.fits(ends.destination, header.dscp, header.hop_limit) {
-        match headers_of(ends, key, segment) {
-            Some(headers) => stored.store(&headers),
-            None => stored.forget(),
-        }
-    }
-    if !is_plain || !stored.is_made() {
-        return build_segment(frame, ends, key, segment, offload, payload);
-    }
-    let one = ChangingFields {
-        seq: segment.seq,
-        ack: segment.ack,
-        flags: segment.flags,
-        window: segment.window,
-        timestamp: segment.options.timestamp,
-        payload_len: segment.payload_len as u16,
-    };
-    let (at, payload_len) = (one.header_bytes(), segment.payload_len as usize);
-    write_plain(frame, at, payload_len, offload, |head| {
-        let payload_sum = put_payload(frame, at, payload_len, payload)?;
-        stored.emit(head, &one, (!offload).then_some(payload_sum));
-        Some(())
-    })
 }
 
 /// The headers of a plain segment; see [`plain`]. `None` for any other segment.
@@ -192,48 +346,6 @@ pub(crate) fn write_plain(
     }
     frame.set_len(header_bytes + payload_len);
     true
-}
-
-/// Writes the `tail.segments` segments that follow `first` into one frame each, as
-/// [`build_segment`] would. `payload` copies bytes from an offset in the send buffer. Returns the
-/// number built: too small frames come last.
-pub(crate) fn build_burst_tail(
-    frames: &[TxFrame],
-    ends: &LinkEnds,
-    key: &FlowKey,
-    (first, tail): (&SegmentOut, BurstTail),
-    offload: bool,
-    mut payload: impl FnMut(u32, RawSliceMut<'_>) -> u32,
-) -> usize {
-    let mut segment = first.clone();
-    let headers = plain_headers(ends, key, first);
-    let template = headers.map(|headers| plain::DataTemplate::new(&headers, offload));
-    let len = first.payload_len;
-    let mut built = 0;
-    for left in (0..tail.segments).rev() {
-        let Some(frame) = frames.get(built) else {
-            break;
-        };
-        segment.seq += len;
-        segment.payload_offset += len;
-        if left == 0 && tail.ends_burst {
-            segment.flags |= Flags::PSH;
-        }
-        let mut copy = |place: RawSliceMut<'_>| payload(segment.payload_offset, place);
-        let done = match &template {
-            Some(template) => {
-                let at = template.header_bytes();
-                write_plain(frame, at, len as usize, offload, |head| {
-                    let sum = copy(frame.slice_mut(at, len as usize)?);
-                    template.emit(head, segment.seq, segment.flags, sum as u16);
-                    Some(())
-                })
-            }
-            None => build_segment(frame, ends, key, &segment, offload, copy),
-        };
-        built += usize::from(done);
-    }
-    built
 }
 
 /// Builds any segment, IPv6 and unusual options included.

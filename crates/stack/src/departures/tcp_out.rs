@@ -2,33 +2,25 @@
 //! data, openings, each list with its guaranteed share of a batch.
 
 use packetio::{Port, TxFrame};
-use ring::byte_ring::TxReader;
-use ring::memory::Memory;
-use ring::raw::RawSliceMut;
-use ring::socket_block::SocketBlock;
 use tcp::isn::IsnGenerator;
 use tcp::{BurstTail, Connection, Cx, IcmpError, SegmentOut, TransmitClass};
-use wire::FlowKey;
-use wire::plain::StoredHeaders;
-use wire::tcp::Flags;
 
 use crate::core::Core;
 use crate::counters::Counters;
 use crate::departures::Departures;
 use crate::departures::ack_trains::{AckTrains, Expansion, Filled};
 use crate::departures::local_out::take_local;
-use crate::departures::packet_out::{build_bare, build_burst_tail, build_segment, build_with};
+use crate::departures::packet_out::{FrameWriter, build_bare, build_segment};
 use crate::effects::{apply_effects, effect_targets, lose_segments, move_to_port};
 use crate::engine::{Engine, Parts, note_unsent};
 use crate::flows::Flows;
-use crate::flows::lane::Lane;
 use crate::flows::slot::Role;
 use crate::flows::stamps::StampedAt;
 use crate::flows::stories::Moment;
-use crate::header_fields::{HeaderFields, LinkEnds};
+use crate::header_fields::LinkEnds;
 use crate::limits::{
-    BLOCKED_TOLD_PER_TURN, BULK_SEGMENTS_MIN, HEADER_BYTES_MAX, TX_BATCH_SHARED_MIN,
-    TX_FRAMES_AHEAD_MIN, TX_FRAMES_PER_TURN, TX_SHARES,
+    BLOCKED_TOLD_PER_TURN, HEADER_BYTES_MAX, TX_BATCH_SHARED_MIN, TX_FRAMES_AHEAD_MIN,
+    TX_FRAMES_PER_TURN, TX_SHARES,
 };
 use crate::network::layer::Network;
 use crate::network::neighbours::Link;
@@ -224,21 +216,41 @@ impl Departures {
             return used + self.fill_few(core, &frames[used..]);
         }
         // A flood of resets may take half a batch, and more only if nothing else is to leave.
-        used += self.control_out(
-            core.engine_mut(),
-            &frames[used..used + (frames.len() - used) / 2],
-        );
+        if self.has_control(core) {
+            let half = used + (frames.len() - used) / 2;
+            used += self.control_out(core.engine_mut(), &frames[used..half]);
+        }
         let room = frames.len() - used;
         // First each list gets its share. The remaining frames then go to the lists in order of
         // urgency.
         for (class, share) in TX_SHARES.into_iter().enumerate() {
-            let end = frames.len().min(used + (room * share / 8).max(1));
-            used += self.list_out(core, class, &frames[used..end]);
+            if self.is_listed(core, class) {
+                let end = frames.len().min(used + (room * share / 8).max(1));
+                used += self.list_out(core, class, &frames[used..end]);
+            }
         }
         for class in 0..TX_SHARES.len() {
-            used += self.list_out(core, class, &frames[used..]);
+            if self.is_listed(core, class) {
+                used += self.list_out(core, class, &frames[used..]);
+            }
         }
-        used + self.control_out(core.engine_mut(), &frames[used..])
+        if self.has_control(core) {
+            used += self.control_out(core.engine_mut(), &frames[used..]);
+        }
+        used
+    }
+
+    /// A segment without a connection waits to leave by this port.
+    #[inline(always)]
+    fn has_control(&self, core: &Core) -> bool {
+        core.engine().view().schedule.has_control(self.port)
+    }
+
+    /// A connection stands on this port's list for a class.
+    #[inline(always)]
+    fn is_listed(&self, core: &Core, class: usize) -> bool {
+        let lists = &core.engine().view().schedule.lists;
+        lists.first(list_of(self.port, class)).is_some()
     }
 
     /// Fills a batch that is too small for shares: one frame for each kind in rotation, so that
@@ -425,142 +437,6 @@ fn link_of_control(
             note_unsent(unsent, one, id.port(), UnsentReason::Unroutable);
             None
         }
-    }
-}
-
-/// The outcome of building one burst.
-#[derive(Default)]
-pub(super) struct BurstOut {
-    /// Frames that were built.
-    pub frames: usize,
-    /// Segments lost because their frames were too small.
-    pub segments_lost: u64,
-    /// Segments that left in frames of several.
-    pub segments_in_large: u64,
-}
-
-impl BurstOut {
-    #[inline]
-    fn count(&self, counters: &mut Counters) {
-        counters.tx_frame_too_small += self.segments_lost;
-        counters.tx_segments_in_large += self.segments_in_large;
-    }
-}
-
-/// Builds segments of one connection, with payload from its send buffer.
-pub(super) struct FrameWriter<'a> {
-    pub ends: &'a mut LinkEnds,
-    pub key: &'a FlowKey,
-    header: &'a mut HeaderFields,
-    shared_headers: &'a mut StoredHeaders,
-    pub tx: &'a mut TxReader,
-    pub memory: &'a Memory,
-    pub block: &'a SocketBlock,
-    offload: bool,
-    /// Largest packet that the port cuts in the lane of this burst, bytes; 0: it cuts none.
-    pub segment_bytes_max: u32,
-    /// Largest packet that the port cuts in its bulk lane, bytes; 0 without such a lane.
-    bulk_bytes_max: u32,
-    /// True if the burst leaves by the bulk lane.
-    is_bulk: bool,
-    now_ns: u64,
-}
-
-impl FrameWriter<'_> {
-    /// Chooses the lane of a segment and its burst, if the port has two lanes.
-    #[inline(always)]
-    fn choose_lane(
-        &mut self,
-        network: &Network,
-        lane: &mut Lane,
-        first: &SegmentOut,
-        is_all_acked: bool,
-    ) {
-        if self.bulk_bytes_max > 0 {
-            self.choose_of_two(network, lane, first, is_all_acked);
-        }
-    }
-
-    fn choose_of_two(
-        &mut self,
-        network: &Network,
-        lane: &mut Lane,
-        first: &SegmentOut,
-        is_all_acked: bool,
-    ) {
-        let is_numbered = first.payload_len > 0 || first.flags.intersects(Flags::SYN | Flags::FIN);
-        let end = first.payload_offset.saturating_add(first.payload_len);
-        let behind = self.tx.buffered(self.block).saturating_sub(end);
-        // The bulk lane leads only to the wire, not to peers on the same host.
-        let is_large = first.payload_len > 0
-            && behind > first.payload_len.saturating_mul(BULK_SEGMENTS_MIN - 2)
-            && !network.is_own_hop(self.ends.destination);
-        self.is_bulk = is_numbered && lane.of_burst(is_all_acked, is_large);
-        // Only the bulk lane cuts packets.
-        self.segment_bytes_max = if self.is_bulk { self.bulk_bytes_max } else { 0 };
-    }
-
-    /// Prepares a frame for its lane. Returns whether the port makes its checksum.
-    #[inline(always)]
-    pub(super) fn enter_lane(&self, frame: &TxFrame) -> bool {
-        self.offload || (self.is_bulk && frame.take_bulk_lane())
-    }
-
-    /// Builds a segment and the tail of its burst.
-    #[inline(always)]
-    fn burst_out(&mut self, frames: &[TxFrame], first: &SegmentOut, tail: BurstTail) -> BurstOut {
-        if tail.segments > 0 && self.segment_bytes_max > 0 {
-            return self.large_out(frames, first, tail);
-        }
-        // A frame may be too small even for an MSS derived from the port's MTU. The drop is
-        // counted, and retransmission tries again.
-        let built = self.segment_out(&frames[0], first);
-        let mut frames_built = usize::from(built);
-        if tail.segments > 0 {
-            frames_built += self.tail_out(&frames[frames_built..], first, tail);
-        }
-        BurstOut {
-            frames: frames_built,
-            segments_lost: u64::from(1 + tail.segments) - frames_built as u64,
-            segments_in_large: 0,
-        }
-    }
-
-    /// Builds one segment. False: the frame is too small for it.
-    #[inline(always)]
-    fn segment_out(&mut self, frame: &TxFrame, segment: &SegmentOut) -> bool {
-        if !self.ends.header.discovers_mtu {
-            self.header.before_fragmentable(self.now_ns);
-            self.ends.header = *self.header;
-        }
-        let offload = self.enter_lane(frame);
-        let copy = |place: RawSliceMut<'_>| {
-            self.tx
-                .copy_out(self.memory, self.block, segment.payload_offset, place)
-        };
-        let (key, ends, offload) = (self.key, &*self.ends, offload);
-        build_with(
-            self.shared_headers,
-            frame,
-            ends,
-            key,
-            segment,
-            offload,
-            copy,
-        )
-    }
-
-    /// Builds the segments that follow `first`; returns how many.
-    fn tail_out(&mut self, frames: &[TxFrame], first: &SegmentOut, tail: BurstTail) -> usize {
-        debug_assert!(
-            !self.is_bulk,
-            "bursts of the bulk lane leave in large frames"
-        );
-        let copy = |offset, place: RawSliceMut<'_>| {
-            self.tx.copy_out(self.memory, self.block, offset, place)
-        };
-        let (key, ends, offload) = (self.key, &*self.ends, self.offload);
-        build_burst_tail(frames, ends, key, (first, tail), offload, copy)
     }
 }
 

@@ -325,12 +325,9 @@ impl Neighbours {
     /// receiver need not probe its neighbour.
     #[inline]
     pub fn link_to_peer(&mut self, id: NeighbourId, now_ns: u64, news_ns: u64) -> Link {
-        let Some(entry) = self.entries.get_mut(usize::from(id.index)) else {
+        let Some(entry) = self.live_mut(id) else {
             return Link::Gone;
         };
-        if entry.generation != id.generation {
-            return Link::Gone;
-        }
         entry.used_ns = now_ns;
         if entry.state == NeighbourState::Reachable && now_ns < entry.until_ns {
             return Link::Ready(entry.mac);
@@ -343,14 +340,11 @@ impl Neighbours {
     #[inline]
     pub fn confirm(&mut self, id: NeighbourId, now_ns: u64) {
         use NeighbourState::{Delay, Probe, Reachable, Stale};
-        let Some(entry) = self.entries.get_mut(usize::from(id.index)) else {
-            return;
-        };
-        if entry.generation == id.generation
+        let until_ns = now_ns + self.reachable_ns;
+        if let Some(entry) = self.live_mut(id)
             && matches!(entry.state, Reachable | Stale | Delay | Probe)
         {
-            entry.state = Reachable;
-            entry.until_ns = now_ns + self.reachable_ns;
+            (entry.state, entry.until_ns) = (Reachable, until_ns);
         }
     }
 
@@ -617,6 +611,8 @@ impl Neighbours {
         }
     }
 
+    /// The entry that `id` names, if it is still the one it named.
+    #[inline(always)]
     fn live_mut(&mut self, id: NeighbourId) -> Option<&mut Entry> {
         self.entries
             .get_mut(usize::from(id.index))

@@ -33,6 +33,11 @@ impl PortView<'_> {
         &self.side.port.capabilities().name
     }
 
+    /// True once the port is gone for good.
+    pub fn is_gone(&self) -> bool {
+        self.side.is_gone
+    }
+
     /// The port's own counters, some of which the port may have to query from the kernel.
     pub fn counters(&self) -> PortCounters {
         self.side.port.counters()

@@ -193,6 +193,8 @@ flow_words! {
     OutsideName = "congestion_name",
     /// Bytes of that name from the ninth on.
     OutsideNameRest = "congestion_name_rest",
+    /// Our window as the peer knows it, bytes.
+    RecvWindow = "rcv_wnd",
 }
 
 /// Bits of `tcpi_options` (linux/tcp.h).
@@ -201,6 +203,7 @@ const SACK: u64 = 2;
 const WSCALE: u64 = 4;
 const ECN: u64 = 8;
 const ECN_SEEN: u64 = 16;
+const SYN_DATA: u64 = 32;
 
 /// A row in the form in which it leaves the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -399,6 +402,7 @@ fn tell_settings(w: &mut FlowWords, info: &Info, path_mtu: u32) {
         (info.window_scaling, WSCALE),
         (info.ecn, ECN),
         (info.ecn_seen, ECN_SEEN),
+        (info.syn_data_acked, SYN_DATA),
     ];
     let options = options.iter().filter(|(on, _)| *on).map(|(_, bit)| bit);
     w.set(W::Options, options.sum::<u64>());
@@ -419,6 +423,7 @@ fn tell_settings(w: &mut FlowWords, info: &Info, path_mtu: u32) {
     w.set(W::RecvSpace, info.rcv_space);
     w.set(W::RecvSsthresh, info.rcv_ssthresh);
     w.set(W::SendWindow, info.snd_wnd);
+    w.set(W::RecvWindow, info.rcv_wnd);
     if let Some(bbr) = &info.bbr {
         w.set(W::BbrBandwidth, bbr.bandwidth);
         w.set(W::BbrMinRttUs, bbr.min_rtt_us);

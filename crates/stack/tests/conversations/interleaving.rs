@@ -4,7 +4,9 @@
 use proptest::prelude::*;
 use ring::socket_block::SocketId;
 use ring::spsc;
+use stack::StackConfig;
 use stack::context::{Control, InfoQuery};
+use tcp::{CongestionAlgorithm, EcnUse};
 use wire::Ecn;
 use wire::tcp::{Flags, Options, Timestamp};
 
@@ -36,15 +38,51 @@ struct Bench {
     flows: Vec<Flow>,
 }
 
+/// The kind of a peer's congestion signals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Signals {
+    /// An echo until the peer has reduced its window (RFC 3168).
+    Classic,
+    /// A counter in the flags (RFC 9768).
+    Accurate,
+    /// An echo with each change of the mark (RFC 8257).
+    Dctcp,
+}
+
+impl Signals {
+    fn settings(self, config: &mut StackConfig) {
+        config.tcp.ecn = match self {
+            Self::Classic | Self::Dctcp => EcnUse::WhenAsked,
+            Self::Accurate => EcnUse::Accurate,
+        };
+        if self == Self::Dctcp {
+            config.tcp.congestion = CongestionAlgorithm::Dctcp;
+        }
+    }
+
+    /// Flags of the peer's SYN.
+    fn hello(self) -> Flags {
+        let classic = Flags::SYN | Flags::ECE | Flags::CWR;
+        match self {
+            Self::Classic | Self::Dctcp => classic,
+            Self::Accurate => classic | Flags::AE,
+        }
+    }
+}
+
 /// A segment of a peer.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Data(usize),
     Push(usize),
+    /// Data in an ECN-capable packet without a mark.
+    Capable(usize),
     /// Data in a packet marked CE.
     Marked(usize),
     /// Data that echoes a mark on our packets.
     Echoed(usize),
+    /// Data that tells of a window that was reduced.
+    Reduced(usize),
     Lost(usize),
     /// The oldest lost segment.
     Retransmission,
@@ -64,17 +102,17 @@ enum Step {
 }
 
 impl Bench {
-    fn new(aggregation_max: u16) -> Self {
+    fn new(aggregation_max: u16, signals: Signals) -> Self {
         let mut w = World::with(|setup| {
             setup.config.aggregation_max = aggregation_max;
-            setup.config.tcp.ecn = tcp::EcnUse::Accurate;
+            signals.settings(&mut setup.config);
             setup.wire.batch = 256;
             // Room for a reset of each segment: otherwise the order would decide which one is
             // dropped.
             setup.config.limits.control_queue_max = 4_096;
         });
         let listener = w.listen();
-        let flows = (0..FLOWS).map(|_| Flow::established(&mut w, listener));
+        let flows = (0..FLOWS).map(|_| Flow::established(&mut w, listener, signals));
         let flows = flows.collect();
         w.peer.forget();
         Self { w, flows }
@@ -108,6 +146,7 @@ impl Bench {
                 let frame = segment.map(|segment| self.w.peer.frame(&segment));
                 frames.extend(frame.map(|frame| match kind {
                     Kind::Marked(_) => with_ecn(frame, Ecn::Ce),
+                    Kind::Capable(_) | Kind::Reduced(_) => with_ecn(frame, Ecn::Ect0),
                     _ => frame,
                 }));
             }
@@ -165,11 +204,9 @@ impl Bench {
 }
 
 impl Flow {
-    fn established(w: &mut World, listener: SocketId) -> Self {
+    fn established(w: &mut World, listener: SocketId, signals: Signals) -> Self {
         let mut client = w.client();
-        let mut syn = client
-            .syn()
-            .with(Flags::SYN | Flags::ECE | Flags::CWR | Flags::AE);
+        let mut syn = client.syn().with(signals.hello());
         syn.options.sack_permitted = true;
         syn.options.window_scale = Some(7);
         syn.options.timestamp = Some(Timestamp { value: 1, echo: 0 });
@@ -178,6 +215,8 @@ impl Flow {
             mut answers if answers.len() == 1 => answers.remove(0),
             answers => panic!("a SYN-ACK is due: {answers:?}"),
         };
+        let is_classic = syn_ack.flags.contains(Flags::ECE);
+        assert_eq!(is_classic, signals != Signals::Accurate);
         client.on_syn_ack(&syn_ack);
         client.window = 512;
         let ack = stamped(client.ack());
@@ -202,9 +241,10 @@ impl Flow {
     /// The next segment of a kind; `None`: there is none.
     fn segment(&mut self, kind: Kind) -> Option<Tcp> {
         Some(match kind {
-            Kind::Data(len) | Kind::Marked(len) => self.data(len),
+            Kind::Data(len) | Kind::Capable(len) | Kind::Marked(len) => self.data(len),
             Kind::Push(len) => self.data(len).with(Flags::ACK | Flags::PSH),
             Kind::Echoed(len) => self.data(len).with(Flags::ACK | Flags::ECE),
+            Kind::Reduced(len) => self.data(len).with(Flags::ACK | Flags::CWR),
             Kind::Lost(len) => {
                 let segment = self.data(len);
                 self.lost.push(segment);
@@ -235,7 +275,7 @@ fn stamped(segment: Tcp) -> Tcp {
 #[test]
 fn established_flows_that_interleave_are_runs() {
     for (burst, limit, merged) in [(1, 20, 7), (3, 20, 7), (1, 5, 6), (1, 1, 0)] {
-        let mut bench = Bench::new(limit);
+        let mut bench = Bench::new(limit, Signals::Accurate);
         let bursts: Vec<(usize, usize, Kind)> = (0..8 / burst)
             .flat_map(|_| (0..FLOWS).map(move |flow| (flow, burst, Kind::Data(FULL))))
             .chain((0..FLOWS).map(|flow| (flow, 8 % burst, Kind::Data(FULL))))
@@ -260,7 +300,7 @@ fn established_short_segments_that_interleave_are_taken_as_they_came() {
     /// Bytes of Ethernet, IPv4 and TCP headers with timestamps.
     const HEADERS: usize = 14 + 20 + 32;
     let merged = |len: usize| {
-        let mut bench = Bench::new(20);
+        let mut bench = Bench::new(20, Signals::Accurate);
         let bursts: Vec<(usize, usize, Kind)> = (0..8)
             .flat_map(|_| (0..FLOWS).map(move |flow| (flow, 1, Kind::Data(len))))
             .collect();
@@ -273,13 +313,53 @@ fn established_short_segments_that_interleave_are_taken_as_they_came() {
     assert!(merged(256 - HEADERS) > 0);
 }
 
+/// The ECE flag of the ACKs for a segment, for a marked one, and for two that follow it.
+fn echoes(signals: Signals, follower: Kind) -> Vec<bool> {
+    let mut bench = Bench::new(20, signals);
+    let kinds = [
+        Kind::Capable(FULL),
+        Kind::Marked(FULL),
+        follower,
+        Kind::Capable(FULL),
+    ];
+    for kind in kinds {
+        let frames = bench.frames(&[(0, 1, kind)]);
+        bench.batch(&frames);
+        bench.w.advance(300 * MILLIS);
+        bench.batch(&[]);
+    }
+    let acks = bench.flows[0].sent.iter();
+    acks.map(|ack| ack.flags.contains(Flags::ECE)).collect()
+}
+
+#[test]
+fn established_flow_that_is_marked_answers_by_the_rule_of_its_signals() {
+    let (plain, reduced) = (Kind::Capable(FULL), Kind::Reduced(FULL));
+    let classic = echoes(Signals::Classic, plain);
+    assert_eq!(classic, [false, true, true, true]);
+    let classic = echoes(Signals::Classic, reduced);
+    assert_eq!(classic, [false, true, false, false]);
+    let dctcp = echoes(Signals::Dctcp, plain);
+    assert_eq!(dctcp, [false, true, false, false]);
+}
+
+fn signals() -> impl Strategy<Value = Signals> {
+    prop_oneof![
+        Just(Signals::Classic),
+        Just(Signals::Accurate),
+        Just(Signals::Dctcp),
+    ]
+}
+
 fn kinds() -> impl Strategy<Value = Kind> {
     let len = prop_oneof![4 => Just(FULL), 1 => 1usize..FULL];
     prop_oneof![
         20 => len.clone().prop_map(Kind::Data),
         4 => len.clone().prop_map(Kind::Push),
+        10 => len.clone().prop_map(Kind::Capable),
         2 => len.clone().prop_map(Kind::Marked),
         1 => len.clone().prop_map(Kind::Echoed),
+        1 => len.clone().prop_map(Kind::Reduced),
         2 => len.prop_map(Kind::Lost),
         3 => Just(Kind::Retransmission),
         1 => Just(Kind::Duplicate),
@@ -316,10 +396,13 @@ proptest! {
     #![proptest_config(cases())]
 
     #[test]
-    fn any_interleaving_is_taken_alike_with_and_without_aggregation(steps in steps()) {
-        let alone = Bench::new(1).play(&steps);
+    fn any_interleaving_is_taken_alike_with_and_without_aggregation(
+        signals in signals(),
+        steps in steps(),
+    ) {
+        let alone = Bench::new(1, signals).play(&steps);
         for limit in [2, 20] {
-            let merged = Bench::new(limit).play(&steps);
+            let merged = Bench::new(limit, signals).play(&steps);
             for (at, ((one, info), (other, other_info))) in alone.iter().zip(&merged).enumerate() {
                 let mut pairs = one.sent.iter().zip(&other.sent);
                 let first = pairs.find(|(one, other)| one != other);

@@ -2,7 +2,7 @@
 //! receive. Peer and application must see the same as with single segments.
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex};
 
@@ -12,11 +12,14 @@ use packetio::{
     Capabilities, ChecksumPolicy, Port, PortCounters, PortError, RxChecksum, RxFrame, TxFrame,
 };
 use ring::socket_block::{SocketId, SocketState};
+use ring::spsc;
 use rustix::event::PollFlags;
+use stack::context::{Control, InfoQuery};
 use stack::{Stack, StackConfig};
 use wire::tcp::{Flags, SackBlock, SackBlocks, Timestamp};
-use wire::{Ecn, SeqNumber};
+use wire::{Ecn, SeqNumber, icmpv4, icmpv6, protocol};
 
+use crate::common::peer::PEER_MAC;
 use crate::common::{
     self, App, Client, PEER_V4, PEER_V6, PORT, SECOND, STACK_MAC, STACK_V4, STACK_V6, Tcp, frames,
 };
@@ -240,8 +243,8 @@ impl Bench {
             true => (STACK_V6, PEER_V6),
         };
         let hello = match (own, peer) {
-            (std::net::IpAddr::V6(_), _) => frames::solicitation(common::peer::PEER_MAC, peer, own),
-            _ => frames::arp_request(common::peer::PEER_MAC, peer, own),
+            (IpAddr::V6(_), _) => frames::solicitation(PEER_MAC, peer, own),
+            _ => frames::arp_request(PEER_MAC, peer, own),
         };
         let local = SocketAddr::new(own, PORT);
         let listener = app.listen(local, 4);
@@ -281,7 +284,7 @@ impl Bench {
     }
 
     fn arrive_merged(&mut self, segment: &Tcp, size: u16) {
-        let frame = segment.frame(common::peer::PEER_MAC, STACK_MAC);
+        let frame = segment.frame(PEER_MAC, STACK_MAC);
         self.card.lock().unwrap().arriving.push_back((frame, size));
         self.settle();
     }
@@ -326,6 +329,41 @@ impl Bench {
     pub fn cut(&self) -> usize {
         self.card.lock().unwrap().cut
     }
+
+    /// `TCP_INFO`, or that there is no connection any more.
+    fn info(&mut self) -> String {
+        let (answer, mut answers) = spsc::queue(1);
+        let socket = self.socket;
+        (self.app).control(Control::Info(InfoQuery { socket, answer }));
+        self.settle();
+        let info = answers.pop().flatten().map(|info| info.tcp);
+        format!("{info:?}")
+    }
+
+    /// A router tells that a segment is longer than the path's next link takes.
+    fn arrive_too_big(&mut self, segment: &Tcp, mtu: u16) {
+        let bytes = segment.segment_bytes();
+        let frame = match (segment.src, segment.dst) {
+            (IpAddr::V4(src), IpAddr::V4(dst)) => {
+                let message = icmpv4::Message::DestinationUnreachable {
+                    code: 4,
+                    next_hop_mtu: mtu,
+                    quote: &frames::ipv4_packet(src, dst, protocol::TCP, &bytes),
+                };
+                frames::icmp4_frame(PEER_MAC, STACK_MAC, PEER_V4, STACK_V4, &message)
+            }
+            (IpAddr::V6(src), IpAddr::V6(dst)) => {
+                let message = icmpv6::Message::PacketTooBig {
+                    mtu: mtu.into(),
+                    quote: &frames::ipv6_packet(src, dst, protocol::TCP, 64, &bytes),
+                };
+                frames::icmp6_frame(PEER_MAC, STACK_MAC, PEER_V6, STACK_V6, &message)
+            }
+            ends => panic!("addresses of two families: {ends:?}"),
+        };
+        self.card.lock().unwrap().arriving.push_back((frame, 0));
+        self.settle();
+    }
 }
 
 /// A text in which neighbouring bytes differ.
@@ -347,35 +385,56 @@ enum Kind {
     /// The peer supports ECN and sees a mark in the third flight.
     Ecn,
     Paced,
+    /// A router has no way on for the third flight, and says how long a packet may be.
+    Narrowed,
+    NarrowedV6,
 }
+
+/// The path's MTU from the third flight of a narrowed download on.
+const NARROW: u16 = 1_300;
 
 /// A segment, with the ECN codepoint of its packet.
 type Marked = (Tcp, u8);
 
-/// Sends a text and a FIN to a peer that acknowledges every flight and loses one segment of the
-/// fourth. Returns the segments flight by flight, and the number of frames cut.
-fn download(segment_bytes_max: usize, kind: Kind, lanes: Lanes) -> (Vec<Vec<Marked>>, usize) {
-    let (flights, cut, _) = download_in_frames(segment_bytes_max, kind, lanes);
-    (flights, cut)
+/// The story of a download.
+struct Download {
+    /// Segments that left, flight by flight.
+    flights: Vec<Vec<Marked>>,
+    /// `TCP_INFO` when each flight has left, and when it is acknowledged.
+    infos: Vec<[String; 2]>,
+    /// Frames that were cut until each flight had left.
+    cut_until: Vec<usize>,
+    /// Bytes of the longest packet that was cut.
+    longest: usize,
 }
 
-/// [`download`] that also returns the bytes of the longest packet cut.
-fn download_in_frames(
-    segment_bytes_max: usize,
-    kind: Kind,
-    lanes: Lanes,
-) -> (Vec<Vec<Marked>>, usize, usize) {
+impl Download {
+    /// Frames that were cut.
+    fn cut(&self) -> usize {
+        self.cut_until.last().copied().unwrap_or(0)
+    }
+}
+
+/// A connection for a download of this kind.
+fn bench_of(segment_bytes_max: usize, kind: Kind, lanes: Lanes) -> Bench {
     let hello = match kind {
         Kind::Ecn => Flags::ECE | Flags::CWR,
         _ => Flags::default(),
     };
-    let is_v6 = kind == Kind::V6;
-    let is_paced = kind == Kind::Paced;
-    let mut b = Bench::with_peer(lanes, segment_bytes_max, is_v6, hello, |config| {
-        config.tcp.pacing = is_paced;
-    });
+    let is_v6 = matches!(kind, Kind::V6 | Kind::NarrowedV6);
+    Bench::with_peer(lanes, segment_bytes_max, is_v6, hello, |config| {
+        config.tcp.pacing = kind == Kind::Paced;
+    })
+}
+
+/// Sends a text and a FIN to a peer that acknowledges every segment. One of the fourth flight is
+/// lost. On a path that narrows the third flight is lost, and the peer acknowledges flights.
+fn download(segment_bytes_max: usize, kind: Kind, lanes: Lanes) -> Download {
+    let is_narrowed = matches!(kind, Kind::Narrowed | Kind::NarrowedV6);
+    let mut b = bench_of(segment_bytes_max, kind, lanes);
     let bytes = text(400_123);
-    let (mut written, mut flights, mut got) = (0, Vec::new(), Vec::new());
+    let (mut written, mut got) = (0, Vec::new());
+    let (mut flights, mut infos, mut cut_until) = (Vec::new(), Vec::new(), Vec::new());
     let (mut next, mut is_ended) = (b.client.rcv, false);
     while !is_ended {
         written += b.app.write_if_open(b.socket, &bytes[written..]);
@@ -388,10 +447,17 @@ fn download_in_frames(
         let mut flight = b.take_marked();
         assert!(!flight.is_empty(), "{} of {}", got.len(), bytes.len());
         flights.push(flight.clone());
-        if flights.len() == 4 {
-            flight.remove(flight.len() / 2);
+        let left = b.info();
+        cut_until.push(b.cut());
+        match (is_narrowed, flights.len()) {
+            (true, 3) => {
+                b.arrive_too_big(&flight[0].0, NARROW);
+                flight.retain(|(segment, _)| fits_narrow(segment));
+            }
+            (false, 4) => drop(flight.remove(flight.len() / 2)),
+            _ => {}
         }
-        for (segment, _) in &flight {
+        for (at, (segment, _)) in flight.iter().enumerate() {
             let end = segment.seq.wrapping_add(segment.payload.len() as u32);
             let mut ack = stamped(b.client.segment(Flags::ACK));
             ack.window = 60_000;
@@ -404,46 +470,96 @@ fn download_in_frames(
                     next = end;
                     is_ended = segment.flags.intersects(Flags::FIN);
                 }
-                std::cmp::Ordering::Greater => {
-                    let mut blocks = SackBlocks::default();
-                    blocks.push(SackBlock {
-                        left: SeqNumber(segment.seq),
-                        right: SeqNumber(end),
-                    });
-                    ack.options.sack = blocks;
-                }
+                std::cmp::Ordering::Greater => ack.options.sack = block_of(segment.seq, end),
                 std::cmp::Ordering::Less => {}
             }
-            // The stack retransmits what lies behind a gap here, so only bytes in order are kept.
-            b.arrive(&ack.acking(next.wrapping_add(u32::from(is_ended))));
+            // The bytes behind a gap are sent again in this conversation: only what is in order is
+            // kept.
+            // Each ACK releases a segment or two, which are no large frame.
+            if !is_narrowed || at + 1 == flight.len() {
+                b.arrive(&ack.acking(next.wrapping_add(u32::from(is_ended))));
+            }
         }
+        infos.push([left, b.info()]);
         assert!(flights.len() < 2_000, "the text never ends");
     }
     assert!(got == bytes);
     let longest = b.card.lock().unwrap().longest;
-    (flights, b.cut(), longest)
+    Download {
+        flights,
+        infos,
+        cut_until,
+        longest,
+    }
+}
+
+/// The SACK option for text behind a gap.
+fn block_of(begin: u32, end: u32) -> SackBlocks {
+    let mut blocks = SackBlocks::default();
+    blocks.push(SackBlock {
+        left: SeqNumber(begin),
+        right: SeqNumber(end),
+    });
+    blocks
+}
+
+/// The segment's packet is no longer than the narrowed path takes.
+fn fits_narrow(segment: &Tcp) -> bool {
+    let network = if segment.src.is_ipv4() { 20 } else { 40 };
+    network + segment.segment_bytes().len() <= usize::from(NARROW)
 }
 
 #[test]
 fn established_text_in_large_frames_is_the_same_on_the_wire() {
-    for kind in [Kind::Plain, Kind::V6, Kind::Ecn, Kind::Paced] {
-        let (single, cut) = download(0, kind, Lanes::One);
-        assert_eq!(cut, 0);
+    for kind in [
+        Kind::Plain,
+        Kind::V6,
+        Kind::Ecn,
+        Kind::Paced,
+        Kind::Narrowed,
+        Kind::NarrowedV6,
+    ] {
+        let single = download(0, kind, Lanes::One);
+        assert_eq!(single.cut(), 0);
         for lanes in [Lanes::One, Lanes::Two, Lanes::Behind, Lanes::Scarce] {
-            let (large, cut) = download(LARGE, kind, lanes);
+            let large = download(LARGE, kind, lanes);
             let least = if lanes == Lanes::Scarce { 3 } else { 6 };
-            assert!(cut >= least, "{cut} large frames: {kind:?}");
-            assert_eq!(single.len(), large.len());
-            for (at, (single, large)) in single.iter().zip(&large).enumerate() {
+            assert!(
+                large.cut() >= least,
+                "{} large frames: {kind:?} {:?}",
+                large.cut(),
+                large.cut_until
+            );
+            assert_eq!(single.flights.len(), large.flights.len());
+            let both = single.flights.iter().zip(&large.flights);
+            for (at, (single, large)) in both.enumerate() {
                 assert_eq!(single, large, "flight {at}, {kind:?}");
             }
+            let both = single.infos.iter().zip(&large.infos);
+            for (at, (single, large)) in both.enumerate() {
+                assert_eq!(single, large, "TCP_INFO of flight {at}, {kind:?}");
+            }
         }
+    }
+}
+
+#[test]
+fn established_text_in_large_frames_on_a_path_that_narrows_is_sent_again_in_shorter_ones() {
+    for kind in [Kind::Narrowed, Kind::NarrowedV6] {
+        let large = download(LARGE, kind, Lanes::Two);
+        let at = &large.cut_until;
+        assert!(at[2] > 0 && large.cut() > at[2], "{at:?} large frames");
+        let (before, after) = large.flights.split_at(3);
+        assert!(before[2].iter().all(|(segment, _)| !fits_narrow(segment)));
+        assert_eq!(after[0][0].0.seq, before[2][0].0.seq, "sent again");
+        let mut after = after.iter().flatten();
+        assert!(after.all(|(segment, _)| fits_narrow(segment)));
     }
 }
 
 #[test]
 fn established_text_that_is_marked_says_so_once_and_stays_capable() {
-    let (flights, _) = download(LARGE, Kind::Ecn, Lanes::One);
+    let flights = download(LARGE, Kind::Ecn, Lanes::One).flights;
     // Flights up to the answer to the mark; later ones repair the loss.
     let early = flights[..4].iter().flatten();
     let reduced = early.filter(|(segment, _)| segment.flags.contains(Flags::CWR));
@@ -480,15 +596,15 @@ fn established_text_for_a_port_short_of_large_buffers_loses_no_segment() {
 #[test]
 fn established_text_for_a_port_of_a_few_segments_fills_its_frames() {
     for (kind, headers) in [(Kind::Plain, 20 + 32), (Kind::V6, 40 + 32)] {
-        let (single, _) = download(0, kind, Lanes::One);
+        let single = download(0, kind, Lanes::One).flights;
         let segment = single.iter().flatten().map(|one| one.0.payload.len()).max();
         let three = headers + 3 * segment.unwrap();
         // With one byte less a frame holds two segments.
         let longest = [three, three - 1].map(|segment_bytes_max| {
-            let (large, cut, longest) = download_in_frames(segment_bytes_max, kind, Lanes::One);
-            assert!(cut > 20, "{cut} large frames");
-            assert_eq!(single, large);
-            longest
+            let large = download(segment_bytes_max, kind, Lanes::One);
+            assert!(large.cut() > 20, "{} large frames", large.cut());
+            assert_eq!(single, large.flights);
+            large.longest
         });
         assert_eq!(longest, [three, three - segment.unwrap()]);
     }
@@ -507,7 +623,7 @@ fn upload(is_merged: bool, count: usize, ecn: Ecn) -> (Vec<Tcp>, Vec<u8>, stack:
         if frames.len() * step + piece.len() < bytes.len() {
             segment.flags = Flags::ACK;
         }
-        let mut frame = segment.frame(common::peer::PEER_MAC, STACK_MAC);
+        let mut frame = segment.frame(PEER_MAC, STACK_MAC);
         frame[15] = ecn.within(frame[15]);
         frames::mend_ipv4(&mut frame);
         let size = if is_merged { FULL as u16 } else { 0 };

@@ -1,4 +1,4 @@
-//! A stack on two ports, each with its own link, peer and gateway.
+//! A stack on two ports or three, each with a link, a peer and a gateway of its own.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::sync::{Arc, Mutex};
@@ -19,13 +19,22 @@ use crate::common::peer::{Client, Peer};
 use crate::common::{self, PEER_V4, STACK_V4};
 
 const SECOND: u64 = 1_000_000_000;
-const MACS: [MacAddr; 2] = [
+const MACS: [MacAddr; 3] = [
     MacAddr([2, 0, 0, 0, 0, 0x10]),
     MacAddr([2, 0, 0, 0, 0, 0x20]),
+    MacAddr([2, 0, 0, 0, 0, 0x30]),
 ];
-const OWN: [IpAddr; 2] = [STACK_V4, IpAddr::V4(Ipv4Addr::new(10, 0, 1, 1))];
-const PEERS: [IpAddr; 2] = [PEER_V4, IpAddr::V4(Ipv4Addr::new(10, 0, 1, 2))];
-/// A remote host that both gateways reach.
+const OWN: [IpAddr; 3] = [
+    STACK_V4,
+    IpAddr::V4(Ipv4Addr::new(10, 0, 1, 1)),
+    IpAddr::V4(Ipv4Addr::new(10, 0, 2, 1)),
+];
+const PEERS: [IpAddr; 3] = [
+    PEER_V4,
+    IpAddr::V4(Ipv4Addr::new(10, 0, 1, 2)),
+    IpAddr::V4(Ipv4Addr::new(10, 0, 2, 2)),
+];
+/// A host behind all gateways.
 const FAR: IpAddr = IpAddr::V4(Ipv4Addr::new(203, 0, 113, 9));
 
 /// A port that a test can make disappear.
@@ -65,8 +74,8 @@ impl Port for Removable {
 struct World {
     stack: Stack,
     app: App,
-    peers: [Peer; 2],
-    is_gone: [Arc<Mutex<bool>>; 2],
+    peers: Vec<Peer>,
+    is_gone: Vec<Arc<Mutex<bool>>>,
     now_ns: u64,
 }
 
@@ -84,15 +93,28 @@ fn config() -> StackConfig {
     config
 }
 
+/// The same with a third port.
+fn config_of_three() -> StackConfig {
+    let mut config = config();
+    config.further_ports.push(PortConfig {
+        addresses: vec!["10.0.2.1/24".parse().unwrap()],
+        gateways: vec![PEERS[2]],
+        ..PortConfig::default()
+    });
+    config
+}
+
 impl World {
     fn new() -> Self {
         Self::with(config())
     }
 
+    /// A world with as many ports as the settings name.
     fn with(config: StackConfig) -> Self {
-        let is_gone = [Arc::default(), Arc::default()];
+        let count = 1 + config.further_ports.len();
+        let is_gone: Vec<Arc<Mutex<bool>>> = (0..count).map(|_| Arc::default()).collect();
         let (mut ports, mut peers) = (Vec::<Box<dyn Port + Send>>::new(), Vec::new());
-        for index in 0..2 {
+        for index in 0..count {
             let options = LoopbackOptions {
                 mac: Some(MACS[index]),
                 ..LoopbackOptions::default()
@@ -106,7 +128,6 @@ impl World {
         }
         let now_ns = 1_000 * SECOND;
         let (stack, side) = Stack::with_ports(config, ports, now_ns).unwrap();
-        let peers: [Peer; 2] = peers.try_into().unwrap_or_else(|_| unreachable!());
         let mut world = Self {
             stack,
             app: App::new(side),
@@ -195,7 +216,14 @@ impl World {
     }
 
     fn remove(&mut self, port: usize) {
-        *self.is_gone[port].lock().unwrap() = true;
+        self.remove_at_once(&[port]);
+    }
+
+    /// The next turn finds all of these ports gone.
+    fn remove_at_once(&mut self, ports: &[usize]) {
+        for port in ports {
+            *self.is_gone[*port].lock().unwrap() = true;
+        }
         self.settle();
     }
 }
@@ -314,6 +342,60 @@ fn port_that_is_gone_takes_its_connections_and_routes_and_no_others() {
     w.settle();
     w.remove(1);
     assert_eq!(w.app.errno(kept), Some(Errno::NETDOWN));
+    assert!(w.stack.is_gone());
+}
+
+#[test]
+fn ports_that_are_gone_in_one_turn_take_their_connections_and_routes_each() {
+    for (lost, kept) in [([0, 1], 2), ([1, 2], 0), ([0, 2], 1)] {
+        let mut w = World::with(config_of_three());
+        let listener = w.listen_everywhere();
+        let ended = lost.map(|port| w.accepted(port, listener).1);
+        let (mut client, open) = w.accepted(kept, listener);
+        w.remove_at_once(&lost);
+        for (port, socket) in lost.into_iter().zip(ended) {
+            assert_eq!(w.app.errno(socket), Some(Errno::NETDOWN), "port {port}");
+            assert!(w.app.has(socket, SocketState::CLOSED), "port {port}");
+        }
+        assert_eq!(w.stack.counters().ports_lost, 2);
+        assert!(!w.stack.is_gone());
+        let request = client.data(b"still there?");
+        w.send(kept, &request);
+        assert_eq!(w.app.read(open), b"still there?");
+        assert_eq!(w.app.errno(open), None);
+        // No reset of the lost connections strays to the link that is left.
+        let strays = w.peers[kept].take_tcp();
+        assert!(
+            strays.iter().all(|one| one.dst == PEERS[kept]),
+            "{strays:?}"
+        );
+        for port in lost {
+            let socket = w.app.connect(SocketAddr::new(PEERS[port], common::PORT));
+            w.settle();
+            let syn = w.tcp(kept);
+            let ends = (syn.src, syn.dst);
+            assert_eq!(
+                ends,
+                (OWN[kept], PEERS[port]),
+                "by the gateway that is left"
+            );
+            w.app.abort(socket);
+            w.settle();
+            w.peers[kept].forget();
+        }
+    }
+}
+
+#[test]
+fn ports_that_are_all_gone_in_one_turn_end_all_connections() {
+    let mut w = World::new();
+    let listener = w.listen_everywhere();
+    let accepted = [0, 1].map(|port| w.accepted(port, listener).1);
+    w.remove_at_once(&[0, 1]);
+    for socket in accepted {
+        assert_eq!(w.app.errno(socket), Some(Errno::NETDOWN));
+    }
+    assert_eq!(w.stack.counters().ports_lost, 2);
     assert!(w.stack.is_gone());
 }
 

@@ -35,22 +35,8 @@ impl Connection {
     #[inline]
     #[must_use]
     pub fn send_room_at_rest(&self, config: &Config) -> Option<SendRoom> {
-        debug_assert_eq!(
-            self.tx.buffer().runs(),
-            self.tx.buffer().compute_runs(&self.snd)
-        );
-        let lowat = self.tx.buffer().notsent_lowat(config);
-        if self.tx.buffer().is_locked() {
-            return None;
-        }
-        let limit =
-            self.flight
-                .limit_at_rest(lowat, self.state(), self.conn_flags, &self.snd, &self.tx)?;
-        Some(SendRoom {
-            limit,
-            wake: self.tx.buffer().runs().wake(),
-            unsent_wake: u32::MAX,
-        })
+        self.flight
+            .room_at_rest(config, self.state(), self.conn_flags, &self.snd, &self.tx)
     }
 
     /// Room in the send buffer for the application now, and the level at which a waiting writer is

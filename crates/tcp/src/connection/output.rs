@@ -85,9 +85,9 @@ impl Connection {
         }
     }
 
-    /// The stored plan, or a new one if none is stored for this time.
-    #[inline]
-    fn take_plan(&mut self, cx: &Cx<'_>) -> Plan {
+    /// Builds the next segment, with at most one MSS of payload; false if there is none. Call until
+    /// it returns false, or until [`due`](Self::due) says that nothing follows.
+    pub fn poll_transmit(&mut self, cx: &mut Cx<'_>, out: &mut SegmentOut) -> bool {
         if self
             .conn_flags
             .any(ConnFlags::PATH_NARROWED | ConnFlags::PATH_PROBING)
@@ -96,32 +96,27 @@ impl Connection {
             self.path
                 .review_path(cx, &mut self.conn_flags, &mut self.snd, &mut self.tx);
         }
-        match self.planned.take(cx.now_ns) {
-            Some(plan) => {
-                debug_assert_eq!(plan, self.plan(cx), "nothing has changed");
-                plan
-            }
-            None => self.plan(cx),
-        }
-    }
-
-    /// Builds the next segment, with at most one MSS of payload; false if there is none. Call until
-    /// it returns false, or until [`due`](Self::due) says that nothing follows.
-    pub fn poll_transmit(&mut self, cx: &mut Cx<'_>, out: &mut SegmentOut) -> bool {
-        let plan = self.take_plan(cx);
-        match plan {
-            Plan::Lone { len, fin } => {
-                self.send_lone(cx, out, u32::from(len), fin);
-                return true;
-            }
-            Plan::PlainAck => {
-                self.send_plain_ack(cx, out);
-                return true;
-            }
+        let stored = self.planned.take(cx.now_ns);
+        debug_assert!(
+            stored.is_none_or(|plan| plan == self.plan(cx)),
+            "nothing has changed"
+        );
+        match stored.unwrap_or_else(|| self.plan(cx)) {
+            Plan::Lone { len, fin } => self.send_lone(cx, out, u32::from(len), fin),
+            Plan::PlainAck => self.send_plain_ack(cx, out),
             Plan::Nothing => {
                 self.stop(cx);
                 return false;
             }
+            plan => return self.send_planned(cx, out, plan),
+        }
+        true
+    }
+
+    /// Executes a plan that has no straight path. False: what was to be sent again has arrived.
+    fn send_planned(&mut self, cx: &mut Cx<'_>, out: &mut SegmentOut, plan: Plan) -> bool {
+        match plan {
+            Plan::Nothing | Plan::Lone { .. } | Plan::PlainAck => return false,
             Plan::Reset => self.build_reset(cx, out),
             Plan::ReplyReset => self.tx.build_reply_reset(out),
             Plan::Syn => self.build_syn(cx, out),

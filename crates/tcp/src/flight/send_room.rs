@@ -2,12 +2,13 @@
 //! leave at once.
 
 use crate::buffers::Memory;
+use crate::config::Config;
 use crate::conn_flags::ConnFlags;
 use crate::context::Cx;
 use crate::flight::Flight;
 use crate::path::Path;
 use crate::send::Sender;
-use crate::send::buffer::RUN_OVERHEAD;
+use crate::send::buffer::{RUN_OVERHEAD, SendRoom};
 use crate::state::State;
 use crate::timers::Timers;
 use crate::variables::Snd;
@@ -93,20 +94,23 @@ impl Flight {
         memory.saturating_sub(runs.saturating_mul(RUN_OVERHEAD))
     }
 
-    /// Like [`send_limit`](Self::send_limit), for a simple case: nothing is in flight, and the
-    /// congestion window is the limit, takes all waiting data, and is smaller than the buffer.
+    /// The room in a simple case: the user chose no limit, nothing is in flight, and the congestion
+    /// window is the limit, takes all waiting data, and is smaller than the buffer.
     #[inline]
-    pub(crate) fn limit_at_rest(
+    pub(crate) fn room_at_rest(
         &self,
-        lowat: u32,
+        config: &Config,
         state: State,
         conn_flags: ConnFlags,
         snd: &Snd,
         tx: &Sender,
-    ) -> Option<u32> {
-        let (snd, runs) = (snd, tx.buffer().runs());
+    ) -> Option<SendRoom> {
+        let (buffer, runs) = (tx.buffer(), tx.buffer().runs());
+        debug_assert_eq!(runs, buffer.compute_runs(snd));
+        let lowat = buffer.notsent_lowat(config);
         let path = self.congestion.cwnd().saturating_mul(u32::from(snd.mss()));
-        let is_roomy = snd.una() == snd.nxt()
+        let is_roomy = !buffer.is_locked()
+            && snd.una() == snd.nxt()
             && self.recovery.packets_out() == 0
             && snd.buffered() <= path
             && path < runs.size()
@@ -119,7 +123,11 @@ impl Flight {
         }
         let limit = path + runs.free_behind(path);
         debug_assert_eq!(limit, self.send_limit(lowat, state, conn_flags, snd, tx));
-        Some(limit)
+        Some(SendRoom {
+            limit,
+            wake: runs.wake(),
+            unsent_wake: u32::MAX,
+        })
     }
 
     #[inline(never)]

@@ -28,20 +28,18 @@ impl Flight {
     ) {
         let idle_ns = cx.now_ns.saturating_sub(tx.last_sent_ns());
         let rto_ns = timers.rtt().rto_ns();
-        if idle_ns <= rto_ns || tx.last_sent_ns() == 0 {
-            return;
+        if idle_ns > rto_ns && tx.last_sent_ns() != 0 && snd.unsent(state, conn_flags) > 0 {
+            self.restart_after_idle(cx, idle_ns, rto_ns, snd);
         }
-        if !cx.config.slow_start_after_idle
-            || self.recovery.packets_out() > 0
-            || snd.unsent(state, conn_flags) == 0
-        {
-            return;
+    }
+
+    #[cold]
+    fn restart_after_idle(&mut self, cx: &Cx<'_>, idle_ns: u64, rto_ns: u64, snd: &Snd) {
+        let is_at_rest = self.recovery.packets_out() == 0;
+        if cx.config.slow_start_after_idle && is_at_rest && !self.congestion.is_model() {
+            let moment = self.moment(cx, snd);
+            self.congestion.on_idle(&moment, idle_ns, rto_ns);
         }
-        if self.congestion.is_model() {
-            return;
-        }
-        let moment = self.moment(cx, snd);
-        self.congestion.on_idle(&moment, idle_ns, rto_ns);
     }
 
     /// Notes that bytes of the stream, or its FIN, leave for the first time.

@@ -44,16 +44,15 @@ impl Receiver {
     /// The window while the reader keeps up: half of the buffer is free, and the window is scaled.
     #[inline]
     pub(crate) fn roomy_window(&self, rcv_shift: u8, config: &Config) -> Option<u32> {
-        let rx = self;
-        let ratio = u64::from(rx.ratio);
-        let full = (u64::from(rx.buffer) * ratio / RATIO_ONE).min(u64::from(rx.clamp));
-        let free = u64::from(rx.buffer.checked_sub(rx.charged)?) * ratio / RATIO_ONE;
+        let ratio = u64::from(self.ratio);
+        let full = (u64::from(self.buffer) * ratio / RATIO_ONE).min(u64::from(self.clamp));
+        let free = u64::from(self.buffer.checked_sub(self.charged)?) * ratio / RATIO_ONE;
         let is_roomy = free >= full / 2
             && full > 0
-            && rx.peer_segment > 0
+            && self.peer_segment > 0
             && rcv_shift > 0
             && !config.shrink_window;
-        let window = free.min(u64::from(rx.ssthresh)) as u32;
+        let window = free.min(u64::from(self.ssthresh)) as u32;
         is_roomy.then_some(up_to(window, 1 << rcv_shift))
     }
 

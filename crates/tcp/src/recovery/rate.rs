@@ -172,12 +172,19 @@ impl Delivery {
         p.bool(sent_new);
     }
 
-    /// Stamps the record of a segment that leaves; `idle`: nothing was in flight.
-    pub fn on_sent(&mut self, record: &mut Record, delivered: u32, idle: bool) {
-        if idle {
-            self.first_sent_ns = record.sent_ns;
-            self.delivered_ns = record.sent_ns;
+    /// The first segment of a flight leaves, in a new record: ages count from it.
+    #[inline(always)]
+    pub fn on_first_sent(&mut self, record: &mut Record, delivered: u32) {
+        self.first_sent_ns = record.sent_ns;
+        self.delivered_ns = record.sent_ns;
+        record.delivered = delivered;
+        if self.app_limited != 0 {
+            record.tags |= tag::APP_LIMITED;
         }
+    }
+
+    /// A segment leaves while others are in flight.
+    pub fn on_sent(&mut self, record: &mut Record, delivered: u32) {
         record.delivered = delivered;
         record.delivered_age_us = micros(record.sent_ns.saturating_sub(self.delivered_ns));
         record.first_sent_age_us = micros(record.sent_ns.saturating_sub(self.first_sent_ns));

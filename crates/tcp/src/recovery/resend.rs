@@ -273,7 +273,7 @@ impl Recovery {
         if let Some(record) = cx.records.get_mut(at) {
             record.sent_ns = delivery.last_out_ns();
             record.tags &= !tag::SETTLED;
-            delivery.on_sent(record, delivered, false);
+            delivery.on_sent(record, delivered);
         }
     }
 
@@ -290,10 +290,9 @@ impl Recovery {
     ) {
         let sent_ns = delivery.last_out_ns();
         let mut record = Record::new(snd.nxt(), end, snd.mss(), sent_ns, tags);
-        let recovery = &mut *self;
-        delivery.on_sent(&mut record, recovery.delivered, true);
-        recovery.chain.begin(records, record);
-        recovery.packets_out = u32::from(!recovery.chain.is_empty());
+        delivery.on_first_sent(&mut record, self.delivered);
+        self.chain.begin(records, record);
+        self.packets_out = u32::from(!self.chain.is_empty());
     }
 
     /// Notes that new segments up to `end` have left for the first time; `tags` describe the last
@@ -307,11 +306,12 @@ impl Recovery {
         end: SeqNumber,
         tags: u16,
     ) {
-        let idle = self.packets_out == 0;
         let sent_ns = delivery.last_out_ns();
         let mut record = Record::new(snd.nxt(), end, snd.mss(), sent_ns, tags);
-        let delivered = self.delivered;
-        delivery.on_sent(&mut record, delivered, idle);
+        match self.packets_out {
+            0 => delivery.on_first_sent(&mut record, self.delivered),
+            _ => delivery.on_sent(&mut record, self.delivered),
+        }
         let joins = !delivery.begins_burst();
         let pushed = self.chain.push(records, record, joins);
         let count = match pushed {

@@ -5,6 +5,7 @@
 
 mod bursts;
 mod interleaved;
+mod offload;
 pub mod one_thread;
 mod paper;
 mod run;
@@ -24,7 +25,7 @@ pub use side::{SideOptions, side};
 #[derive(Args, Clone, Debug)]
 pub struct BulkOptions {
     /// Figures to measure: 7, 8, 9, 11, 12 and table1 of Menon and Zwaenepoel (USENIX ATC 2008),
-    /// `interleaved`, or the name of a study; all if none is named
+    /// `interleaved`, `offload`, or the name of a study; all if none is named
     #[arg(long = "figure", value_name = "NAME", value_delimiter = ',')]
     pub figures: Vec<String>,
     #[command(flatten)]
@@ -53,6 +54,37 @@ enum System {
     /// A sender of Millstream's whose flows interleave in bursts of so many segments, 0 for 2 to
     /// 20, and this receiver.
     Interleaved(Wired, usize),
+    /// A kernel client over veth with all offloads, and this server.
+    Receiver(Receiver),
+}
+
+/// The server that a kernel client sends to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Receiver {
+    Kernel,
+    Xdp,
+    Packet,
+}
+
+impl Receiver {
+    /// Its wire on a device of a veth pair.
+    fn wire(self, device: &str) -> String {
+        match self {
+            Self::Kernel => "kernel".to_owned(),
+            Self::Xdp => format!("xdp:{device}"),
+            Self::Packet => format!("packet:{device}"),
+        }
+    }
+}
+
+impl std::fmt::Display for Receiver {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(match self {
+            Self::Kernel => "kernel, veth",
+            Self::Xdp => "Millstream on AF_XDP, veth",
+            Self::Packet => "Millstream on a packet socket, veth",
+        })
+    }
 }
 
 /// The receiver of interleaved flows, and its wire.
@@ -132,6 +164,7 @@ impl turns::System for System {
                 | Self::Smoltcp(_)
                 | Self::Gvisor(_)
                 | Self::Interleaved(Wired::Kernel { .. }, _)
+                | Self::Receiver(Receiver::Kernel)
         )
     }
 }
@@ -164,6 +197,7 @@ impl std::fmt::Display for System {
             Self::Smoltcp(mtu) => write!(formatter, "smoltcp, one thread, MTU {mtu}"),
             Self::Gvisor(mtu) => write!(formatter, "gVisor netstack, one process, MTU {mtu}"),
             Self::Interleaved(wired, _) => wired.fmt(formatter),
+            Self::Receiver(receiver) => receiver.fmt(formatter),
         }
     }
 }
@@ -346,7 +380,7 @@ pub fn collect(options: &BulkOptions) -> Result<Outcome, Failure> {
         "bulk",
         "One end writes as fast as it may, the other reads; whoever receives counts. From server to client unless the title says otherwise. Server and client are processes of their own, \
          each pinned to a core. smoltcp has both ends in one thread on one core, gVisor's netstack in one process on both cores, and what each end used is not told: what compares core with core is Millstream in one thread. The receiver's CPU is without the time in which it looked for more (inline); the \
-         sender's is with it. Over veth neither side has segmentation or checksum offload. Over loopback the kernel computes no checksum.",
+         sender's is with it. Over veth neither side has segmentation or checksum offload, unless the title says otherwise. Over loopback the kernel computes no checksum.",
     );
     let repeats = options.repeats.settled();
     repeats.describe(&mut outcome);

@@ -2,7 +2,8 @@
 //! with a fixed seed: every run is the same.
 //!
 //! With a burst, the flows interleave on the wire: each sends so many full segments, then the next
-//! does, until a batch is full. The receiver then takes the whole batch in one turn.
+//! does, until a turn's frames are there. The receiver then takes all of them in one turn, by one
+//! batch or several.
 //!
 //! Callgrind counts one end alone ([`crate::cycles`]): it collects only inside [`receiver_turn`] or
 //! [`sender_turn`].
@@ -12,6 +13,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::measure::cpu;
 use clap::Args;
+use clap::builder::RangedI64ValueParser;
 use millstream::{
     Clock, Config, Context, Crank, IpCidr, Limits, Runtime, TcpListener, TcpStream, VirtualClock,
 };
@@ -31,8 +33,8 @@ const RECEIVE_BYTES: u32 = 8 << 20;
 /// The window, which a turn does not fill.
 const WINDOW_BYTES: u32 = 1 << 20;
 
-/// Frames that the receiver takes in one turn where flows interleave.
-const BATCH_FRAMES: usize = 256;
+/// Frames that the receiver takes in one turn where flows interleave, unless asked otherwise.
+const TURN_FRAMES: u16 = 256;
 /// Turns in which the receiver reads from each of sixteen flows or more once.
 const READ_ROUND: usize = 16;
 
@@ -68,6 +70,17 @@ pub struct ThreadOptions {
     /// flow sends as much as it may
     #[arg(long)]
     pub burst: Option<usize>,
+    /// Frames that the receiver takes in one turn, with --burst
+    #[arg(long, value_name = "N", default_value_t = TURN_FRAMES, requires = "burst", value_parser = frames())]
+    pub turn: u16,
+    /// Frames that the wire lends at once, with --burst; as many as a turn takes without this
+    #[arg(long, value_name = "N", requires = "burst", value_parser = frames())]
+    pub batch: Option<u16>,
+}
+
+/// A number of frames of which the wire has slots.
+fn frames() -> RangedI64ValueParser<u16> {
+    clap::value_parser!(u16).range(1..=512)
 }
 
 impl ThreadOptions {
@@ -122,7 +135,8 @@ fn open(
 ) -> std::io::Result<Runtime> {
     let mut wire = format!("loopback:bulk,mtu={}", options.mtu);
     if options.burst.is_some() {
-        wire += &format!(",batch={BATCH_FRAMES}");
+        let batch = options.batch.unwrap_or(options.turn);
+        wire += &format!(",batch={batch}");
     }
     let mut config = Config::new(wire.parse().map_err(|error| invalid(&error))?);
     config.crank = Crank::Inline;
@@ -234,6 +248,8 @@ impl Spent {
 struct Interleaving {
     /// See [`ThreadOptions::burst`].
     bursts: Option<Bursts>,
+    /// See [`ThreadOptions::turn`].
+    turn_frames: usize,
     /// Payload of a full segment.
     segment_bytes: usize,
     /// The window of one flow.
@@ -246,13 +262,14 @@ impl Interleaving {
     fn new(options: &ThreadOptions) -> Self {
         Self {
             bursts: options.burst.map(|len| Bursts::new(len, SEED[0])),
+            turn_frames: options.turn.into(),
             segment_bytes: options.segment_bytes(),
             window_bytes: options.share(WINDOW_BYTES),
             next: 0,
         }
     }
 
-    /// Turns of the sender that fill a batch. The bytes written.
+    /// Turns of the sender that fill a turn of the receiver. The bytes written.
     fn sender_turns(
         &mut self,
         context: &Context,
@@ -265,7 +282,7 @@ impl Interleaving {
         };
         let (mut frames, mut sent) = (0, 0);
         loop {
-            let segments = bursts.next_len().min(BATCH_FRAMES - frames);
+            let segments = bursts.next_len().min(self.turn_frames - frames);
             let bytes_max = (rest - sent).min((segments * self.segment_bytes) as u64);
             let stream = &mut streams[self.next];
             // A flow whose window is full leaves its turn to the next. A turn without anything to
@@ -273,7 +290,7 @@ impl Interleaving {
             sent += sender_turn(context, stream, bytes, bytes_max)?;
             self.next = (self.next + 1) % streams.len();
             frames += segments;
-            if frames >= BATCH_FRAMES || sent >= rest {
+            if frames >= self.turn_frames || sent >= rest {
                 break;
             }
         }
@@ -326,7 +343,7 @@ impl Receiver {
 enum Reading {
     /// Into this buffer.
     Copied(Vec<u8>),
-    /// Nowhere: they are looked at in the receive buffer.
+    /// No copy: the bytes are read in the receive buffer.
     Lent,
 }
 

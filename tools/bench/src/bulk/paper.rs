@@ -1,8 +1,9 @@
 //! Further figures of Menon and Zwaenepoel (USENIX ATC 2008). They show the whole gain (figure 7),
 //! the receiver's work by kind (figures 8 and 9), latency (table 1), and aggregation where the
-//! packets of many flows interleave (section 3.5).
+//! packets of many flows interleave (section 3.5). The list of figures with a measurement of their
+//! own also names that of the offloads.
 
-use super::{Load, Merging, OFF, ON, Seen, System, Wired, add_figures, load, run};
+use super::{Load, Merging, OFF, ON, Seen, System, Wired, add_figures, load, offload, run};
 use crate::frame::turns::{self, Case};
 use crate::frame::{Figure, Outcome, Point, Repeats, Series, Spread, machine};
 use crate::measure::Plan;
@@ -18,7 +19,7 @@ pub(super) struct Own {
 }
 
 /// All of them.
-pub(super) const OWN: [Own; 5] = [
+pub(super) const OWN: [Own; 6] = [
     Own {
         name: "7",
         measure: overall,
@@ -50,6 +51,10 @@ pub(super) const OWN: [Own; 5] = [
         name: "interleaved",
         measure: interleaved,
     },
+    Own {
+        name: "offload",
+        measure: offload::measure,
+    },
 ];
 
 /// Segments in a row where one flow is alone: as many as are merged at most.
@@ -72,12 +77,11 @@ const RECEIVERS: [Wired; 8] = [
 /// Senders that interleave, and where only a look is wanted.
 const FLOWS: (&[usize], &[usize]) = (&[1, 16, 64, 400], &[16]);
 
-type Column = turns::Column<System, Seen>;
 /// A name, and its runs by x.
-type Named = (String, super::Column);
+pub(super) type Named = (String, super::Column);
 
-/// The figures of columns.
-fn named(columns: Vec<Column>) -> Vec<Named> {
+/// The columns by the names of their systems.
+pub(super) fn named<S: std::fmt::Display>(columns: Vec<turns::Column<S, Seen>>) -> Vec<Named> {
     let columns = columns.into_iter();
     columns
         .map(|(system, column)| (system.to_string(), column))
@@ -99,11 +103,11 @@ fn overall(repeats: &Repeats, outcome: &mut Outcome) {
     let title = "MTU 1500, one flow, receive aggregation and ACK offload (ATC'08, fig. 7)";
     let columns = named(columns);
     add_figures(outcome, ("overall", title), "flows", &columns);
-    outcome.add(both_ends("overall", title, &columns));
+    outcome.add(both_ends(("overall", title), "flows", &columns));
 }
 
 /// CPU time of both ends: the kernel takes what arrives over veth in the sender's process.
-fn both_ends(id: &str, title: &str, columns: &[Named]) -> Figure {
+pub(super) fn both_ends((id, title): (&str, &str), x: &str, columns: &[Named]) -> Figure {
     let cycles = |seen: &Seen| {
         let both_ns = seen.receiver_ns_per_byte? + seen.sender_ns_per_byte?;
         Some(both_ns * machine::gigahertz())
@@ -122,7 +126,7 @@ fn both_ends(id: &str, title: &str, columns: &[Named]) -> Figure {
     Figure {
         id: format!("{id}-both"),
         title: format!("CPU of both ends, {title}"),
-        x: "flows".to_owned(),
+        x: x.to_owned(),
         y: super::CYCLES.to_owned(),
         falls: true,
         compares: true,
@@ -217,6 +221,6 @@ fn interleaved(repeats: &Repeats, outcome: &mut Outcome) {
         let title = format!("MTU 1500, flows that interleave {how}");
         let columns = named(columns);
         add_figures(outcome, (id, &title), "flows", &columns);
-        outcome.add(both_ends(id, &title, &columns));
+        outcome.add(both_ends((id, &title), "flows", &columns));
     }
 }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use super::bursts::segment_bytes;
 use super::one_thread::Moved;
 use super::side::Received;
-use super::{Load, PARTS, Seen, System, Wired};
+use super::{Load, PARTS, Receiver, Seen, System, Wired};
 use crate::frame::namespace::{self, Loopback, Veth, VethOptions};
 use crate::frame::{Process, machine, process};
 use crate::profile::{SAMPLES_PER_SECOND, Sampler, attribution};
@@ -20,7 +20,7 @@ const BUFFER_OVERHEAD_BYTES: usize = 18;
 const SERVER_ADDRESS: &str = "10.92.0.2/24";
 const CLIENT_ADDRESS: &str = "10.92.0.1/24";
 
-/// Receive windows of all flows together where ACKs are what is looked at.
+/// Receive windows of all flows together, in runs that measure ACKs.
 const WINDOWS_BYTES: u32 = 1 << 20;
 /// The least of one flow: a few runs of segments.
 const WINDOW_BYTES_MIN: u32 = 128 << 10;
@@ -284,6 +284,17 @@ fn place(system: System) -> Result<Place, String> {
                 true => (xdp, kernel()),
                 false => (xdp.clone(), xdp),
             };
+        }
+        System::Receiver(receiver) => {
+            let veth = Veth::new(VethOptions {
+                mtu: 1500,
+                kernel_server: receiver == Receiver::Kernel,
+                kernel_client: true,
+                segmentation: true,
+                ..VethOptions::default()
+            })?;
+            over_veth(&mut place, veth);
+            place.wires.0 = receiver.wire(namespace::DEVICE);
         }
         System::KernelLoopback => {
             place._loopback = Loopback::new()?;

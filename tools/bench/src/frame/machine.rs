@@ -24,8 +24,7 @@ pub struct Machine {
     pub started_s: u64,
 }
 
-/// What `cargo xtask` says of its own builds: with a profile of what runs or without (decision
-/// 0031).
+/// The kind of this build, as `cargo xtask` names it: profile-guided or plain (decision 0031).
 const BUILD: &str = match option_env!("MILLSTREAM_BUILD") {
     Some(build) => build,
     None => "plain",
@@ -99,7 +98,7 @@ pub fn kernel_settings() -> String {
     format!("{}; clock {}", rows.join(", "), clock.trim())
 }
 
-/// What Millstream goes by where a figure does not say otherwise.
+/// Settings of Millstream's stacks, unless a figure sets others.
 pub fn own_settings() -> String {
     match "loopback:settings".parse() {
         Err(_) => String::new(),

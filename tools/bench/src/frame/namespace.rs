@@ -3,7 +3,7 @@
 
 use super::process::ip;
 
-/// Addresses of the two ends, whoever uses them.
+/// Addresses of the two ends.
 pub const SERVER: &str = "10.94.0.2";
 pub const CLIENT: &str = "10.94.0.1";
 /// The name of the device at either end.

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::levels::Levels;
 
-/// The values of all repetitions of one measurement, and what is said of them.
+/// The values of all repetitions of one measurement, and their statistics.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
     /// In the order in which they were measured.

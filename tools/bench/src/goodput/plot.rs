@@ -9,7 +9,7 @@ use super::{Measured, Pair};
 /// Width of a cell, and height of the plot, in pixels.
 const CELL_WIDTH: u32 = 44;
 const HEIGHT: u32 = 480;
-/// What Millstream is to reach, at least.
+/// The ratio to the kernel that Millstream must reach.
 const BAR: f64 = 0.95;
 
 const SHOWN: [(Pair, &str, RGBColor); 2] = [

@@ -61,7 +61,7 @@ pub fn run(system: System, run: &Run) -> Result<Seen, String> {
     let wire = match (&service, system) {
         (Some(service), _) => service.wire(),
         (None, System::KernelServe) => "kernel".to_owned(),
-        (None, _) => format!("xdp:{}", namespace::DEVICE),
+        (None, _) => system.wire(namespace::DEVICE),
     };
     let documents = Documents::new(run)?;
     let mut server = match system {
@@ -206,7 +206,7 @@ fn start_nginx(veth: &Veth, documents: &Documents, run: &Run) -> Result<Process,
 
 /// A listener on [`PORT`] stands in the namespace of this process.
 fn listens(pid: u32) -> bool {
-    // The process is in the namespace of whoever starts it until `ip` has moved it.
+    // The process is in its starter's namespace until `ip` has moved it.
     let table = fs::read_to_string(format!("/proc/{pid}/net/tcp")).unwrap_or_default();
     let program = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     program.trim() == "nginx" && has_listener(&table)

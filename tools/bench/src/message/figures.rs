@@ -85,7 +85,12 @@ const POLLING: &[System] = &[
     System::KernelVeth,
     System::XdpServer,
 ];
-const WIRED: &[System] = &[System::KernelVeth, System::XdpServer, System::XdpBoth];
+const WIRED: &[System] = &[
+    System::KernelVeth,
+    System::XdpServer,
+    System::XdpServerOneLane,
+    System::XdpBoth,
+];
 
 const STUDIES: &[Study] = &[
     Study {

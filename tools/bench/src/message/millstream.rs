@@ -28,7 +28,7 @@ const OPENING_MAX: usize = 512;
 /// A connection that has not opened by then does not.
 const OPENING_TIME: Duration = Duration::from_secs(30);
 
-/// Whatever is to be heard of a connection.
+/// All events of a connection.
 fn both() -> Interest {
     Interest::READABLE | Interest::WRITABLE
 }

@@ -455,7 +455,7 @@ fn place(system: System, run: &Run) -> Result<Where, String> {
             place._service = path.map(|path| Service::start(&veth, path)).transpose()?;
             let wire = |stack| match stack {
                 Stack::Kernel => "kernel".to_owned(),
-                _ => format!("xdp:{}", namespace::DEVICE),
+                _ => system.wire(namespace::DEVICE),
             };
             (place.server_wire, place.client_wire) = (wire(server), wire(client));
             if let Some(service) = &place._service {

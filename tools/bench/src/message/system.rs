@@ -30,6 +30,8 @@ pub enum System {
     KernelVeth,
     /// The kernel's client over veth, Millstream's server on AF_XDP.
     XdpServer,
+    /// The same without the bulk lane.
+    XdpServerOneLane,
     /// Millstream at both ends of a veth pair, on AF_XDP.
     XdpBoth,
     /// The kernel's client over veth, Millstream's server on a virtual port of `mill mux`.
@@ -40,6 +42,10 @@ pub enum System {
     Nginx,
     /// The kernel's client over veth, `mill serve` on AF_XDP: HTTP.
     MillServe,
+    /// The same without the bulk lane.
+    MillServeOneLane,
+    /// The same on a packet socket.
+    MillServePacket,
     /// The kernel's client over veth, `mill serve` on the kernel: HTTP.
     KernelServe,
     /// The kernel's client over veth, `mill serve` on a virtual port of `mill mux`: HTTP.
@@ -85,12 +91,15 @@ impl System {
             Self::Inline | Self::InlineAlone | Self::Dedicated => Place::Memif,
             Self::KernelVeth
             | Self::XdpServer
+            | Self::XdpServerOneLane
             | Self::MuxServer
             | Self::MuxMemifServer
             | Self::XdpBoth
             | Self::Nginx
             | Self::KernelServe
             | Self::MillServe
+            | Self::MillServeOneLane
+            | Self::MillServePacket
             | Self::MuxServe
             | Self::MuxMemifServe => Place::Veth,
             Self::OneThread | Self::Smoltcp | Self::Gvisor => Place::Together,
@@ -108,9 +117,12 @@ impl System {
             | Self::KernelServe => (Stack::Kernel, Stack::Kernel),
             Self::KernelUring => (Stack::Uring, Stack::Uring),
             Self::XdpServer
+            | Self::XdpServerOneLane
             | Self::MuxServer
             | Self::MuxMemifServer
             | Self::MillServe
+            | Self::MillServeOneLane
+            | Self::MillServePacket
             | Self::MuxServe
             | Self::MuxMemifServe => (Stack::Inline, Stack::Kernel),
             Self::Dedicated => (Stack::Dedicated, Stack::Dedicated),
@@ -143,9 +155,20 @@ impl System {
             Self::Nginx
                 | Self::KernelServe
                 | Self::MillServe
+                | Self::MillServeOneLane
+                | Self::MillServePacket
                 | Self::MuxServe
                 | Self::MuxMemifServe
         )
+    }
+
+    /// The wire of Millstream on a device that it has alone.
+    pub fn wire(self, device: &str) -> String {
+        match self {
+            Self::XdpServerOneLane | Self::MillServeOneLane => format!("xdp:{device},bulk=off"),
+            Self::MillServePacket => format!("packet:{device}"),
+            _ => format!("xdp:{device}"),
+        }
     }
 
     /// The server has a virtual port of `mill mux`, and the kernel's address.
@@ -173,9 +196,12 @@ impl System {
             Self::Dedicated => "Millstream, memif, dedicated",
             Self::KernelVeth => "kernel, veth",
             Self::XdpServer => "kernel client, Millstream on AF_XDP, veth",
+            Self::XdpServerOneLane => "kernel client, Millstream on AF_XDP without bulk lane, veth",
             Self::XdpBoth => "Millstream on AF_XDP, veth",
             Self::Nginx => "nginx on the kernel, veth",
             Self::MillServe => "mill serve on AF_XDP, veth",
+            Self::MillServeOneLane => "mill serve on AF_XDP without bulk lane, veth",
+            Self::MillServePacket => "mill serve on a packet socket, veth",
             Self::MuxServer => "kernel client, Millstream on a virtual port, veth",
             Self::MuxMemifServer => "kernel client, Millstream on a virtual port by memif, veth",
             Self::KernelServe => "mill serve on the kernel, veth",

@@ -156,7 +156,7 @@ pub enum Source {
     Text,
     /// The authors state it of the paper elsewhere: on their page about it, or in a talk.
     Authors,
-    /// Others quote it from the paper, whose page was not read.
+    /// The value is quoted by another source; the paper itself was not read.
     Quoted,
 }
 

@@ -11,7 +11,7 @@ use crate::states;
 
 /// More steps show nothing that fewer do not.
 const STEPS_MAX: usize = 300;
-/// Longer than all retries of a connection that nobody answers, and than TIME_WAIT.
+/// A time longer than all retries of a connection whose peer is silent, and than TIME_WAIT.
 const FAREWELL_MS: u64 = 3 * 3600 * 1000;
 
 /// A connection and what befalls it.

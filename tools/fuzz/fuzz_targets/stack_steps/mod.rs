@@ -1,5 +1,5 @@
-//! What `stack_input` plays: the steps as the fuzzer chooses them, and the world that they are
-//! played in.
+//! The steps of the target `stack_input`, which the fuzzer chooses, and the world in which they
+//! are played.
 
 mod application_steps;
 mod wire_steps;

@@ -85,7 +85,7 @@ impl Kernel {
             congestion,
         };
         made.turn();
-        // What IPv6 says when a device comes up is not of the script.
+        // IPv6 sends packets of its own when a device comes up. They are no part of the script.
         made.departed.clear();
         made.began = Instant::now();
         made.epoch_ns = since_1970_ns();

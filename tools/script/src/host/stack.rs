@@ -47,7 +47,7 @@ impl Stack {
         let mut made = VirtualHost::config(&[config.local], clock);
         made.seed = Some([1, 2, 3, 4]);
         made.tcp = configured(settings);
-        // What Linux's aggregation has put together is acknowledged once.
+        // Segments that Linux's aggregation has merged are acknowledged once.
         made.merge_acks = config.mss > 0;
         let mut made = Stack {
             host: VirtualHost::open(made, config.mtu, Sockets::new)?,

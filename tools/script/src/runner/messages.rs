@@ -1,5 +1,5 @@
-//! What `sendmsg` takes and `recvmsg` gives beside bytes: flags and control messages, and these
-//! compared with what a script expects.
+//! Flags and control messages of `sendmsg` and `recvmsg`, and their comparison with what a script
+//! expects.
 
 use posix::{ControlMessage, Reply, number};
 
@@ -11,7 +11,7 @@ use crate::ast::{Expr, Message};
 const SECOND_NS: i64 = 1_000_000_000;
 
 impl Runner<'_> {
-    /// What `recvmsg` gave apart from bytes.
+    /// Flags and control messages of a `recvmsg`, compared with the script's.
     pub(super) fn check_message(&self, wanted: &Message, reply: &Reply) -> Result<(), String> {
         let Reply::Message { control, flags, .. } = reply else {
             return Err("no message".to_owned());

@@ -242,7 +242,7 @@ impl Runner<'_> {
         format!("expected: {} > {packet}", seconds(self.now_playing.at))
     }
 
-    /// Fails if a packet of the connection has left that nobody asked for.
+    /// Fails if a packet of the connection has left that no line of the script expects.
     pub(super) fn nothing_left(&mut self) -> Result<(), Mismatch> {
         self.host.turn();
         while let Some(departure) = self.host.departed() {

@@ -14,10 +14,10 @@ use super::words::{Token, Word, tokens};
 use super::{Allowance, Effect, OK, Outcome, Status, base_name, file_setting, write_to, written};
 use crate::limits::{NESTING_MAX, SHELL_CALLS_MAX, SHELL_WORK_MAX};
 
-/// What `text` does, a part of what the script is allowed.
+/// The outcome of the commands in `text`. Their work counts against the script's allowance.
 ///
 /// # Errors
-/// The script has done all of that.
+/// The allowance is used up.
 pub(crate) fn outcome(text: &str, allowed: &mut Allowance) -> Result<Outcome, String> {
     allowed.calls = SHELL_CALLS_MAX;
     let outcome = nested(text, 0, allowed);

@@ -55,7 +55,7 @@ impl Stream {
     /// The bytes from `position` on.
     pub fn fill(&self, position: u64, out: &mut [u8]) {
         let (mut at, mut rest) = (position, out);
-        // Up to the first word that begins here, then whole words, then what is left.
+        // Bytes up to the first word that begins here, then whole words, then the remaining bytes.
         let head = rest.len().min((8 - at % 8) as usize);
         self.fill_within(at, &mut rest[..head]);
         (at, rest) = (at + head as u64, &mut rest[head..]);

@@ -271,7 +271,7 @@ pub(super) fn fair_world(seed: u64) -> Plan {
     }
 }
 
-/// More than the line carries in the time that is looked at.
+/// A flow with more bytes than the line carries in the time that is judged.
 fn endless(client: usize, server: usize) -> FlowPlan {
     let write = Step::Write {
         bytes: 1 << 40,

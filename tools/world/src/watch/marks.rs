@@ -63,7 +63,7 @@ fn reflects(ace: u8, arrived: Ecn) -> bool {
 }
 
 impl Marks {
-    /// A segment arrives, whoever sent it.
+    /// A segment arrives, from any sender.
     pub fn inward(&mut self, header: &Header, len: u32, codepoint: Ecn) {
         if header.flags.contains(Flags::SYN) {
             self.syn_received = Some(codepoint);

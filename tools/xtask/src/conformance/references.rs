@@ -29,7 +29,7 @@ impl<'a> Sources<'a> {
         }
     }
 
-    /// Why the place does not exist; `None` when it does.
+    /// The reason why the place does not exist; `None` when it exists.
     pub fn place(&mut self, reference: &str) -> Option<String> {
         let Some((path, item)) = reference.split_once('#') else {
             return self.file(reference).err();
@@ -41,7 +41,7 @@ impl<'a> Sources<'a> {
         }
     }
 
-    /// Why the test does not exist; `None` when it does.
+    /// The reason why the test does not exist; `None` when it exists.
     pub fn test(&mut self, reference: &str) -> Option<String> {
         if reference.ends_with(".pkt") {
             return self.file(reference).err();

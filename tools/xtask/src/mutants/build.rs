@@ -19,7 +19,7 @@ pub struct CompileError {
     pub places: Vec<(String, std::ops::Range<usize>)>,
 }
 
-/// Why a build made nothing.
+/// The reason why a build made no programs.
 pub enum BuildFailure {
     /// The compiler refused.
     Refused(Vec<CompileError>),

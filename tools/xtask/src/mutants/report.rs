@@ -131,7 +131,7 @@ impl Tally {
         self.all.percent() >= f64::from(bar)
     }
 
-    /// Why the step fails: a line, and the survivors.
+    /// The message of a step that fails: a line, and the survivors.
     pub fn failure(&self, bar: u32) -> String {
         let percent = self.all.percent();
         let survivors = self.survivors.join("\n");

@@ -3,6 +3,7 @@
 Each test passes on the kernel's sockets, so one that fails under `mill run --lo` is a difference.
 """
 import ctypes
+import fcntl
 import os
 import select
 import signal
@@ -39,6 +40,14 @@ def of_another_process(server):
                              stdout=subprocess.PIPE)
     other.stdout.readline()
     return other
+
+
+def read_line(fd):
+    """A line from a pipe."""
+    line = b""
+    while not line.endswith(b"\n") and (more := os.read(fd, 1)):
+        line += more
+    return line
 
 
 class Epoll(unittest.TestCase):
@@ -287,6 +296,362 @@ class Calls(unittest.TestCase):
         bits = ctypes.create_string_buffer(128)
         bits[far.fileno() // 8] = 1 << far.fileno() % 8
         self.assertEqual(libc.syscall(select_, far.fileno() + 1, bits, None, None, None), 1)
+
+
+class Waits(unittest.TestCase):
+    """A call that waits keeps the socket that it began with."""
+
+    def in_thread(self, call, *args):
+        said = []
+
+        def run():
+            try:
+                said.append(call(*args))
+            except OSError as error:
+                said.append(error.errno)
+
+        thread = threading.Thread(target=run, daemon=True)
+        thread.start()
+        time.sleep(0.1)
+        return thread, said
+
+    def test_read_of_a_number_that_was_closed_gets_what_comes(self):
+        near, far = pair()
+        number = far.detach()
+        thread, said = self.in_thread(os.read, number, 10)
+        os.close(number)
+        near.settimeout(0.1)
+        self.assertRaises(TimeoutError, near.recv, 1)
+        near.settimeout(SECONDS)
+        near.send(b"on")
+        thread.join(SECONDS)
+        self.assertEqual(said, [b"on"])
+        self.assertEqual(near.recv(1), b"")
+
+    def test_read_of_a_number_that_is_another_sockets_gets_its_own_bytes(self):
+        near, far = pair()
+        with listener() as server:
+            number = far.detach()
+            thread, said = self.in_thread(os.read, number, 10)
+            other = socket.create_connection(server.getsockname(), SECONDS)
+            os.close(number)
+            new, _ = server.accept()
+        self.assertEqual(new.fileno(), number)
+        other.send(b"new")
+        time.sleep(0.1)
+        near.send(b"old")
+        thread.join(SECONDS)
+        self.assertEqual(said, [b"old"])
+        new.settimeout(SECONDS)
+        self.assertEqual(new.recv(10), b"new")
+
+    def test_recvmsg_of_a_number_that_is_another_sockets_gets_its_own_bytes(self):
+        near, far = pair()
+        with listener() as server:
+            thread, said = self.in_thread(far.recvmsg, 10, 100)
+            other = socket.create_connection(server.getsockname(), SECONDS)
+            os.close(far.fileno())
+            new, _ = server.accept()
+        other.send(b"new")
+        time.sleep(0.1)
+        near.send(b"old")
+        thread.join(SECONDS)
+        far.detach()
+        self.assertEqual([one[0] for one in said], [b"old"])
+        new.settimeout(SECONDS)
+        self.assertEqual(new.recv(10), b"new")
+
+    def test_accept_of_a_number_that_was_closed_takes_a_connection(self):
+        server = listener()
+        place, number = server.getsockname(), server.detach()
+        taker = socket.socket(fileno=number)
+        thread, said = self.in_thread(taker.accept)
+        os.close(number)
+        near = socket.create_connection(place, SECONDS)
+        thread.join(SECONDS)
+        taker.detach()
+        self.assertEqual(said[0][1], near.getsockname())
+        self.assertRaises(ConnectionRefusedError, socket.create_connection, place, SECONDS)
+
+    def test_wait_of_an_epoll_that_was_closed_tells_of_its_sockets(self):
+        waits = select.epoll()
+        near, far = pair()
+        waits.register(far, select.EPOLLIN)
+        room = ctypes.create_string_buffer(12)
+        number = os.dup(waits.fileno())
+        waits.close()
+        thread, said = self.in_thread(libc.epoll_wait, number, room, 1, SECONDS * 1000)
+        os.close(number)
+        near.send(b"x")
+        thread.join(SECONDS)
+        self.assertEqual(said, [1])
+
+    def test_write_of_a_number_that_was_closed_sends_all(self):
+        near, far = pair()
+        number, text = far.detach(), b"x" * 8_000_000
+        thread, said = self.in_thread(os.write, number, text)
+        os.close(number)
+        got = 0
+        while more := near.recv(1 << 20):
+            got += len(more)
+        thread.join(SECONDS)
+        self.assertEqual((got, said), (len(text), [len(text)]))
+
+
+class Processes(unittest.TestCase):
+    """Listeners and connections that another program gets."""
+
+    ACCEPTS = "import socket, sys; s = socket.socket(fileno=int(sys.argv[1])); " \
+              "print('on', flush=True); s.accept()[0].sendall(b'by the child')"
+
+    def answered(self, server, child):
+        """A client in this process, whose connection only the child accepts."""
+        self.assertEqual(child.stdout.readline(), b"on\n")
+        with socket.create_connection(server.getsockname(), SECONDS) as near:
+            self.assertEqual(near.recv(100), b"by the child")
+        child.communicate(timeout=SECONDS)
+
+    def line(self, number):
+        return [sys.executable, "-c", self.ACCEPTS, str(number)]
+
+    def kept_open(self, server):
+        fcntl.fcntl(server, fcntl.F_SETFD, 0)
+        return server.fileno()
+
+    def test_listener_that_a_child_of_vfork_gets_is_the_childs_too(self):
+        with listener() as server:
+            number = self.kept_open(server)
+            child = subprocess.Popen(self.line(number), stdout=subprocess.PIPE, pass_fds=[number])
+            self.answered(server, child)
+
+    def test_listener_at_another_number_is_the_childs_too(self):
+        with listener() as server:
+            child = subprocess.Popen(self.line(0), stdout=subprocess.PIPE, stdin=server)
+            self.answered(server, child)
+
+    def test_listener_that_a_spawned_program_gets_is_its_own_too(self):
+        with listener() as server:
+            out, into = os.pipe()
+            actions = [(os.POSIX_SPAWN_DUP2, server.fileno(), 9), (os.POSIX_SPAWN_DUP2, into, 1)]
+            pid = os.posix_spawn(sys.executable, self.line(9), os.environ, file_actions=actions)
+            os.close(into)
+            self.assertEqual(read_line(out), b"on\n")
+            with socket.create_connection(server.getsockname(), SECONDS) as near:
+                self.assertEqual(near.recv(100), b"by the child")
+            os.waitpid(pid, 0)
+            os.close(out)
+
+    RECEIVES = "import socket; u = socket.socket(fileno=0); " \
+               "s = socket.socket(fileno=socket.recv_fds(u, 1, 1)[1][0]); " \
+               "print('on', flush=True); s.accept()[0].sendall(b'by the child')"
+
+    def receiver(self):
+        """A child that gets a listener over a UNIX socket, and the socket."""
+        here, there = socket.socketpair()
+        with there:
+            line = [sys.executable, "-c", self.RECEIVES]
+            return here, subprocess.Popen(line, stdin=there, stdout=subprocess.PIPE)
+
+    def test_listener_passed_over_a_unix_socket_is_the_receivers_too(self):
+        here, child = self.receiver()
+        with here, listener() as server:
+            socket.send_fds(here, [b"x"], [server.fileno()])
+            self.answered(server, child)
+
+    def test_listener_passed_by_one_of_several_messages_is_the_receivers_too(self):
+        here, child = self.receiver()
+        with here, listener() as server:
+            text = ctypes.create_string_buffer(b"x", 1)
+            piece = ctypes.create_string_buffer(struct.pack("PN", ctypes.addressof(text), 1))
+            rights = struct.pack("Niii4x", 20, socket.SOL_SOCKET, socket.SCM_RIGHTS,
+                                 server.fileno())
+            control = ctypes.create_string_buffer(rights, len(rights))
+            message = struct.pack("PIPNPNiI4x", 0, 0, ctypes.addressof(piece), 1,
+                                  ctypes.addressof(control), len(rights), 0, 0)
+            self.assertEqual(libc.sendmmsg(here.fileno(), message, 1, 0), 1)
+            self.answered(server, child)
+
+    def test_listener_after_fork_and_exec_waits(self):
+        with listener() as server:
+            out, into = os.pipe()
+            number = self.kept_open(server)
+            child = os.fork()
+            if child == 0:
+                os.dup2(into, 1)
+                os.execv(sys.executable, self.line(number))
+            self.assertEqual(read_line(out), b"on\n")
+            with socket.create_connection(server.getsockname(), SECONDS) as near:
+                self.assertEqual(near.recv(100), b"by the child")
+            os.waitpid(child, 0)
+            for fd in (out, into):
+                os.close(fd)
+
+    def test_connection_that_another_program_gets_works_or_is_refused(self):
+        near, far = pair()
+        near.send(b"come")
+        number = self.kept_open(far)
+        use = "import errno, os, sys\ntry: print(os.read(int(sys.argv[1]), 10))\n" \
+              "except OSError as error: print(errno.errorcode[error.errno])"
+        done = subprocess.run([sys.executable, "-c", use, str(number)], pass_fds=[number],
+                              capture_output=True, timeout=SECONDS)
+        self.assertIn(done.stdout, [b"b'come'\n", b"EBADF\n"])
+        self.assertEqual(b"another process" in done.stderr, b"EBADF" in done.stdout)
+
+    @unittest.skipUnless(os.uname().machine == "x86_64", "other machines have no such number")
+    def test_child_that_is_forked_by_number_reads_a_connection_or_is_refused(self):
+        near, far = pair()
+        near.send(b"come")
+        out, into = os.pipe()
+        fork = 57
+        child = libc.syscall(fork)
+        if child == 0:
+            try:
+                os.write(into, os.read(far.fileno(), 10))
+            except OSError as error:
+                os.write(into, b"%d" % error.errno)
+            os._exit(0)
+        os.waitpid(child, 0)
+        said = os.read(out, 10)
+        self.assertIn(said, [b"come", b"9"])
+        far.setblocking(False)
+        if said == b"come":
+            self.assertRaises(BlockingIOError, far.recv, 10)
+        else:
+            self.assertEqual(far.recv(10), b"come")
+        for fd in (out, into):
+            os.close(fd)
+
+    def test_copies_in_a_child_of_vfork_leave_the_parents_connection(self):
+        near, far = pair()
+        kept = os.dup(0)
+        os.dup2(far.fileno(), 0)
+        far.close()
+        # The child copies descriptor 0 to another number before it is stdout.
+        subprocess.run(["true"], stdout=0, stdin=kept, check=True)
+        os.dup2(kept, 0)
+        os.close(kept)
+        near.settimeout(SECONDS)
+        self.assertEqual(near.recv(1), b"")
+
+    def test_options_set_while_listening_are_inherited_from_both_sides(self):
+        with listener() as server:
+            server.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            server.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            other = of_another_process(server)
+            near = socket.create_connection(server.getsockname(), SECONDS)
+            for _ in range(2):
+                far, _ = server.accept()
+                self.assertNotEqual(far.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY), 0)
+                self.assertNotEqual(far.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE), 0)
+            other.communicate()
+            near.close()
+
+    def test_socket_dissolved_connects_to_another_process(self):
+        line = "import socket, sys; s = socket.create_server(('127.0.0.1', 0)); " \
+               "print(s.getsockname()[1], flush=True); s.accept()[0].sendall(b'from there')"
+        other = subprocess.Popen([sys.executable, "-c", line], stdout=subprocess.PIPE)
+        port = int(other.stdout.readline())
+        with listener() as server, socket.socket() as near:
+            near.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            near.connect(server.getsockname())
+            unspecified = struct.pack("=H14x", socket.AF_UNSPEC)
+            self.assertEqual(libc.connect(near.fileno(), unspecified, 16), 0)
+            near.connect(("127.0.0.1", port))
+            self.assertEqual(near.recv(100), b"from there")
+            self.assertNotEqual(near.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE), 0)
+            other.communicate()
+
+
+class FastOpen(unittest.TestCase):
+    def test_socket_that_connects_by_sending_is_connected(self):
+        for by_message in (False, True):
+            with listener() as server, socket.socket() as near:
+                place = server.getsockname()
+                if by_message:
+                    near.sendmsg([b"fast"], [], socket.MSG_FASTOPEN, place)
+                else:
+                    near.sendto(b"fast", socket.MSG_FASTOPEN, place)
+                self.assertRaisesRegex(OSError, "106|already", near.connect, place)
+                far, _ = server.accept()
+                self.assertEqual(far.recv(10), b"fast")
+                near.send(b"on")
+                self.assertEqual(far.recv(10), b"on")
+
+
+class Wires(unittest.TestCase):
+    def test_connection_to_elsewhere_is_the_kernels_where_no_stack_can_start(self):
+        line = "import errno, resource, socket\ns = socket.socket()\ns.setblocking(False)\n" \
+               "resource.setrlimit(resource.RLIMIT_NOFILE, (8, 8))\n" \
+               "print(errno.errorcode[s.connect_ex(('10.255.255.1', 9))])"
+        done = subprocess.run([sys.executable, "-c", line], capture_output=True, timeout=SECONDS)
+        self.assertIn(done.stdout, [b"EINPROGRESS\n", b"ENETUNREACH\n"])
+
+
+class Signals(unittest.TestCase):
+    def told(self, number):
+        told = []
+        signal.signal(number, lambda *_: told.append(1))
+        return told
+
+    def awaited(self, told):
+        limit = time.monotonic() + SECONDS
+        while not told and time.monotonic() < limit:
+            time.sleep(0.01)
+        self.assertTrue(told)
+
+    def test_socket_that_asks_for_signals_gets_them(self):
+        told = self.told(signal.SIGIO)
+        with listener() as server, socket.socket() as near:
+            fcntl.fcntl(near, fcntl.F_SETOWN, os.getpid())
+            fcntl.fcntl(near, fcntl.F_SETFL, os.O_ASYNC)
+            near.connect(server.getsockname())
+            far, _ = server.accept()
+            told.clear()
+            far.send(b"x")
+            self.awaited(told)
+
+    def test_listener_that_asks_for_signals_gets_them(self):
+        told = self.told(signal.SIGIO)
+        with socket.socket() as server:
+            fcntl.ioctl(server, 0x8901, struct.pack("i", os.getpid()))
+            fcntl.ioctl(server, 0x5452, struct.pack("i", 1))
+            server.bind(("127.0.0.1", 0))
+            server.listen()
+            told.clear()
+            with socket.create_connection(server.getsockname(), SECONDS):
+                self.awaited(told)
+
+    def test_connection_that_asks_for_signals_gets_them_or_is_refused(self):
+        told = self.told(signal.SIGIO)
+        near, far = pair()
+        try:
+            fcntl.fcntl(far, fcntl.F_SETOWN, os.getpid())
+            fcntl.fcntl(far, fcntl.F_SETFL, os.O_ASYNC)
+        except OSError as error:
+            self.assertEqual(error.errno, 22)
+            self.assertFalse(fcntl.fcntl(far, fcntl.F_GETFL) & os.O_ASYNC)
+            return
+        near.send(b"x")
+        self.awaited(told)
+
+
+class Numbers(unittest.TestCase):
+    @unittest.skipUnless(os.uname().machine == "x86_64", "other machines have other numbers")
+    def test_reads_and_writes_without_a_position_by_number(self):
+        near, far = pair()
+        preadv2, pwritev2 = 327, 328
+
+        class Piece(ctypes.Structure):
+            _fields_ = [("at", ctypes.c_void_p), ("len", ctypes.c_size_t)]
+
+        text, room = ctypes.create_string_buffer(b"hello", 5), ctypes.create_string_buffer(5)
+        piece = Piece(ctypes.addressof(text), 5)
+        none = ctypes.c_long(-1)
+        sent = libc.syscall(pwritev2, near.fileno(), ctypes.byref(piece), 1, none, none, 0)
+        self.assertEqual(sent, 5)
+        piece = Piece(ctypes.addressof(room), 5)
+        got = libc.syscall(preadv2, far.fileno(), ctypes.byref(piece), 1, none, none, 0)
+        self.assertEqual((got, room.raw), (5, b"hello"))
 
 
 if __name__ == "__main__":

@@ -68,6 +68,48 @@ fn full_file_is_followed_by_the_next_and_the_oldest_is_overwritten() {
 }
 
 #[test]
+fn ring_of_small_frames_counts_the_bytes_of_blocks() {
+    let directory = directory("small");
+    let path = directory.join("small.pcapng");
+    let limits = Limits {
+        snap: 60,
+        file_bytes_max: Some(10_000),
+        files: 3,
+    };
+    let mut output = Output::new(&path, limits);
+    let one = interface(0);
+    for _ in 0..200 {
+        output.frame(&frame(&one, &[7; 60], 0)).unwrap();
+    }
+    output.finish().unwrap();
+    for file in std::fs::read_dir(&directory).unwrap() {
+        let bytes = file.unwrap().metadata().unwrap().len();
+        // The last frame and the statistics at the end come on top.
+        assert!(bytes < 10_000 + 300, "{bytes}");
+    }
+    std::fs::remove_dir_all(&directory).unwrap();
+}
+
+#[test]
+fn capture_without_an_interface_is_a_file_that_waits_for_one() {
+    let directory = directory("none");
+    let path = directory.join("none.pcapng");
+    let limits = Limits {
+        snap: 60,
+        file_bytes_max: None,
+        files: 1,
+    };
+    let mut output = Output::new(&path, limits);
+    output.open().unwrap();
+    output.flush().unwrap();
+    assert_eq!(kinds(&path), [0x0a0d_0d0a]);
+    output.frame(&frame(&interface(0), b"frame", 0)).unwrap();
+    output.finish().unwrap();
+    assert_eq!(kinds(&path), [0x0a0d_0d0a, 1, 6, 5]);
+    std::fs::remove_dir_all(&directory).unwrap();
+}
+
+#[test]
 fn interface_that_comes_late_is_told_before_its_frames() {
     let directory = directory("late");
     let path = directory.join("late.pcapng");

@@ -38,6 +38,7 @@ const RX_SLOTS_MIN: u64 = 1024;
 /// All checks that apply to the kind of wire.
 pub fn all(wire: &WireFacts) -> Vec<Finding> {
     let mut findings = Vec::new();
+    findings.extend(service(wire));
     if wire.kind == "tap" {
         findings.push(tun(wire));
     }
@@ -60,6 +61,19 @@ pub fn all(wire: &WireFacts) -> Vec<Finding> {
         findings.push(addresses(wire));
     }
     findings
+}
+
+/// The service behind a `mux` wire answers and admits this user.
+fn service(wire: &WireFacts) -> Option<Finding> {
+    let (path, error) = wire.service.as_ref()?;
+    let check = Check::Service;
+    Some(match error {
+        None => Finding::ok(check.name(), format!("{path} answers")),
+        Some(error) => {
+            let found = format!("{path}: {error}");
+            Finding::failure(check.name(), found, check.fix(""))
+        }
+    })
 }
 
 fn tun(wire: &WireFacts) -> Finding {
@@ -179,6 +193,9 @@ fn offloads(wire: &WireFacts, name: &str) -> Finding {
 /// Checks for one queue per context, and a hash that spreads over all queues.
 fn queues(wire: &WireFacts, name: &str) -> Finding {
     let check = Check::Queues.name();
+    if !wire.has_ethtool {
+        return Finding::not_looked(check, "no ethtool", "install ethtool");
+    }
     let current = wire.channels.split("Current hardware settings").nth(1);
     let count = |key: &str| current.and_then(|text| number(text, key)).unwrap_or(0);
     let queues = count("Combined") + count("RX");
@@ -236,6 +253,9 @@ fn spread_over(spread: &str) -> u64 {
 
 /// Checks that receive rings hold a burst.
 fn rings(wire: &WireFacts, name: &str) -> Finding {
+    if !wire.has_ethtool {
+        return Finding::not_looked("rings", "no ethtool", "install ethtool");
+    }
     let mut parts = wire.rings.split("Current hardware settings");
     let (maximum, current) = (parts.next(), parts.next());
     let slots = |text: Option<&str>| text.and_then(|text| number(text, "RX"));
@@ -253,12 +273,12 @@ fn rings(wire: &WireFacts, name: &str) -> Finding {
 /// Checks for a firewall, which does not see a wire's frames, or drops those between a wire and the
 /// kernel.
 fn firewall(wire: &WireFacts) -> Finding {
-    let rules = wire
-        .firewall
-        .lines()
-        .map(str::trim)
-        .filter(|line| is_rule(line))
-        .count();
+    let Some(firewall) = &wire.firewall else {
+        let fix = "install nftables, and run `mill doctor` as root";
+        return Finding::not_looked("firewall", "neither nft nor iptables-save answers", fix);
+    };
+    let lines = firewall.lines().map(str::trim);
+    let rules = lines.filter(|line| is_rule(line)).count();
     if rules == 0 {
         return Finding::ok("firewall", "no rules");
     }
@@ -296,7 +316,11 @@ fn is_rule(line: &str) -> bool {
 
 /// Checks that no other host or kernel has our addresses.
 fn addresses(wire: &WireFacts) -> Finding {
-    let interfaces: Value = serde_json::from_str(&wire.kernel_addresses).unwrap_or_default();
+    let Some(held) = &wire.kernel_addresses else {
+        let fix = "install iproute2";
+        return Finding::not_looked("addresses", "`ip` does not answer", fix);
+    };
+    let interfaces: Value = serde_json::from_str(held).unwrap_or_default();
     let interfaces = interfaces.as_array().map_or(&[][..], Vec::as_slice);
     for interface in interfaces {
         let name = interface["ifname"].as_str().unwrap_or("?");

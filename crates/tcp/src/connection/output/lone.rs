@@ -17,7 +17,8 @@ use crate::records::tag;
 use crate::segment::{SegmentOut, TransmitClass};
 
 impl Connection {
-    /// Sends the lone segment, after which nothing waits.
+    /// The lone segment leaves, and nothing is left: the segment, then the state that follows from
+    /// it.
     #[inline]
     pub(super) fn send_lone(&mut self, cx: &mut Cx<'_>, out: &mut SegmentOut, len: u32, fin: bool) {
         debug_assert_eq!(
@@ -46,30 +47,13 @@ impl Connection {
         out.payload_offset = 0;
         out.payload_len = len;
         out.urgent = 0;
-        self.note_lone(cx, len, fin, flags.contains(Flags::PSH));
-        self.note_ack_sent(cx);
-        self.stop_lone(cx);
-    }
-
-    /// Like `stop`, for an empty send buffer: there is no limit to note and no window to probe.
-    #[inline]
-    pub(super) fn stop_lone(&mut self, cx: &mut Cx<'_>) {
-        self.due = TransmitClass::None;
-        self.flight.delivery_mut().end_burst();
-        self.flight
-            .note_busy(cx, self.state(), self.conn_flags, &self.snd, &self.tx);
-        self.arm_departure(cx);
-    }
-
-    #[inline]
-    fn note_lone(&mut self, cx: &mut Cx<'_>, len: u32, fin: bool, pushed: bool) {
         cx.counters.segments_out += 1;
         self.flight.delivery_mut().note_lone_out(cx.now_ns);
         self.tx.count_segments(1);
         self.timers.note_progress(cx.now_ns);
         self.flight.tell_of_start(cx, &self.snd, &self.tx);
         let end = self.snd.nxt() + len + u32::from(fin);
-        let tags = tag::of_end(fin, pushed);
+        let tags = tag::of_end(fin, flags.contains(Flags::PSH));
         self.flight.note_first_sent(cx, end, tags, &self.snd);
         self.snd.advance(end);
         self.flight.note_stream_out(
@@ -92,5 +76,17 @@ impl Connection {
             &self.snd,
             &mut self.timers,
         );
+        self.note_ack_sent(cx);
+        self.stop_lone(cx);
+    }
+
+    /// Like `stop`, for an empty send buffer: there is no limit to note and no window to probe.
+    #[inline]
+    pub(super) fn stop_lone(&mut self, cx: &mut Cx<'_>) {
+        self.due = TransmitClass::None;
+        self.flight.delivery_mut().end_burst();
+        self.flight
+            .note_busy(cx, self.state(), self.conn_flags, &self.snd, &self.tx);
+        self.arm_departure(cx);
     }
 }

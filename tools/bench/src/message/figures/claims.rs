@@ -52,6 +52,23 @@ const THREAD: Wanted = Wanted {
     aim: 3.0,
     ..RATE
 };
+/// Short connections are as fast with a bulk lane as without, as far as runs agree.
+const LANES: Wanted = Wanted {
+    ours: &[System::XdpServer],
+    theirs: Some(System::XdpServerOneLane),
+    bar: 0.95,
+    aim: 1.0,
+    ..RATE
+};
+const CROWD_LANES: Wanted = Wanted {
+    x: 2000.0,
+    ours: &[System::MillServe],
+    theirs: Some(System::MillServeOneLane),
+    bar: 1.1,
+    aim: 1.0,
+    at_most: true,
+    ..RATE
+};
 const LATENCY: Wanted = Wanted {
     x: 1.0,
     ours: &[System::Inline],
@@ -151,6 +168,27 @@ const WANTED: &[Wanted] = &[
         bar: 4.0,
         aim: 6.0,
         ..RATE
+    },
+    Wanted {
+        measure: "kernel client over veth, 64 at once, with the bulk lane × without",
+        figure: "veth",
+        ..LANES
+    },
+    Wanted {
+        measure: "kernel client over veth, 1,024 at once, with the bulk lane × without",
+        figure: "veth",
+        x: 1024.0,
+        ..LANES
+    },
+    Wanted {
+        measure: "crowd of 2,000 that stay, 99th percentile, with the bulk lane × without",
+        figure: "crowd-stay-p99",
+        ..CROWD_LANES
+    },
+    Wanted {
+        measure: "crowd of 2,000 short connections, 99th percentile, with the bulk lane × without",
+        figure: "crowd-short-p99",
+        ..CROWD_LANES
     },
     Wanted {
         measure: "connections that stay, 64 at once, × kernel",

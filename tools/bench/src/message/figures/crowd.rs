@@ -14,7 +14,7 @@ const DOCUMENT_BYTES: usize = 7 * 1024;
 /// Connections of the studies by size.
 const CONNECTIONS: usize = 2_000;
 
-const SYSTEMS: &[System] = &[System::Nginx, System::MillServe];
+const SYSTEMS: &[System] = &[System::Nginx, System::MillServe, System::MillServeOneLane];
 const CROWDS: &[f64] = &[1.0, 8.0, 64.0, 1_024.0, 2_000.0, 8_000.0, 16_384.0];
 const SIZES: &[f64] = &[64.0, 1_024.0, 7_168.0, 65_536.0];
 

@@ -77,7 +77,7 @@ fn pair(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// Why the command fails.
+/// The reason why the command fails.
 #[derive(Debug)]
 enum Failure {
     /// A file or option cannot be used. Status 2.

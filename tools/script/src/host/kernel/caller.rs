@@ -31,7 +31,7 @@ pub(super) struct Caller {
     id: i32,
     /// An answer that came while it was waited for something else.
     early: Option<Done>,
-    /// Calls that nobody waits for any more and that have not returned.
+    /// Calls that have not returned and whose results are no longer wanted.
     abandoned: usize,
     is_busy: bool,
 }

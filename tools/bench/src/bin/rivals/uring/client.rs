@@ -107,7 +107,7 @@ impl<'a> Client<'a> {
 
     fn visit(&mut self, done: &Done) -> io::Result<()> {
         let index = done.slot;
-        // A slot's close is of the connection before: its result is nobody's.
+        // A close in a slot belongs to the connection before. Its result is ignored.
         let is_chained = matches!(done.operation, Operation::Connect | Operation::Send);
         let slot = &mut self.slots[index];
         if (is_chained || done.operation == Operation::Receive) && done.result < 0 {

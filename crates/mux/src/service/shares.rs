@@ -1,0 +1,91 @@
+//! Shares: how much of what all applications use one user may have.
+//!
+//! Owns nothing. A user that is not root gets a part of each thing that there is once for all, so
+//! that others find some. Limits of one application would not do, since a user may run any number
+//! of them. Called before a request is granted.
+
+use std::collections::BTreeSet;
+
+use super::Service;
+use super::lives::Application;
+use crate::limits::{
+    CLAIMS_PER_UID_MAX, LEDGER_BYTES_MAX, MOVES_MAX, NEXT_HOPS_PER_UID_MAX, SHARE_EIGHTHS,
+};
+use crate::plane::Plane;
+
+/// A thing that users share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Thing {
+    /// Contexts, each with a virtual port.
+    Contexts,
+    /// Bytes of memory files, which the kernel pins.
+    Memory,
+    /// Bytes of ledgers.
+    Ledgers,
+    /// Places.
+    Claims,
+    /// Local ports.
+    LocalPorts,
+    /// Next hops, which are entries of the host's table of neighbours.
+    NextHops,
+    /// Connections that wait for another process to take them.
+    Moves,
+}
+
+impl<P: Plane> Service<P> {
+    /// Whether a user may have so many `more` of a thing.
+    pub(super) fn may_have(&self, uid: u32, thing: Thing, more: u64) -> bool {
+        uid == 0 || self.taken(uid, thing).saturating_add(more) <= self.share(thing)
+    }
+
+    /// The most that one user that is not root may have.
+    fn share(&self, thing: Thing) -> u64 {
+        let part = |whole: u64| (whole * SHARE_EIGHTHS / 8).max(1);
+        match thing {
+            Thing::Contexts => part(self.options.ports.into()),
+            Thing::Memory => self.options.memory_per_user,
+            Thing::Ledgers => part(LEDGER_BYTES_MAX),
+            Thing::Claims => CLAIMS_PER_UID_MAX as u64,
+            Thing::LocalPorts => part(self.options.leases.len() as u64),
+            Thing::NextHops => NEXT_HOPS_PER_UID_MAX as u64,
+            Thing::Moves => part(MOVES_MAX as u64),
+        }
+    }
+
+    fn taken(&self, uid: u32, thing: Thing) -> u64 {
+        let own = || self.applications.values().filter(|one| one.peer.uid == uid);
+        let sum_of = |part: fn(&Application) -> u64| own().map(part).sum();
+        let is_own = |application: u16| self.uid_of(application) == Some(uid);
+        match thing {
+            Thing::Contexts => sum_of(|one| one.contexts.into()),
+            Thing::Memory => sum_of(|one| one.costs.values().map(|cost| cost.memory).sum()),
+            Thing::Ledgers => sum_of(|one| one.costs.values().map(|cost| cost.ledger).sum()),
+            Thing::Claims => {
+                let claims = self.ownership.claims();
+                claims
+                    .filter(|(_, claim)| is_own(claim.application))
+                    .count() as u64
+            }
+            Thing::LocalPorts => {
+                let leases = self.ownership.leases();
+                let leases = leases.filter(|lease| is_own(lease.application));
+                leases.map(|lease| lease.ports.len() as u64).sum()
+            }
+            Thing::NextHops => {
+                let hops = own().flat_map(|one| &one.next_hops);
+                hops.collect::<BTreeSet<_>>().len() as u64
+            }
+            Thing::Moves => {
+                let moves = self.moves.values();
+                let clients = moves.filter_map(|one| self.clients.get(&one.from));
+                clients.filter(|client| client.peer.uid == uid).count() as u64
+            }
+        }
+    }
+
+    /// Contexts of all applications.
+    pub(super) fn contexts_taken(&self) -> u64 {
+        let all = self.applications.values();
+        all.map(|one| u64::from(one.contexts)).sum()
+    }
+}

@@ -490,6 +490,9 @@ def controls(place):
                 start = b"\xA5" * 64
             ctypes.memmove(space, start, 64)
             got = c("ioctl", place.fd, ctypes.c_ulong(request), space)
+            if name == "SIOCGIFCONF":
+                # The two sides run on hosts with different interfaces.
+                return got
             return got, bytes(space).hex() if "IF" in name else bytes(space)[:8]
         yield f"ioctl {name}", made
         yield (f"ioctl {name} null", lambda request=request:

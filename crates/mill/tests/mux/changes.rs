@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use millstream::TcpListener;
 
+use crate::hostile::mac_of;
 use crate::world::{CURL, World, noise};
-use crate::{ONE, Program, Service, curl, mac_of, nic, run, runtime};
+use crate::{ONE, Program, Service, curl, nic, run, runtime};
 
 /// A world with a server behind a service.
 struct Stage {

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 
 use packetio::mux::message::VERSION;
 
+use crate::hostile::download_beside;
 use crate::left::Left;
 use crate::world::{World, noise};
-use crate::{MILL, ONE, Program, Service, curl, download_beside, is_veth};
+use crate::{MILL, ONE, Program, Service, curl, is_veth};
 
 /// Number of applications; `cargo xtask stress mux` asks for 254.
 fn applications() -> usize {

@@ -1,3 +1,5 @@
+//! Ledgers by turns, rates, and entries that the application could not have had.
+
 use std::sync::Arc;
 use std::sync::Mutex;
 

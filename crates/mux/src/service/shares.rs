@@ -7,7 +7,6 @@
 use std::collections::BTreeSet;
 
 use super::Service;
-use super::lives::Application;
 use crate::limits::{
     CLAIMS_PER_UID_MAX, LEDGER_BYTES_MAX, MOVES_MAX, NEXT_HOPS_PER_UID_MAX, SHARE_EIGHTHS,
 };
@@ -54,12 +53,17 @@ impl<P: Plane> Service<P> {
 
     fn taken(&self, uid: u32, thing: Thing) -> u64 {
         let own = || self.applications.values().filter(|one| one.peer.uid == uid);
-        let sum_of = |part: fn(&Application) -> u64| own().map(part).sum();
         let is_own = |application: u16| self.uid_of(application) == Some(uid);
         match thing {
-            Thing::Contexts => sum_of(|one| one.contexts.into()),
-            Thing::Memory => sum_of(|one| one.costs.values().map(|cost| cost.memory).sum()),
-            Thing::Ledgers => sum_of(|one| one.costs.values().map(|cost| cost.ledger).sum()),
+            Thing::Contexts => own().map(|one| u64::from(one.contexts)).sum(),
+            Thing::Memory => own()
+                .flat_map(|one| one.costs.values())
+                .map(|cost| cost.memory)
+                .sum(),
+            Thing::Ledgers => own()
+                .flat_map(|one| one.costs.values())
+                .map(|cost| cost.ledger)
+                .sum(),
             Thing::Claims => {
                 let claims = self.ownership.claims();
                 claims

@@ -151,7 +151,16 @@ fn with_frame_fault(mut frame: Vec<u8>, is_v4: bool, fault: FrameFault) -> Case 
 }
 
 fn with_packet_fault(frame: Vec<u8>, is_v4: bool, fault: PacketFault) -> Case {
-    // Offsets of a field depend on the version.
+    match fault {
+        PacketFault::Fragment(_) | PacketFault::Protocol(_) | PacketFault::Options(_) => {
+            with_header_fault(frame, is_v4, fault)
+        }
+        _ => with_end_fault(frame, is_v4, fault),
+    }
+}
+
+/// A fault of the network header, ends apart.
+fn with_header_fault(frame: Vec<u8>, is_v4: bool, fault: PacketFault) -> Case {
     let at = |v4: usize, v6: usize| if is_v4 { v4 } else { v6 };
     match fault {
         PacketFault::Fragment(bits) if is_v4 => {
@@ -180,6 +189,15 @@ fn with_packet_fault(frame: Vec<u8>, is_v4: bool, fault: PacketFault) -> Case {
             (changed(frame, 14, &[first]), Err(Reason::Options))
         }
         PacketFault::Options(_) => (changed(frame, 20, &[60]), Err(Reason::Options)),
+        _ => (frame, Ok(())),
+    }
+}
+
+/// A fault of the addresses, the ports or the data offset.
+fn with_end_fault(frame: Vec<u8>, is_v4: bool, fault: PacketFault) -> Case {
+    // Offsets of a field depend on the version.
+    let at = |v4: usize, v6: usize| if is_v4 { v4 } else { v6 };
+    match fault {
         PacketFault::Broadcast(kind, [a, b, c]) if is_v4 => {
             let to = match kind % 4 {
                 0 => [0, a, b, c],
@@ -223,6 +241,7 @@ fn with_packet_fault(frame: Vec<u8>, is_v4: bool, fault: PacketFault) -> Case {
             };
             (changed(frame, at(34, 54), &port.to_be_bytes()), outcome)
         }
+        _ => (frame, Ok(())),
     }
 }
 

@@ -91,7 +91,7 @@ fn address_that_stays_with_another_prefix_is_not_told_as_gone() {
         ..address(1)
     };
     let with = |addresses: &[&Address]| Host {
-        addresses: addresses.iter().map(|&one| one.clone()).collect(),
+        addresses: addresses.iter().map(|&&one| one).collect(),
         ..host()
     };
     let told = |prefix| Change::AddressAdded {

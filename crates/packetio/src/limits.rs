@@ -52,13 +52,7 @@ pub const INTERFACE_LIST_BYTES_MAX: usize = 64 << 10;
 /// closed. At the limit no new peer is served.
 pub const CLOSING_MAX: usize = 16;
 
-/// Frames in one batch that an AF_XDP port receives: as many as a turn of a stack takes, so that
-/// frames of one flow are merged wherever they lie among those of the turn (decision 0068). A port
-/// with few chunks lends a quarter of them, but not less than [`XDP_BATCH_MAX`].
-pub const XDP_RX_BATCH_MAX: usize = 256;
-
-/// Frames in one batch that an AF_XDP port sends, and pieces of a long frame in one that it
-/// receives.
+/// Frames in one batch of an AF_XDP port.
 pub const XDP_BATCH_MAX: usize = 64;
 
 /// Instructions of a frame filter (`BPF_MAXINSNS`). A longer program is refused.

@@ -57,8 +57,7 @@ pub struct Capabilities {
     /// ([`TxFrame::capacity_max`]), which may at times be less. A port without checksum offload
     /// takes such packets only by a bulk lane, which is not ordered with the other lane.
     pub segment_bytes_max: usize,
-    /// Largest batch that `receive` returns, in frames. `reserve` grants no larger one, and may
-    /// grant smaller ones.
+    /// Largest batch that `receive` returns or `reserve` grants, in frames.
     pub batch_max: usize,
     /// Name of the wire for messages and metrics, such as `tap:mill0`.
     pub name: String,

@@ -3,13 +3,11 @@
 
 mod xdp_support;
 
-use std::time::Instant;
-
 use packetio::xdp::{Take, XdpInterface, XdpMode, XdpOptions};
 use packetio::{ChecksumPolicy, Port as _};
 use xdp_support::{
     FAR, KERNEL, Lab, NEAR, OURS, PATIENCE, SILENCE, assert_nothing_lost, frame, frames, near,
-    near_with_ring, packet, receive, send_all,
+    packet, receive, send_all,
 };
 
 fn frames_pass_both_ways(label: &str, mode: XdpMode) {
@@ -70,32 +68,6 @@ fn rings_go_round_many_times() {
     }
     port.refresh_counters();
     assert_nothing_lost(&port.counters());
-}
-
-/// As many frames as a turn takes are lent at once, but no more than a quarter of a small ring, so
-/// that the rest of it receives meanwhile.
-#[test]
-fn frames_that_wait_come_in_batches_of_a_turn() {
-    let Some(lab) = Lab::new("batch", 1) else {
-        return;
-    };
-    let mut far = lab.far_packet();
-    let sent = frames(OURS, 300);
-    let mut batches_of = |interface: XdpInterface| {
-        let mut port = interface.port(0).unwrap();
-        send_all(&mut far, &sent);
-        let deadline = Instant::now() + PATIENCE;
-        while port.waiting() < sent.len() {
-            assert!(Instant::now() < deadline, "{} arrived", port.waiting());
-        }
-        let lent = || Some(port.receive().unwrap().len()).filter(|&count| count > 0);
-        let lent: Vec<usize> = std::iter::from_fn(lent).collect();
-        port.refresh_counters();
-        assert_nothing_lost(&port.counters());
-        (port.capabilities().batch_max, lent)
-    };
-    assert_eq!(batches_of(near(XdpMode::Native)), (256, vec![256, 44]));
-    assert_eq!(batches_of(near_with_ring(512)), (128, vec![128, 128, 44]));
 }
 
 #[test]

@@ -366,7 +366,7 @@ impl Port for XdpPort {
         if !self.early.is_empty() {
             return Ok(self.lend_early());
         }
-        let n = self.rx.available(self.capabilities.batch_max as u32);
+        let n = self.rx.available(XDP_BATCH_MAX as u32);
         if n == 0 {
             return Ok(&[]);
         }

@@ -8,8 +8,8 @@
 //! frame store, whose memory is touched only by frames.
 
 use crate::limits::{
-    XDP_BATCH_MAX, XDP_RX_BATCH_MAX, XDP_RX_CHUNKS_MAX, XDP_RX_CHUNKS_MIN, XDP_SOCKETS_DEFAULT,
-    XDP_STORE_BYTES_MAX, XDP_STORE_BYTES_MIN, XDP_STORE_BYTES_PER_SOCKET,
+    XDP_RX_CHUNKS_MAX, XDP_RX_CHUNKS_MIN, XDP_SOCKETS_DEFAULT, XDP_STORE_BYTES_MAX,
+    XDP_STORE_BYTES_MIN, XDP_STORE_BYTES_PER_SOCKET,
 };
 
 /// The sizes of one port.
@@ -41,12 +41,6 @@ impl Sizes {
         }
     }
 
-    /// Frames that one batch lends at most: a quarter of the chunks, within the limits. The others
-    /// receive meanwhile.
-    pub(super) fn rx_batch(self) -> usize {
-        (self.rx_chunks as usize / 4).clamp(XDP_BATCH_MAX, XDP_RX_BATCH_MAX)
-    }
-
     /// Number of frames in the RX ring from which on they move to the store: a quarter of the ring.
     pub(super) fn drain_at(self) -> u32 {
         (self.rx_chunks / 4).max(1)
@@ -56,7 +50,6 @@ impl Sizes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits::XDP_RING_SLOTS_MIN;
 
     #[test]
     fn default_limits_ask_for_no_more_pinned_memory_than_4096_chunks_with_those_that_send() {
@@ -88,15 +81,6 @@ mod tests {
             assert!(sizes.rx_slots.is_power_of_two() && sizes.rx_slots >= sizes.rx_chunks);
             assert!(sizes.drain_at() < sizes.rx_chunks);
         }
-    }
-
-    #[test]
-    fn batch_is_a_turns_frames_unless_it_would_lend_more_than_a_quarter_of_the_chunks() {
-        let batch = |slots| Sizes::of(None, slots).rx_batch();
-        assert_eq!(batch(None), XDP_RX_BATCH_MAX);
-        assert_eq!(batch(Some(1024)), XDP_RX_BATCH_MAX);
-        assert_eq!(batch(Some(512)), 128);
-        assert_eq!(batch(Some(XDP_RING_SLOTS_MIN)), XDP_BATCH_MAX);
     }
 
     #[test]

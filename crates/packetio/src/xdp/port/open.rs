@@ -111,18 +111,16 @@ fn bound(
 }
 
 /// The port over a socket whose UMEM is registered and whose rings are sized, with a full fill
-/// ring. Its drops are those of `interface`. `capabilities.batch_max` is set here.
+/// ring. Its drops are those of `interface`.
 pub(super) fn over(
     socket: OwnedFd,
     umem: Umem,
     sizes: Sizes,
-    mut capabilities: Capabilities,
+    capabilities: Capabilities,
     interface: &str,
 ) -> Result<XdpPort, (&'static str, Errno)> {
-    let batch_max = sizes.rx_batch();
-    capabilities.batch_max = batch_max;
-    let early =
-        FrameStore::new(sizes.store_bytes, batch_max).map_err(|errno| ("frame store", errno))?;
+    let early = FrameStore::new(sizes.store_bytes, XDP_BATCH_MAX)
+        .map_err(|errno| ("frame store", errno))?;
     let rings = Rings::map(&socket, sizes)?;
     let mut fill = rings.fill;
     if fill.free(sizes.rx_chunks) < sizes.rx_chunks {
@@ -139,8 +137,8 @@ pub(super) fn over(
         rx: rings.rx,
         tx: rings.tx,
         umem,
-        rx_frames: Vec::with_capacity(batch_max),
-        rx_chunks: Vec::with_capacity(batch_max),
+        rx_frames: Vec::with_capacity(XDP_BATCH_MAX),
+        rx_chunks: Vec::with_capacity(XDP_BATCH_MAX),
         early,
         drain_at: sizes.drain_at(),
         long: None,
@@ -283,7 +281,7 @@ fn capabilities(device: &Device, chunk_bytes: u32, queue: usize) -> Capabilities
         rx_checksum: checksum_policy(&device.driver),
         tx_checksum_offload: false,
         segment_bytes_max: 0,
-        batch_max: 0,
+        batch_max: XDP_BATCH_MAX,
         name: wire_name(&device.name),
         queue,
     }

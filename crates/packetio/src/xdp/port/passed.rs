@@ -101,6 +101,7 @@ impl PassedMemory {
     ) -> Result<XdpPort, (&'static str, Errno)> {
         let room = open::frame_room(self.chunk_bytes) - FRAME_HEADER_MAX;
         capabilities.mtu = capabilities.mtu.min(room);
+        capabilities.batch_max = XDP_BATCH_MAX;
         // The option only makes sending faster; older kernels do not have it.
         let _ = set_tx_budget(&socket, XDP_BATCH_MAX as u32);
         open::over(socket, self.umem, self.sizes, capabilities, interface)

@@ -4,8 +4,11 @@
 //! The heir keeps the stack and its descriptors. It closes or resets the program's pipes, terminal,
 //! listeners, file locks, working directory, session, signal handlers and timers.
 
+use std::ffi::OsStr;
 use std::io::{Read as _, Write as _};
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 
 use libc::c_int;
 use ring::published::Published32;
@@ -112,8 +115,10 @@ fn is_the_stacks(fd: RawFd) -> bool {
             && let Ok(name) = SocketAddrUnix::try_from(name)
             && let Some(path) = name.path()
         {
-            // A reader may have removed the name already.
-            let _ = rustix::fs::unlink(path.as_ref());
+            // The agent's socket was bound by another name than the one that it has now. A reader
+            // may have removed it already.
+            let bound = Path::new(OsStr::from_bytes(path.as_ref().to_bytes()));
+            let _ = rustix::fs::unlink(bound.with_extension("sock"));
         }
         !is_unix
     })

@@ -8,7 +8,7 @@ use crate::door_unsafe::c;
 use crate::limits::PIECES_MAX;
 use crate::marks::{self, Mark};
 use crate::memory_unsafe::{is_nowhere, message_pieces, optional, value};
-use crate::transfer_unsafe::{receive_message, send_message};
+use crate::transfer_unsafe::{has_control, receive_message, send_message};
 use crate::{engine, real_unsafe, rights_unsafe};
 
 /// The header of a message, and the place of its length; both null if there are no messages.
@@ -39,9 +39,19 @@ pub unsafe extern "C" fn sendmmsg(
 ) -> c_int {
     let Mark::Socket(key) = marks::of(fd) else {
         // The kernel reads so many at most, too.
-        for at in 0..(count as usize).min(PIECES_MAX) {
+        let looked_at = if marks::has_had_ours() {
+            count as usize
+        } else {
+            0
+        };
+        for at in 0..looked_at.min(PIECES_MAX) {
             // SAFETY: the caller's promise.
-            unsafe { rights_unsafe::before_send(message(messages, at).0) };
+            let header = unsafe { message(messages, at) }.0;
+            // SAFETY: the caller's promise.
+            if unsafe { has_control(header) } {
+                // SAFETY: the caller's promise.
+                unsafe { rights_unsafe::before_send(header) };
+            }
         }
         // SAFETY: the caller's promise.
         return unsafe { real_unsafe::sendmmsg(fd, messages, count, flags) };

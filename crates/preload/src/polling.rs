@@ -90,12 +90,17 @@ fn look(engine: &mut Engine, fds: &mut [pollfd]) -> Result<(usize, Option<News>)
             revents: 0,
         });
     }
-    let mut news = None;
-    if !ours.is_empty() {
-        let sockets = engine.open()?.sockets();
-        news = Some(News::begin(sockets, sockets.awaited_by_poll(&ours)));
-        sockets.poll_entries(&mut ours, 0)?;
-    }
+    // Another thread may have put a descriptor of the kernel's in the place of the last one of ours.
+    let news = match engine.open() {
+        Ok(net) => {
+            let sockets = net.sockets();
+            let news = News::begin(sockets, sockets.awaited_by_poll(&ours));
+            sockets.poll_entries(&mut ours, 0)?;
+            Some(news)
+        }
+        Err(_) if ours.is_empty() => None,
+        Err(errno) => return Err(errno),
+    };
     memory_unsafe::sleep(&mut kernels, Some(0), None)?;
     let mut said = ours.iter();
     let mut count = 0;

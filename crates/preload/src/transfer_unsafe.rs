@@ -260,7 +260,7 @@ pub unsafe extern "C" fn sendmsg(fd: c_int, msg: *const msghdr, flags: c_int) ->
 ///
 /// # Safety
 /// As libc's `sendmsg`.
-unsafe fn has_control(msg: *const msghdr) -> bool {
+pub unsafe fn has_control(msg: *const msghdr) -> bool {
     // SAFETY: the caller's promise.
     let message = unsafe { memory_unsafe::value(msg) };
     message.is_some_and(|message| {

@@ -15,6 +15,7 @@
 //! such line. Lines before the first one, and after `program *`, hold in all programs. The words
 //! `listen`, `connect` and `not` mean the same as the options.
 
+use std::io::Read as _;
 use std::path::Path;
 
 use super::{ports, ports_and_prefixes, prefixes};
@@ -25,7 +26,9 @@ const BYTES_MAX: usize = 64 << 10;
 
 /// Reads a rules file; returns settings of the library, one per line.
 pub fn read(path: &Path) -> Result<Vec<String>, Failure> {
-    let text = std::fs::read_to_string(path)
+    let mut text = String::new();
+    let file = std::fs::File::open(path);
+    file.and_then(|file| (file.take(BYTES_MAX as u64 + 1)).read_to_string(&mut text))
         .map_err(|error| Failure::Usage(format!("run: {}: {error}", path.display())))?;
     if text.len() > BYTES_MAX {
         let path = path.display();

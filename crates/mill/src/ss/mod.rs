@@ -99,10 +99,11 @@ pub struct SsOptions {
 /// Lists, summarizes or ends flows. `with_stories`: also shows the story of each connection.
 pub fn ss(options: &SsOptions, with_stories: bool) -> Result<(), Failure> {
     let filter = filter::parse(&options.filter).map_err(Failure::Usage)?;
-    let mut agents = source::agents(options.pid).map_err(Failure::Run)?;
+    let mut failed = Failed::default();
+    let mut refused = |why| drop(failed.note::<()>(Err(why)));
+    let mut agents = source::agents(options.pid, &mut refused).map_err(Failure::Run)?;
     let wanted = states_of(options, &filter);
     let (mut flows, mut summary) = (Vec::new(), Summary::default());
-    let mut failed = Failed::default();
     for agent in &mut agents {
         let listed = agent.list(&mut |flow| {
             if !is_wanted(options, &filter, wanted, &flow) {

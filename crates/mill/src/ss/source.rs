@@ -52,19 +52,19 @@ pub struct Agent {
     contexts: Vec<(u16, u64)>,
 }
 
-/// The agents of all processes that this user may query, or of one.
+/// The agents of all processes that this user may look into, or of one. A process that does not
+/// answer is told to `refused`, in one line.
 ///
 /// # Errors
 /// One line, if a process was named and does not answer.
-pub fn agents(pid: Option<u32>) -> Result<Vec<Agent>, String> {
+pub fn agents(pid: Option<u32>, refused: &mut dyn FnMut(String)) -> Result<Vec<Agent>, String> {
     let found = place::agents().into_iter();
     let mut agents = Vec::new();
     for client in found.filter(|client| pid.is_none_or(|pid| pid == client.pid())) {
         match Agent::new(client) {
             Ok(agent) => agents.push(agent),
             Err(why) if pid.is_some() => return Err(why),
-            // The process may have ended meanwhile, which does not matter.
-            Err(why) => tracing::info!("{why}"),
+            Err(why) => refused(why),
         }
     }
     match (pid, agents.is_empty()) {

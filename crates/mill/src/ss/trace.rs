@@ -32,7 +32,8 @@ pub fn trace(options: &TraceOptions) -> Result<(), Failure> {
     let filter = filter::parse(&options.connection).map_err(Failure::Usage)?;
     let states = filter.states.unwrap_or(states::DEFAULT);
     let mut found = Vec::new();
-    let mut agents = source::agents(options.pid).map_err(Failure::Run)?;
+    let mut agents =
+        source::agents(options.pid, &mut |why| tracing::warn!("{why}")).map_err(Failure::Run)?;
     for (at, agent) in agents.iter_mut().enumerate() {
         let listed = agent.list(&mut |flow| {
             if filter.takes(states, &flow.words) {

@@ -270,6 +270,7 @@ impl<P: Plane> Service<P> {
             let _ = epoll::delete(&self.epoll, process);
         }
         self.resolving.retain(|waiting| waiting.client != id);
+        self.work.forget(client.peer.uid, id);
         self.forget_moves(id);
         if let Role::Application(number) = client.role {
             self.leave(id, &client, number, cause);

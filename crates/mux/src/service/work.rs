@@ -43,6 +43,16 @@ impl Work {
         self.of_users.entry(uid).or_default().push_back(task);
     }
 
+    /// Drops the request of a client that is gone.
+    pub(super) fn forget(&mut self, uid: u32, client: ClientId) {
+        if let Some(tasks) = self.of_users.get_mut(&uid) {
+            tasks.retain(|task| task.client != client);
+            if tasks.is_empty() {
+                self.of_users.remove(&uid);
+            }
+        }
+    }
+
     /// The next request of the user whose turn it is.
     fn next(&mut self) -> Option<Task> {
         let behind = self.of_users.range((Excluded(self.last), Unbounded)).next();
@@ -147,6 +157,19 @@ mod tests {
         work.push(2000, task(20));
         let order = std::iter::from_fn(|| work.next()).map(|task| task.client.0);
         assert_eq!(order.collect::<Vec<_>>(), [0, 20, 10, 1, 2]);
+        assert!(work.is_empty());
+    }
+
+    #[test]
+    fn request_of_a_client_that_is_gone_is_dropped() {
+        let mut work = Work::default();
+        for client in 0..2 {
+            work.push(1000, task(client));
+        }
+        work.forget(1000, ClientId(0));
+        assert_eq!(work.next().map(|task| task.client.0), Some(1));
+        work.push(1000, task(2));
+        work.forget(1000, ClientId(2));
         assert!(work.is_empty());
     }
 }

@@ -1,7 +1,10 @@
-// Command netstack is a rival of Millstream's in `mill bench message`: both ends of gVisor's network stack in one process, over its pipe link.
+// Command netstack is a rival of Millstream in `cargo xtask bench message` and `bulk`: both ends of
+// gVisor's network stack in one process, over its pipe link.
 //
-// It takes the words that `mill bench one-thread` takes and prints what that prints; with -bulk those of `rivals smoltcp-bulk`. Connections are goroutines with blocking calls, which is how
-// the stack is meant to be used from Go. TIME_WAIT is cut short, since a port would otherwise be held for a minute.
+// It takes the options of `cargo xtask bench one-thread` and prints a result of the same form. With
+// -bulk, it takes and prints those of `rivals smoltcp-bulk`. Connections are goroutines with
+// blocking calls, which is how the stack is meant to be used from Go. TIME_WAIT is cut to 100 ms,
+// since a port would otherwise be held for a minute.
 package main
 
 import (
@@ -52,7 +55,7 @@ var (
 	versionsOnly  = flag.Bool("versions", false, "")
 )
 
-// bufferBytes is what a socket of a long transfer may buffer, both ways.
+// bufferBytes is the size of each socket's send and receive buffer in a long transfer.
 const bufferBytes = 4 << 20
 
 // host makes a stack with one address on one end of the pipe.
@@ -75,7 +78,7 @@ func host(link stack.LinkEndpoint, address tcpip.Address) (*stack.Stack, error) 
 			return nil, fmt.Errorf("receive buffer: %s", err)
 		}
 	}
-	// As in Linux; netstack's own default knows none.
+	// SACK is on in Linux, and off in netstack unless it is set.
 	sack := tcpip.TCPSACKEnabled(true)
 	if err := s.SetTransportProtocolOption(tcp.ProtocolNumber, &sack); err != nil {
 		return nil, fmt.Errorf("SACK: %s", err)
@@ -104,7 +107,8 @@ func serve(listener *gonet.TCPListener) {
 	}
 }
 
-// answer ends first, after the last response. A client that breaks off counts that as failed itself.
+// answer serves one connection and closes it first, after the last response. If a client breaks
+// off, the client itself counts the failure.
 func answer(conn io.ReadWriteCloser) {
 	defer conn.Close()
 	request, response := make([]byte, *requestBytes), make([]byte, *responseBytes)
@@ -264,7 +268,8 @@ func report(loads []load, failures, cpuNs int64) error {
 	})
 }
 
-// bulk moves bytes from server to client on one connection, and prints how many came after the warm-up.
+// bulk moves bytes from server to client on one connection, and prints how many came after the
+// warm-up.
 func bulk() error {
 	listener, clientStack, err := pair()
 	if err != nil {
@@ -311,7 +316,7 @@ func bulk() error {
 	return json.NewEncoder(os.Stdout).Encode(map[string]any{"bytes": bytes, "seconds": took, "jain": 1.0})
 }
 
-// versions says what was built in.
+// versions prints the versions of Go and gVisor that were built in.
 func versions() error {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

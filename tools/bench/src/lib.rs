@@ -1,7 +1,7 @@
 //! The laboratory: measurements of Millstream and of the kernel, in one run on the same cores.
 //!
-//! `cargo xtask bench NAME` builds it and calls [`run`]. [`measure`] is what a message exchange is
-//! and how it is counted, for every system; `frame` is what the benchmarks have in common.
+//! `cargo xtask bench NAME` builds this crate and calls [`run`]. [`measure`] defines a message
+//! exchange and its counts, for every system. `frame` holds what the benchmarks share.
 
 #![forbid(unsafe_code)]
 
@@ -59,7 +59,7 @@ enum Benchmark {
     /// One end of `bulk`, which starts it
     #[command(hide = true)]
     BulkSide(bulk::SideOptions),
-    /// One flow, both ends of Millstream in one thread on a virtual clock: what `cycles` counts
+    /// Flows with both ends of Millstream in one thread on a virtual clock: what `cycles` counts
     #[command(hide = true)]
     BulkThread(bulk::one_thread::ThreadOptions),
     /// Instructions per transaction and segment, against the baseline in the repository; where the
@@ -149,8 +149,8 @@ fn bench(benchmark: &Benchmark) -> Result<(), Failure> {
     }
 }
 
-/// Each benchmark as a process of its own, so that none inherits what another left, and that one
-/// that fails does not keep the others from the page.
+/// Runs each benchmark in a process of its own, so that none inherits what another left. One that
+/// fails does not keep the others from the page.
 fn all(out: &Path, quick: bool, stages: Option<&Path>) -> Result<(), Failure> {
     let mut failed = Vec::new();
     for (name, words) in [

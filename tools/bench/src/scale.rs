@@ -12,21 +12,22 @@ use super::message::System;
 use super::message::sides::{self, Run};
 use mill::failure::Failure;
 
-/// Beyond this the kernel's descriptors and the machine's memory are what is measured.
+/// Most idle connections with which the kernel is measured. With more, its descriptors and the
+/// machine's memory would be what is measured.
 const KERNEL_IDLE_MAX: usize = 100_000;
 /// Connections that exchange: over all contexts, or for each.
 const BUSY: usize = 512;
 
-/// How many connections several contexts have.
+/// Numbers of connections for several contexts.
 struct Load {
-    /// Begins the names of its figures.
+    /// Beginning of its figures' names.
     id: &'static str,
     title: &'static str,
     busy: fn(contexts: usize) -> usize,
 }
 
-/// The same in all, so that a context with a share has less to do at a time. Or the same for each,
-/// as when every core has a load of its own.
+/// The same number in all, of which each context has a share. Or the same number for each, as when
+/// every core has a load of its own.
 const LOADS: [Load; 2] = [
     Load {
         id: "contexts",
@@ -117,7 +118,8 @@ pub fn scale(options: &ScaleOptions) -> Result<(), Failure> {
     options.repeats.deliver(&mut outcome)
 }
 
-/// `spin_us`: how long stacks look for more work before they sleep; their default without it.
+/// A run in which stacks look for work for `spin_us` microseconds before they sleep, or their
+/// default.
 fn run_of(
     options: &ScaleOptions,
     connections: usize,
@@ -151,8 +153,9 @@ fn idle(options: &ScaleOptions, outcome: &mut Outcome) {
         &cases,
         outcome,
         |case| {
-            // A stack that sleeps pays for being woken, the more the fewer it then finds: what idle
-            // connections cost would be lost in that.
+            // Stacks look for work as by default. A stack that sleeps pays for being woken, the
+            // more the less work it then finds, and the cost of idle connections would be lost in
+            // that.
             let run = run_of(options, 64, (case.x as usize, 1), None);
             sides::run(case.system, &run)
         },
@@ -263,7 +266,7 @@ fn pages(options: &ScaleOptions, outcome: &mut Outcome) {
     }
 }
 
-/// Every system at every x: what is compared are the x.
+/// Every system at every x, the systems in turn at each: points at different x are compared.
 fn cases<'a>(systems: &'a [System], xs: &'a [usize]) -> impl Iterator<Item = Case<System>> + 'a {
     let at = |x: usize| {
         let x = x as f64;
@@ -325,7 +328,7 @@ fn figure(
     }
 }
 
-/// The bars that are about scale.
+/// Judges the goals about scale.
 fn judge(options: &ScaleOptions, outcome: &mut Outcome) {
     let ours = System::Inline.name();
     let least = |values: &[usize]| values.iter().min().copied().unwrap_or(0);

@@ -102,9 +102,9 @@ fn more_connections_than_the_soft_limit_of_descriptors_are_answered() {
 
 #[test]
 fn resets_of_nobody_are_no_success() {
-    // A port of a socket that does not listen: every connect is refused, and what is linked to it
-    // is cancelled. A socket of TCP, for a client that the kernel gave the free port of its server
-    // would be connected to itself.
+    // The port belongs to a socket that does not listen. So every connect is refused, and what is
+    // linked to it is cancelled. It is a TCP socket: otherwise the kernel might give the port to
+    // the client, which would then be connected to itself.
     let held = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
     bind(&held, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = SocketAddrV4::try_from(getsockname(&held).unwrap()).unwrap();

@@ -1,5 +1,5 @@
-//! A hostile process writes whatever it likes into the log of a capture. The reader shows frames of
-//! bounded length with plain names of reasons, or nothing, and each call returns.
+//! The log of a capture, into which a hostile process writes. The reader must show frames of
+//! bounded length with plain reason names, or nothing, and every call must return.
 
 #![no_main]
 
@@ -8,20 +8,21 @@ use ring::frame_log::{FrameLog, FrameLogReader};
 use ring::limits::{LOG_FRAME_BYTES_MAX, LOG_REASON_BYTES};
 use ring::stat_words::StatWords;
 
-/// Words for records.
+/// Size of the log's record area, in words of 8 bytes.
 const RECORD_WORDS: usize = 256;
-/// Calls of the reader: more than there are records.
+/// Calls of the reader, more than a log of this size has records.
 const CALLS: usize = 300;
 
 fuzz_target!(|bytes: &[u8]| {
-    // A file of the right size with the right first word: what a log has before its first frame.
+    // A memory file of a log's size, empty but for the first word, by which the reader knows a log.
     let log = FrameLog::create(RECORD_WORDS, 64, &["drop_a"]).expect("a log");
     let file = log.file().try_clone_to_owned().expect("a copy");
     let real = StatWords::open(file, 1 << 20).expect("a memory file");
     let words = StatWords::create(real.len()).expect("a memory file");
     words.store(0, real.load(0));
     let file = words.file().try_clone_to_owned().expect("a copy");
-    // The input is pairs of a place and a value; the reader opens the file between two halves.
+    // The input is a list of (word index, value) pairs. The reader opens the file after the first
+    // half of them was written.
     let pairs: Vec<&[u8]> = bytes.chunks_exact(10).collect();
     let (first, second) = pairs.split_at(pairs.len() / 2);
     let write = |pairs: &[&[u8]]| {

@@ -1,5 +1,5 @@
-//! Bytes that a process writes to the service's socket: they are refused, or they are a message
-//! that is encoded as exactly these bytes.
+//! A packet that a process writes to the socket of `mill mux`. The decoder refuses it, or gives a
+//! message that is encoded as exactly these bytes.
 
 #![no_main]
 

@@ -6,6 +6,6 @@ use libfuzzer_sys::fuzz_target;
 use packetio::mirror::message::notices;
 
 fuzz_target!(|bytes: &[u8]| {
-    // Each message has a header of 16 bytes at least, so that many messages there are at most.
+    // A message has a header of at least 16 bytes, which bounds the number of messages.
     assert!(notices(bytes).count() <= bytes.len() / 16);
 });

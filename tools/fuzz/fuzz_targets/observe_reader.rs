@@ -1,5 +1,5 @@
-//! A hostile process writes whatever it likes into its statistics file, and into its packets: the
-//! reader shows something or nothing, and names that it shows are names.
+//! A statistics file and packets that a hostile process writes. The reader may show nothing, but
+//! names that it shows are not empty, and each context has a value for each name.
 
 #![no_main]
 
@@ -12,7 +12,7 @@ use ring::stat_words::StatWords;
 fuzz_target!(|bytes: &[u8]| {
     let _ = Header::decode(bytes, 64);
     let words = StatWords::create(FILE_WORDS).expect("a memory file");
-    // The input is pairs of a place and a value.
+    // The input is a list of (word index, value) pairs.
     for pair in bytes.chunks_exact(12) {
         let (at, value) = pair.split_at(4);
         let at = u32::from_le_bytes(at.try_into().expect("four bytes")) as usize % FILE_WORDS;

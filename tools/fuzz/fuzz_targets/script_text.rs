@@ -1,5 +1,5 @@
-//! Arbitrary text as a packet script: the parser accepts it or names the place of an error; nothing
-//! panics, hangs or recurses without end. The seeds are the scripts of tools/script/scripts.
+//! Arbitrary text as a packet script. The parser accepts it or names the place of an error, and
+//! does not panic, hang or recurse without end. The seeds are the scripts of tools/script/scripts.
 
 #![no_main]
 

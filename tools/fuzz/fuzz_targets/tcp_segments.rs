@@ -21,7 +21,7 @@ mod shadow;
 mod single_calls;
 #[path = "../../../crates/tcp/tests/conversations/states.rs"]
 mod states;
-// Every call is also made on a copy that may take no straight line.
+// Every call is also made on a copy that may not take shortcuts.
 #[path = "../../../crates/tcp/tests/conversations/twin.rs"]
 mod twin;
 

@@ -1,7 +1,7 @@
 //! An arbitrary frame: every parser that `stack` would call for it must accept or refuse it.
 //!
-//! Each input is tried twice: as it is, and with IPv4's and ICMP's checksums made right, since a
-//! fuzzer does not guess those and would never see what lies behind.
+//! Each input is tried as it is, and again with the checksums of IPv4, ICMP and ICMPv6 made right.
+//! A fuzzer does not guess checksums, so the code behind them would never run.
 
 #![no_main]
 
@@ -104,7 +104,7 @@ fn parse_icmpv4(payload: &[u8]) {
         | TimeExceeded { quote, .. }
         | ParameterProblem { quote, .. } => {
             let _ = Quote::parse_v4(quote);
-            // A longer quote than we would send is cut.
+            // `emit` cuts a quote that is longer than the longest that we send.
             assert!(quote.len() > icmpv4::QUOTE_LEN_MAX || parsed == Ok(message));
         }
         _ => assert_eq!(parsed, Ok(message)),
@@ -132,7 +132,7 @@ fn parse_icmpv6(header: &ipv6::Header, payload: &[u8]) {
     }
 }
 
-/// Makes the checksums right that are checked by the parsers. `None` if there are none.
+/// Sets the checksums that the parsers verify. `None` if the frame has none.
 fn repair(frame: &mut [u8]) -> Option<()> {
     let (eth, at) = ethernet::Header::parse(frame).ok()?;
     let packet = &mut frame[at..];

@@ -26,8 +26,8 @@ fn assert_survives(options: &Options) {
     assert_eq!(len, options.emit_len());
     assert_eq!(len % 4, 0);
     let again = Options::parse(&out[..len]);
-    // Options that came without our padding may not all fit with it: the last blocks, the cookie
-    // and the AccECN option give way, nothing else does.
+    // `emit` pads options, so options that came without padding may not all fit. Then the last SACK
+    // blocks, the Fast Open cookie and the AccECN option are left out, and nothing else.
     let Ok(again) = again else {
         panic!("our own options do not parse: {:02x?}", &out[..len]);
     };

@@ -2,20 +2,20 @@
 
 /// Bytes of a data segment's headers: IPv4, TCP and a timestamp.
 const HEADER_BYTES: usize = 52;
-/// The longest burst where its length changes from flow to flow.
+/// Segments of the longest burst where lengths change from burst to burst.
 const BURST_MAX: usize = 20;
 
 /// Lengths of bursts, in segments.
 #[derive(Clone, Debug)]
 pub struct Bursts {
-    /// The length of each; 0 for lengths from 2 to 20.
+    /// Segments of each burst; 0 for random lengths from 2 to 20.
     len: usize,
     /// The state of a generator of lengths.
     random: u64,
 }
 
 impl Bursts {
-    /// The same lengths for the same `seed`.
+    /// Bursts of `len` segments each, or of random lengths, which are the same for the same `seed`.
     pub fn new(len: usize, seed: u64) -> Self {
         Self { len, random: seed }
     }

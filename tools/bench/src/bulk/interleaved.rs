@@ -16,10 +16,12 @@ use super::side::{self, LOOK, STDIN, SideOptions};
 
 /// Bytes of an IP packet.
 const MTU: usize = 1500;
-/// Memory of all send buffers together, and the least of one: two of the longest bursts. Half of it
-/// is the kernel's and our bookkeeping.
+/// Bytes that SO_SNDBUF asks for, of all flows together. As in Linux, a buffer gets twice as much
+/// memory, half of it for bookkeeping.
 const BUFFERS_BYTES: usize = 2 << 20;
+/// Bytes that SO_SNDBUF asks for at least: four of the longest bursts.
 const BUFFER_BYTES_MIN: usize = 128 << 10;
+/// Seed of the lengths of bursts.
 const SEED: u64 = 1;
 
 /// Sends until stdin closes or the receiver has gone.

@@ -35,15 +35,16 @@ pub struct BulkOptions {
 /// A stack, a wire, and the bytes of its packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum System {
-    /// Over memif with buffers for packets of so many bytes, the application's thread turning the
-    /// crank.
+    /// Millstream over memif with packets of so many bytes. The application's thread runs the
+    /// stack.
     Memif(usize),
-    /// The same with a thread of the stack's own on the application's core.
+    /// The same with a thread for the stack, on the application's core.
     Dedicated(usize),
-    /// The same at an MTU of 1500 with this limit of receive aggregation, and this done with ACKs.
+    /// As `Memif` at an MTU of 1500, with this limit of receive aggregation (in segments) and this
+    /// treatment of ACKs.
     Aggregated(u16, Acks),
-    /// The same in one thread, where the receiver has a whole batch to take in each turn: over
-    /// memif one that is faster than its sender takes small ones.
+    /// The same in one thread, where the receiver takes a whole batch in each turn. Over memif, a
+    /// receiver that is faster than its sender takes small batches.
     Saturated(u16, Acks),
     KernelVeth(usize),
     KernelLoopback,
@@ -51,8 +52,8 @@ enum System {
     Smoltcp(usize),
     /// Both ends in one process.
     Gvisor(usize),
-    /// A sender of Millstream's whose flows interleave in bursts of so many segments, 0 for 2 to
-    /// 20, and this receiver.
+    /// A Millstream sender whose flows interleave in bursts of so many segments (0: lengths from 2
+    /// to 20), and this receiver.
     Interleaved(Wired, usize),
     /// A kernel client over veth with all offloads, and this server.
     Receiver(Receiver),
@@ -67,7 +68,7 @@ enum Receiver {
 }
 
 impl Receiver {
-    /// Its wire on a device of a veth pair.
+    /// The `--wire` of this server, on `device` of a veth pair.
     fn wire(self, device: &str) -> String {
         match self {
             Self::Kernel => "kernel".to_owned(),
@@ -148,8 +149,8 @@ impl std::fmt::Display for Wired {
 }
 
 impl System {
-    /// Both ends share a core, and what each has used cannot be told; many flows would say nothing
-    /// of them.
+    /// True if both ends share a process, so that the CPU time of each is unknown. Such systems are
+    /// measured with one flow only.
     fn is_together(self) -> bool {
         matches!(self, Self::Smoltcp(_) | Self::Gvisor(_))
     }
@@ -202,16 +203,16 @@ impl std::fmt::Display for System {
     }
 }
 
-/// Downloads of which the mTCP paper tells how evenly they share.
+/// Downloads in the mTCP paper's measurement of fairness.
 const CROWD: usize = 8_192;
-/// How many times longer those are counted.
+/// Factor by which a run of so many downloads is longer than others.
 const CROWD_TIMES: f64 = 4.0;
-/// The largest packet: IPv4's length field is the limit, the buffer's 64 KiB come next.
+/// Bytes of the largest packet: less than IPv4's length field and a buffer of 64 KiB allow.
 const LARGE: usize = 65_000;
 const SMALL: [System; 5] = all(1500);
 const JUMBO: [System; 5] = all(9000);
 
-/// The kernel and Millstream, then what shows what else there is.
+/// The kernel and Millstream, then other systems, all at one MTU.
 const fn all(mtu: usize) -> [System; 5] {
     [
         System::KernelVeth(mtu),
@@ -224,8 +225,9 @@ const fn all(mtu: usize) -> [System; 5] {
 
 const LONG: [System; 2] = [System::KernelLoopback, System::Memif(LARGE)];
 
-/// Receive aggregation and ACK offload by the figures of Menon and Zwaenepoel (USENIX ATC 2008):
-/// 11's limits, and 7's switch with and without them.
+/// Limits of receive aggregation in segments, with a treatment of ACKs, by the figures of Menon and
+/// Zwaenepoel (USENIX ATC 2008). They are figure 11's limits, and figure 7's cases with and without
+/// each mechanism.
 const LIMITS: [(u16, Acks); 9] = [
     OFF,
     (1, Acks::On),
@@ -239,7 +241,7 @@ const LIMITS: [(u16, Acks); 9] = [
 ];
 const OFF: (u16, Acks) = (1, Acks::Off);
 const ON: (u16, Acks) = (20, Acks::On);
-/// The first and the best of them, for figure 12's many flows.
+/// Both mechanisms off, and both on, for figure 12's many flows.
 const SWITCHED: [System; 2] = [
     System::Aggregated(OFF.0, OFF.1),
     System::Aggregated(ON.0, ON.1),
@@ -253,7 +255,7 @@ struct Seen {
     receiver_ns_per_byte: Option<f64>,
     sender_ns_per_byte: Option<f64>,
     jain: f64,
-    /// Cycles of each kind of a receiver's work for a packet, where they were sampled.
+    /// Cycles that the receiver spends on a packet, by kind of work; none without sampling.
     parts: Option<[f64; PARTS]>,
 }
 
@@ -273,23 +275,23 @@ struct Load {
     is_sampled: bool,
 }
 
-/// Which systems with how many flows, and which way.
+/// A figure: systems, numbers of flows, and a direction.
 struct Study {
     id: &'static str,
-    /// The paper's name for it.
+    /// The number of the paper's figure that this one repeats.
     figure: Option<&'static str>,
     title: &'static str,
     systems: &'static [System],
     flows: &'static [usize],
     /// From the client to the server.
     up: bool,
-    /// Left out where only a look is wanted.
+    /// Left out of a quick measurement.
     is_long: bool,
 }
 
-/// Flows that share evenly, or do not.
+/// Numbers of flows that show how evenly they share.
 const MANY: &[usize] = &[1, 10, 100, 400];
-/// One flow, and many.
+/// Numbers of flows: one, and many.
 const FEW: &[usize] = &[1, 100];
 
 const STUDIES: &[Study] = &[
@@ -373,7 +375,7 @@ pub fn bulk(options: &BulkOptions) -> Result<(), Failure> {
     options.repeats.settled().deliver(&mut outcome)
 }
 
-/// Measures.
+/// Measures the wanted figures.
 pub fn collect(options: &BulkOptions) -> Result<Outcome, Failure> {
     options.check()?;
     let mut outcome = Outcome::new(
@@ -412,7 +414,7 @@ pub fn collect(options: &BulkOptions) -> Result<Outcome, Failure> {
 }
 
 impl BulkOptions {
-    /// A figure that has one of these names is to be measured.
+    /// True if a figure that has one of these names is wanted.
     fn wants(&self, names: &[&str]) -> bool {
         let is_named = |wanted: &String| names.contains(&wanted.as_str());
         self.figures.is_empty() || self.figures.iter().any(is_named)
@@ -438,7 +440,7 @@ impl BulkOptions {
     }
 }
 
-/// Runs by x.
+/// Values of x, each with its runs.
 type Column = Vec<(f64, Vec<Seen>)>;
 
 fn measure(repeats: &Repeats, outcome: &mut Outcome, study: &Study) {
@@ -466,7 +468,7 @@ fn load(repeats: &Repeats, flows: usize, up: bool) -> Load {
     Load {
         flows,
         up,
-        // Thousands of flows take turns for longer before their shares say anything.
+        // Thousands of flows need longer before their shares say anything.
         seconds: match flows >= CROWD {
             true => repeats.seconds * CROWD_TIMES,
             false => repeats.seconds,
@@ -477,8 +479,8 @@ fn load(repeats: &Repeats, flows: usize, up: bool) -> Load {
     }
 }
 
-/// One flow by the limit of aggregation, for each thing that may become of ACKs: of a kind of
-/// system that has both.
+/// Measures one flow over the limit of aggregation, with a series for each treatment of ACKs.
+/// `of_kind` makes the systems.
 fn aggregation(
     repeats: &Repeats,
     outcome: &mut Outcome,
@@ -510,7 +512,7 @@ fn aggregation(
     add_figures(outcome, named, x, &by_acks);
 }
 
-/// The name of a series.
+/// Name of the series with this treatment of ACKs.
 fn offloaded(acks: Acks) -> String {
     match acks {
         Acks::On => "ACKs expanded from a template".to_owned(),
@@ -595,7 +597,7 @@ fn add_figures(
     }
 }
 
-/// The bars that are about bulk.
+/// Judges the goals for long transfers.
 fn judge(outcome: &mut Outcome) {
     let rows = [
         (
@@ -636,7 +638,8 @@ fn judge(outcome: &mut Outcome) {
         });
         outcome.judge(goal, found);
     }
-    // The ratio to smoltcp on half of the cores; the bar is for two processes.
+    // The same ratio with both of Millstream's ends on one core, as smoltcp's are. The goal above
+    // is for two processes.
     let alone = outcome.median("saturated", &offloaded(Acks::On), f64::from(ON.0));
     let found = alone.zip(outcome.median("1500", &SMALL[3].to_string(), 1.0));
     let goal = Goal::at_least(

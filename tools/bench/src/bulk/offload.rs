@@ -12,9 +12,9 @@ use crate::measure::{self, Plan};
 use crate::message::System as Message;
 use crate::message::sides::{self, Run, Wire};
 
-/// Bytes of a document: some ten milliseconds of a fast transfer.
+/// Bytes of a document: a transfer of some ten milliseconds at 13 Gbit/s.
 const DOCUMENT_BYTES: usize = 16 << 20;
-/// Connections at once, and where only a look is wanted.
+/// Numbers of connections: of a full measurement, and of a quick one.
 const CONNECTIONS: (&[usize], &[usize]) = (&[1, 4], &[1]);
 
 /// The kernel's server, then ours.
@@ -30,7 +30,7 @@ const RECEIVERS: [System; 3] = [
 const DOWNLOAD: &str = "offload-download";
 const UPLOAD: &str = "offload-upload";
 
-/// Both directions.
+/// Measures downloads and uploads.
 pub(super) fn measure(repeats: &Repeats, outcome: &mut Outcome) {
     downloads(repeats, outcome);
     uploads(repeats, outcome);
@@ -72,7 +72,7 @@ fn downloads(repeats: &Repeats, outcome: &mut Outcome) {
     judge(outcome, DOWNLOAD, &SERVERS[0].to_string(), ours);
 }
 
-/// A run by what moved, where transactions were counted.
+/// Throughput and CPU time per byte, from a run that counted transactions.
 fn downloaded(seen: &measure::Seen) -> Seen {
     let bytes = DOCUMENT_BYTES as f64;
     let ns_per_byte = |us: f64| Some(us * 1e3 / bytes);
@@ -104,7 +104,7 @@ fn show(outcome: &mut Outcome, (id, title): (&str, &str), columns: Vec<paper::Na
     outcome.add(paper::both_ends((id, title), x, &columns));
 }
 
-/// Ours against the kernel's, by rate and by the CPU time of both ends.
+/// Judges ours against the kernel's, by rate and by the CPU time of both ends.
 fn judge(outcome: &mut Outcome, id: &str, theirs: &str, ours: impl Iterator<Item = String>) {
     for ours in ours {
         for &count in CONNECTIONS.0 {

@@ -28,14 +28,14 @@ use super::bursts::{Bursts, segment_bytes};
 const SEED: [u64; 4] = [1, 2, 3, 4];
 /// Time of one turn of both ends. At 10 Gbit/s some sixty full segments arrive in it.
 const TURN_NS: u64 = 70_000;
-/// Memory of the receive buffer.
+/// Bytes of receive buffer, shared among the flows.
 const RECEIVE_BYTES: u32 = 8 << 20;
-/// The window, which a turn does not fill.
+/// Bytes of receive window, shared among the flows; a turn does not fill it.
 const WINDOW_BYTES: u32 = 1 << 20;
 
 /// Frames that the receiver takes in one turn where flows interleave, unless asked otherwise.
 const TURN_FRAMES: u16 = 256;
-/// Turns in which the receiver reads from each of sixteen flows or more once.
+/// Turns, at most, in which the receiver reads from every flow once.
 const READ_ROUND: usize = 16;
 
 /// Options of `cargo xtask bench bulk-thread`.
@@ -78,7 +78,7 @@ pub struct ThreadOptions {
     pub batch: Option<u16>,
 }
 
-/// A number of frames of which the wire has slots.
+/// The parser of numbers of frames: at most 512, half of the wire's slots.
 fn frames() -> RangedI64ValueParser<u16> {
     clap::value_parser!(u16).range(1..=512)
 }
@@ -106,14 +106,15 @@ impl ThreadOptions {
 /// The result that the program prints.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Moved {
-    /// Segments with payload.
+    /// Segments with payload, estimated as full ones from the bytes that the sender sent.
     pub transactions_all: u64,
     /// Frames that both ends sent.
     pub segments: u64,
-    /// Payload that came when time was counted.
+    /// Payload bytes that came after the warm-up.
     pub bytes: u64,
-    /// CPU time of the receiver's turns, and of the whole thread.
+    /// CPU time of the receiver's turns after the warm-up.
     pub receiver_ns: u64,
+    /// CPU time of both ends' turns after the warm-up.
     pub both_ns: u64,
 }
 
@@ -147,8 +148,8 @@ fn open(
     config.linger_ns = 0;
     config.clock = Clock::Virtual(clock.clone());
     config.aggregation_max = options.aggregation_max.unwrap_or(config.aggregation_max);
-    // Large from the start: a window that the reader holds up would hold up ACKs too. A buffer that
-    // grows would let the window grow again.
+    // The buffer has its full size from the start: a growing buffer would let the window grow
+    // again. A window that waits for the reader would hold up ACKs.
     config.tcp.recv_buffer.bytes_default = options.share(RECEIVE_BYTES);
     config.tcp.recv_buffer.bytes_max = config.tcp.recv_buffer.bytes_default;
     options.acks.apply(&mut config);
@@ -235,8 +236,8 @@ struct Spent {
 }
 
 impl Spent {
-    /// A turn of each: the sender's ran from the first of these moments to the second, the
-    /// receiver's to the third.
+    /// Adds a turn of each end. The sender's turn ran from `begin` to `between`, the receiver's
+    /// from `between` to `end`.
     fn note(&mut self, bytes: u64, [begin, between, end]: [u64; 3]) {
         self.bytes += bytes;
         self.receiver_ns += end - between;
@@ -269,7 +270,7 @@ impl Interleaving {
         }
     }
 
-    /// Turns of the sender that fill a turn of the receiver. The bytes written.
+    /// Runs sender's turns until they fill a turn of the receiver. Returns the bytes written.
     fn sender_turns(
         &mut self,
         context: &Context,
@@ -298,7 +299,7 @@ impl Interleaving {
     }
 }
 
-/// A turn of the sender: as much is written as there is room for. The bytes written.
+/// A turn of the sender, which writes as much as there is room for. Returns the bytes written.
 #[inline(never)]
 fn sender_turn(
     context: &Context,
@@ -328,8 +329,8 @@ struct Receiver {
 }
 
 impl Receiver {
-    /// Holds the window at `bytes`, once: as in Linux a window that grows has an ACK for every
-    /// segment. The first full segment must have come, because it sets the clamp anew.
+    /// Holds the window at `bytes`. As in Linux, a growing window causes an ACK for every segment.
+    /// This is done once, after the first data, because the first full segment sets the clamp anew.
     fn hold_window(&mut self, bytes: u32) -> std::io::Result<()> {
         if self.has_read && !self.is_held {
             self.stream.options().set_window_clamp(bytes)?;
@@ -339,7 +340,7 @@ impl Receiver {
     }
 }
 
-/// Where the receiver's bytes go.
+/// The destination of the receiver's bytes.
 enum Reading {
     /// Into this buffer.
     Copied(Vec<u8>),

@@ -18,7 +18,7 @@ pub(super) struct Own {
     pub measure: fn(&Repeats, &mut Outcome),
 }
 
-/// All of them.
+/// All figures with a measurement of their own.
 pub(super) const OWN: [Own; 6] = [
     Own {
         name: "7",
@@ -74,10 +74,10 @@ const RECEIVERS: [Wired; 8] = [
     Wired::OneThread(Merging::Off),
     Wired::OneThread(Merging::On),
 ];
-/// Senders that interleave, and where only a look is wanted.
+/// Numbers of flows that interleave: of a full measurement, and of a quick one.
 const FLOWS: (&[usize], &[usize]) = (&[1, 16, 64, 400], &[16]);
 
-/// A name, and its runs by x.
+/// A system's name, and its runs at each x.
 pub(super) type Named = (String, super::Column);
 
 /// The columns by the names of their systems.
@@ -88,7 +88,7 @@ pub(super) fn named<S: std::fmt::Display>(columns: Vec<turns::Column<S, Seen>>) 
         .collect()
 }
 
-/// One flow with the mechanisms and without, and the kernel with and without its own.
+/// Figure 7: one flow with the mechanisms and without, and the kernel with and without its own.
 fn overall(repeats: &Repeats, outcome: &mut Outcome) {
     let systems = [
         System::Aggregated(OFF.0, OFF.1),
@@ -106,7 +106,8 @@ fn overall(repeats: &Repeats, outcome: &mut Outcome) {
     outcome.add(both_ends(("overall", title), "flows", &columns));
 }
 
-/// CPU time of both ends: the kernel takes what arrives over veth in the sender's process.
+/// A figure of the CPU time of both ends together. The kernel takes what arrives over veth in the
+/// sender's process, so one end's time alone says little.
 pub(super) fn both_ends((id, title): (&str, &str), x: &str, columns: &[Named]) -> Figure {
     let cycles = |seen: &Seen| {
         let both_ns = seen.receiver_ns_per_byte? + seen.sender_ns_per_byte?;
@@ -134,7 +135,7 @@ pub(super) fn both_ends((id, title): (&str, &str), x: &str, columns: &[Named]) -
     }
 }
 
-/// The receiver's work by kind, without merging and with it.
+/// Figures 8 and 9: the receiver's work by kind, without merging and with it.
 fn work(
     repeats: &Repeats,
     outcome: &mut Outcome,
@@ -176,7 +177,7 @@ fn work(
     });
 }
 
-/// A byte each way on one connection, with the mechanisms and without.
+/// Table 1: a byte each way on one connection, with the mechanisms and without.
 fn latency(repeats: &Repeats, outcome: &mut Outcome) {
     let systems = [Message::InlineAlone, Message::Inline];
     let cases = systems.map(|system| Case { system, x: 1.0 });
@@ -202,7 +203,7 @@ fn latency(repeats: &Repeats, outcome: &mut Outcome) {
     });
 }
 
-/// Many flows, one frame at a time and in bursts of 2 to 20.
+/// Section 3.5: many flows, one frame at a time and in bursts of 2 to 20.
 fn interleaved(repeats: &Repeats, outcome: &mut Outcome) {
     for (burst, id, how) in [
         (1, "interleaved-1", "one frame at a time"),

@@ -1,4 +1,4 @@
-//! One transfer: two processes over a wire, or smoltcp's one.
+//! One transfer: two processes over a wire, or both ends in one process.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -20,17 +20,18 @@ const BUFFER_OVERHEAD_BYTES: usize = 18;
 const SERVER_ADDRESS: &str = "10.92.0.2/24";
 const CLIENT_ADDRESS: &str = "10.92.0.1/24";
 
-/// Receive windows of all flows together, in runs that measure ACKs.
+/// Bytes of the receive windows of all flows together, in runs that measure ACKs.
 const WINDOWS_BYTES: u32 = 1 << 20;
-/// The least of one flow: a few runs of segments.
+/// Bytes of the smallest window of one flow: a few runs of segments.
 const WINDOW_BYTES_MIN: u32 = 128 << 10;
-/// ACKs for each segment there: one for two, more where runs of many flows are short.
+/// Range of ACKs for each segment in those runs: one for two, and more where many flows have short
+/// runs.
 const ANSWERS_PER_FRAME: std::ops::Range<f64> = 0.4..0.7;
 
-/// Part of the time that counts in which samples are taken: they begin late.
+/// Part of the counted time in which samples are taken: the sampler starts late.
 const SAMPLED_PART: f64 = 0.8;
 
-/// How much one thread moves in a second of the run's time, about.
+/// Mebibytes that one thread moves in a second, roughly. They turn seconds into lengths of a run.
 const MEBIBYTES_PER_SECOND: f64 = 2_000.0;
 
 /// The server's first line.
@@ -39,15 +40,16 @@ struct Ready {
     address: SocketAddr,
 }
 
-/// Where a run happens.
+/// Wires, addresses and namespaces of a run.
 struct Place {
     wires: (String, String),
     addresses: (String, String),
-    /// Where server and client run.
+    /// Namespaces of server and client; none if both run in ours.
     namespaces: Option<(String, String)>,
     /// The veth pair, which goes away with this value.
     _veth: Option<Veth>,
     _loopback: Option<Loopback>,
+    /// The memif's socket file, removed with this value.
     socket: Option<PathBuf>,
 }
 
@@ -95,7 +97,7 @@ pub fn run(system: System, load: Load) -> Result<Seen, String> {
         false => (&mut client, &server),
     };
     let seen = watch(system, load, receiver, sender)?;
-    // The receiver has left; its end is the sender's.
+    // The receiver exits after its report, and that ends the sender.
     for (name, end) in [("client", client), ("server", server)] {
         end.leave().map_err(|cause| format!("{name}: {cause}"))?;
     }
@@ -123,8 +125,8 @@ fn choices(system: System, load: Load) -> Vec<String> {
         .collect()
 }
 
-/// Whether what the receiver answered is what the figure is about: without ACKs nothing can be said
-/// of what becomes of them.
+/// Checks that the receiver sent about one ACK for two segments, unless one ACK stands for all.
+/// With another share the figure would not be about the treatment of ACKs.
 fn answers(system: System, per_frame: Option<f64>) -> Result<(), String> {
     let (System::Aggregated(_, acks) | System::Saturated(_, acks), Some(share)) =
         (system, per_frame)
@@ -139,7 +141,7 @@ fn answers(system: System, per_frame: Option<f64>) -> Result<(), String> {
     }
 }
 
-/// Waits for the receiver's count, and for what both ends use while it counts.
+/// Waits for the receiver's report, and measures the CPU time that both ends use while it counts.
 fn watch(
     system: System,
     load: Load,
@@ -156,7 +158,8 @@ fn watch(
     let used = (spent_by(receiver)?, spent_by(sender)?);
     let received: Received = receiver.says().map_err(named)?;
     let receiver_ns = spent_by(receiver)?.saturating_sub(used.0);
-    // A receiver that is faster than its sender looks for more: that is no cost of what came.
+    // A receiver that is faster than its sender spends time looking for frames. That time is no
+    // cost of the bytes that came.
     let receiver_s = (receiver_ns as f64 / 1e9 - received.looked_seconds).max(0.0);
     let sender_ns = spent_by(sender)?.saturating_sub(used.1);
     if received.bytes == 0 {
@@ -179,8 +182,8 @@ fn watch(
 struct Sampling {
     sampler: Sampler,
     seconds: f64,
-    /// The receiver is the kernel: its work on an arrival runs in the sender's process, and of both
-    /// only the kernel's functions count.
+    /// True if the receiver is the kernel. Its work on an arrival runs in the sender's process, so
+    /// both processes are sampled, and only the kernel's functions count.
     is_kernel: bool,
 }
 
@@ -322,7 +325,7 @@ fn over_memif(place: &mut Place, mtu: usize) {
     place.socket = Some(path);
 }
 
-/// Both ends in one process: in one thread on the server's core, or gVisor's many on both.
+/// Runs both ends in one process: in one thread on the server's core, or gVisor's many on both.
 fn together(name: &str, word: &str, mtu: usize, load: Load) -> Result<Seen, String> {
     let cores = match name {
         "netstack" => format!("{},{}", load.cores.0, load.cores.1),
@@ -350,8 +353,8 @@ fn together(name: &str, word: &str, mtu: usize, load: Load) -> Result<Seen, Stri
     })
 }
 
-/// A receiver that has a whole batch in each turn, with its sender in one thread, on the server's
-/// core. With a burst the flows interleave.
+/// Runs both ends in one thread on the server's core, where the receiver takes a whole batch in
+/// each turn. With a burst the flows interleave.
 fn in_one_thread(
     (limit, acks): (u16, Acks),
     burst: Option<usize>,

@@ -1,8 +1,8 @@
 //! One end of bulk transfers, in a process of its own: over Millstream or over the kernel, by the
 //! same code.
 //!
-//! The server says its address, the client connects; whoever receives counts: after the warm-up it
-//! says that counting begins, and at the end what came on each flow.
+//! The server prints its address, and the client connects. The receiving end counts: after the
+//! warm-up it prints that counting begins, and at the end its report ([`Received`]).
 
 use std::io::{self, ErrorKind, Write};
 use std::net::SocketAddr;
@@ -24,11 +24,11 @@ use mill::net::{Interest, Net, Ready};
 const PORT: u16 = 5001;
 const LISTENER: usize = usize::MAX;
 pub(super) const STDIN: usize = usize::MAX - 1;
-/// Flows that have not opened by then do not.
+/// Longest time that the flows may take to open.
 const OPENING_TIME: Duration = Duration::from_secs(30);
-/// How long a window that was just changed takes to be the only one that counts, at most.
+/// Longest time until a window that was just changed is the only one that limits the sender.
 const SETTLING_TIME: Duration = Duration::from_millis(100);
-/// How long a side waits before it looks at the clock.
+/// Longest wait of a side before it looks at the clock.
 pub(super) const LOOK: Duration = Duration::from_millis(20);
 
 /// Options of one end: what the benchmark gives to the processes that it starts.
@@ -49,7 +49,7 @@ pub struct SideOptions {
     pub seconds: f64,
     #[arg(long)]
     pub warm_up: f64,
-    /// The server's address; of the client only
+    /// The server's address; for the client only
     #[arg(long)]
     pub server: Option<SocketAddr>,
     /// Receive window of each flow, held from the end of the warm-up on: every second segment is
@@ -221,7 +221,7 @@ struct End<'a, N: Net> {
     poll: N::Poll,
     ready: Vec<Ready>,
     streams: Vec<N::Stream>,
-    /// Bytes that each connection received while the window counts.
+    /// Bytes that each connection moved in the time that counts.
     bytes: Vec<u64>,
     buffer: Vec<u8>,
     sends: bool,
@@ -241,7 +241,7 @@ impl<N: Net> End<'_, N> {
             for stream in &self.streams {
                 self.net.hold_window(stream, bytes)?;
             }
-            // Bytes that the old window let out are still to come.
+            // Bytes that the sender sent under the old window are still to come.
             self.turn_until(Some(SETTLING_TIME))?;
         }
         self.bytes.fill(0);
@@ -259,7 +259,7 @@ impl<N: Net> End<'_, N> {
         }))
     }
 
-    /// False if stdin has closed, or the other end has gone.
+    /// Moves bytes until `time` is over. False if stdin has closed, or the other end has gone.
     fn turn_until(&mut self, time: Option<Duration>) -> io::Result<bool> {
         let begin = Instant::now();
         while time.is_none_or(|time| begin.elapsed() < time) {

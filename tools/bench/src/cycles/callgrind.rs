@@ -18,7 +18,7 @@ pub struct Counted {
     pub functions: HashMap<String, u64>,
 }
 
-/// The part of what the benchmark says that is read here.
+/// Fields of the benchmark's output that are read here.
 #[derive(Deserialize)]
 struct Ran {
     transactions_all: u64,
@@ -29,7 +29,7 @@ struct Ran {
 pub struct Load<'a> {
     /// The benchmark, which says how many transactions and segments there were.
     pub command: &'a [&'a str],
-    /// Its options.
+    /// The benchmark's options.
     pub words: &'a [String],
     /// Only what happens within functions of this name counts.
     pub within: Option<String>,
@@ -55,7 +55,7 @@ fn count_into(file: &Path, load: &Load<'_>) -> Result<Counted, String> {
         .arg(process::ourselves()?)
         .args(load.command)
         .args(load.words)
-        // The environment lies on the stack; what is in it is to change nothing.
+        // The environment lies on the program's stack and must not change the counts.
         .env_clear()
         .env("PATH", "/usr/bin:/bin")
         .output()
@@ -113,7 +113,7 @@ fn parse(profile: &str) -> Counted {
     counted
 }
 
-/// A position, absolute or relative to the last one, and a count.
+/// True for a line with a position (absolute, or relative to the last one) and a count.
 fn is_cost(line: &str) -> bool {
     line.starts_with(|first: char| first.is_ascii_digit() || "+-*".contains(first))
 }

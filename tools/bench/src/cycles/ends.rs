@@ -10,16 +10,16 @@ use crate::frame::{Figure, Goal, Outcome, Point, Series, Spread};
 const MEBIBYTES_FIRST: u64 = 4;
 /// Mebibytes of the longer one.
 const MEBIBYTES: u64 = 12;
-/// Mebibytes of both runs where the receiver takes whole batches: of 64 flows each is to have
-/// reached its window in the shorter one, which takes 24 MiB.
+/// Mebibytes of both runs where the receiver takes whole batches. Each of 64 flows must reach its
+/// window in the shorter run, which takes 24 MiB.
 const MEBIBYTES_IN_BATCHES: (u64, u64) = (32, 48);
 /// Flows that interleave frame by frame.
 const FLOWS: u16 = 64;
 /// Frames of a batch of one flow, as `bulk-thread` lends them.
 const BATCH_FRAMES: u16 = 256;
-/// The limits of figure 11.
+/// Limits of aggregation in figure 11, in segments.
 const LIMITS: [u16; 6] = [1, 2, 5, 10, 20, 40];
-/// ACKs for each full segment, unless one stands for all: one for two.
+/// Range of ACKs for each full segment: one for two. Not checked where one ACK stands for all.
 const ACKS_PER_SEGMENT: std::ops::Range<f64> = 0.45..0.55;
 /// Treatment of ACKs, with the name that figures use.
 const ACKS: [(&str, &str); 3] = [
@@ -28,7 +28,7 @@ const ACKS: [(&str, &str); 3] = [
     ("merge", "one ACK for all"),
 ];
 
-/// Counts every case, of which `quick` leaves one.
+/// Counts every case; with `quick` only one of the receiver's, and the sender's.
 pub fn measure(quick: bool, costs: &mut Costs, outcome: &mut Outcome) -> Result<(), String> {
     let limits = if quick { &LIMITS[4..5] } else { &LIMITS[..] };
     let acks = if quick { &ACKS[1..2] } else { &ACKS[..] };
@@ -122,7 +122,7 @@ fn measure_interleaved(costs: &mut Costs, outcome: &mut Outcome) -> Result<(), S
     Ok(())
 }
 
-/// The difference of a long run and a short one, of these lengths in mebibytes.
+/// Counts two runs of these lengths in mebibytes. The cost is their difference.
 fn end(
     side: &str,
     name: &str,
@@ -149,7 +149,7 @@ fn end(
     Ok(cost)
 }
 
-/// Without ACKs nothing would be said of what becomes of them, and with many of another load.
+/// Checks that there was one ACK for two segments. Another share of ACKs would be another load.
 fn check_acks(name: &str, cost: &Cost) -> Result<(), String> {
     let acks_per_segment = cost.segments_per_transaction - 1.0;
     if ACKS_PER_SEGMENT.contains(&acks_per_segment) {

@@ -3,9 +3,9 @@
 //!
 //! Callgrind counts instructions over both ends in one thread, on a virtual clock and with a fixed
 //! seed. Two runs that differ in nothing but the number of transactions are subtracted, so set-up
-//! falls out. They do not depend on how busy the machine is, and are compared with a baseline in
-//! the repository. Cycles come from the time-stamp counter ([`stages`]), of a `bench` that was
-//! built to count them.
+//! falls out. The counts do not depend on how busy the machine is, and are compared with a baseline
+//! in the repository. Cycles are counted by the time-stamp counter ([`stages`]), in a `bench` that
+//! was built for that.
 
 mod callgrind;
 mod ends;
@@ -23,14 +23,14 @@ use super::frame::{Figure, Goal, Outcome, Point, Series, Spread};
 use callgrind::{Counted, Load};
 use mill::failure::Failure;
 
-/// Instructions may rise by this share before the check fails.
+/// Share by which instructions may rise above the baseline before the check fails.
 const RISE_MAX: f64 = 0.02;
 /// Functions that the profile shows.
 const FUNCTIONS_SHOWN: usize = 30;
 /// Transactions of the shorter run, for each connection: caches are warm and tables have reached
 /// their size.
 const TRANSACTIONS_FIRST: u64 = 8;
-/// How many more the longer run has.
+/// Transactions that the longer run has more than the shorter one.
 const TRANSACTIONS_MORE: u64 = 3_000;
 
 /// Options of `cargo xtask bench cycles`.
@@ -67,7 +67,7 @@ struct Case {
     messages: u64,
     response_bytes: usize,
     pairs: u64,
-    /// When a capture is on, as `one-thread` calls it.
+    /// The time at which a capture is on, as the `--capture` of `one-thread` names it.
     capture: Option<&'static str>,
     /// Packet rules of each server.
     rules: u32,
@@ -238,9 +238,9 @@ pub fn cycles(options: &CyclesOptions) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The difference of a long run and a short one.
+/// Counts a case. The cost is the difference of a long run and a short one.
 fn measure(case: &Case) -> Result<(Cost, Vec<(String, f64)>), String> {
-    // A response of 256 KiB is worth many small ones.
+    // A response of 256 KiB costs as much as many small ones, so fewer are counted.
     let weight = (case.response_bytes as u64 / 4_096).max(1);
     let run = |transactions: u64| {
         let plan = Plan {
@@ -375,8 +375,8 @@ fn write(path: &Path, costs: &Costs) -> Result<(), String> {
     std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Every count against the baseline, and each of the baseline's must be there; the error names what
-/// has risen too far, or is another load than it was.
+/// Compares every count with the baseline, whose cases must all have been counted. The error names
+/// counts that have risen too far, and cases whose load has changed.
 fn check(costs: &Costs, baseline: &Costs) -> Result<(), String> {
     let mut wrong: Vec<String> = baseline
         .keys()

@@ -1,5 +1,5 @@
-//! Where the server's cycles go, stage by stage of the turn: Millstream over memif, by a `mill`
-//! that was built with `stage-cycles`.
+//! Cycles of the server, stage by stage of the turn: Millstream over memif, by a `bench` that was
+//! built with the feature `stage-cycles`.
 
 use std::path::Path;
 
@@ -14,10 +14,10 @@ const SECONDS: f64 = 2.0;
 const WARM_UP: f64 = 0.5;
 const SERVER_CORE: usize = 0;
 const CLIENT_CORE: usize = 1;
-/// Looking for more would be told as work.
+/// Microseconds that a stack looks for work before it sleeps: looking would be counted as work.
 const SPIN_US: u64 = 0;
 
-/// Adds the figure; what went wrong becomes a note.
+/// Adds the figures. A failure becomes a note.
 pub fn add(program: &Path, outcome: &mut Outcome) {
     outcome.parameter(
         "stages",

@@ -1,6 +1,6 @@
-//! A figure as a chart: lines, or bars if there is one x only. Medians, and a stroke from the least
-//! to the largest value; two rings where the runs fall into two groups; the systems stand below. An
-//! axis that does not begin at zero says so.
+//! A figure as a chart: lines, or bars if there is only one x. It shows medians, with a stroke from
+//! the least to the largest value. Two rings mark runs that fall into two groups. The systems are
+//! named below. An axis that does not begin at zero says so.
 
 use std::path::Path;
 
@@ -11,11 +11,12 @@ use plotters::prelude::*;
 
 use super::outcome::{Figure, Point, Series, number};
 
-/// The chart alone; each system has a line below it.
+/// Width and height of the chart in pixels, without the legend.
 const SIZE: (u32, u32) = (860, 420);
+/// Height of a line of the legend in pixels; each system has one.
 const LEGEND_LINE: u32 = 18;
-/// Where values lie further apart than this, the axis is logarithmic: from a linear one nobody
-/// could read the small ones.
+/// Ratio of the largest value to the least above which the axis is logarithmic. On a linear axis
+/// nobody could read the small values.
 const LINEAR_MAX: f64 = 25.0;
 const COLORS: [RGBColor; 9] = [
     RGBColor(90, 90, 90),
@@ -31,7 +32,7 @@ const COLORS: [RGBColor; 9] = [
 
 type Drawn = Result<(), Box<dyn std::error::Error>>;
 
-/// Writes it as SVG.
+/// Writes the figure as an SVG file.
 pub fn draw(path: &Path, figure: &Figure) -> Result<(), String> {
     let shown = figure
         .series
@@ -48,7 +49,7 @@ pub fn draw(path: &Path, figure: &Figure) -> Result<(), String> {
     drawn.map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// A system and its color. A longer list than there are colors is the table's.
+/// A system and its color. Systems beyond the last color are only in the table.
 type Shown<'a> = (&'a Series, RGBColor);
 type Area<B> = DrawingArea<B, Shift>;
 
@@ -66,7 +67,7 @@ fn range(shown: &[Shown]) -> (f64, f64) {
     }
 }
 
-/// Each x at the same distance from the next: they are chosen, and mostly doubled.
+/// Draws lines. All x stand at equal distances, since each is mostly the double of the one before.
 fn lines<B: DrawingBackend>(root: &Area<B>, figure: &Figure, shown: &[Shown]) -> Drawn
 where
     B::ErrorType: 'static,
@@ -98,7 +99,7 @@ where
     Ok(())
 }
 
-/// A chart over places of x.
+/// A chart whose x axis is the index of x.
 type Plane<'a, B, Y> = ChartContext<'a, B, Cartesian2d<RangedCoordf64, Y>>;
 
 fn mesh<B: DrawingBackend, Y>(
@@ -160,7 +161,7 @@ where
     Ok(())
 }
 
-/// Where the runs fall into two groups, the median of each: a ring around it.
+/// Medians of the two groups that the runs fall into; each gets a ring.
 fn group_medians(point: &Point) -> Vec<f64> {
     let levels = point.y.levels.iter();
     levels

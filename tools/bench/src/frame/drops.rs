@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::namespace::DEVICE;
 
-/// Where the kernel counts its stack's events, in lines of names and lines of numbers.
+/// Files in which the kernel counts its stack's events, in lines of names and lines of numbers.
 const STACK_FILES: [&str; 2] = ["/proc/net/snmp", "/proc/net/netstat"];
 
 /// Events of the kernel's stack that drop a segment or a connection.
@@ -32,7 +32,7 @@ const REPAIRS: [&str; 3] = [
 /// The counters of a namespace at some moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Drops {
-    /// Frames that the device dropped, in both directions.
+    /// Frames that the device dropped or counted as errors, in both directions.
     pub device: u64,
     /// Counters of the kernel's stack, as `Table.Name`.
     pub stack: BTreeMap<String, u64>,
@@ -106,7 +106,7 @@ struct Direction {
     dropped: u64,
 }
 
-/// Drops of all devices, from the output of `ip -s -j link show`.
+/// Drops and errors of all devices, from the output of `ip -s -j link show`.
 fn device_drops(text: &str) -> Result<u64, String> {
     let links: Vec<Link> =
         serde_json::from_str(text).map_err(|error| format!("ip -s -j link: {error}"))?;

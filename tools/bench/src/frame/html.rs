@@ -14,7 +14,7 @@ th { background: #eee } td:first-child, th:first-child, .words td { text-align: 
 .aim { background: #d5ecd4 } .bar { background: #ebf5d9 } .below { background: #f7d9d4 }\n\
 svg { max-width: 100%; height: auto }\n</style>\n";
 
-/// Writes it out. The charts lie in `directory`.
+/// The page's text with the charts in it, which are read from `directory`.
 pub fn page(page: &Page, directory: &Path) -> Result<String, String> {
     let mut text = format!("{HEAD}<h1>Benchmarks</h1>\n<p>{}</p>\n", escaped(PREFACE));
     let claims = page.claims();
@@ -56,7 +56,7 @@ fn section(text: &mut String, outcome: &Outcome, directory: &Path) -> Result<(),
     Ok(())
 }
 
-/// Rows with words in them are of a class each.
+/// Appends a table. With `classes`, each row has its class, and the cells hold words.
 fn table(text: &mut String, grid: &Grid, classes: &[&str]) {
     text.push_str(match classes.is_empty() {
         true => "<table>\n",

@@ -1,4 +1,4 @@
-//! Whether the runs of one measurement fall into two groups.
+//! A test whether the runs of one measurement fall into two groups.
 //!
 //! A median between two groups is a value that no run had, so the reader has to know. Two groups
 //! are reported when all of this holds:
@@ -21,11 +21,11 @@ use serde::{Deserialize, Serialize};
 use super::outcome::number;
 use super::stats::median;
 
-/// Fewer runs do not show groups.
+/// Number of runs below which no groups are reported.
 const RUNS_MIN: usize = 6;
-/// From so many runs on, a split need remove less of the variance.
+/// Number of runs from which on a split need remove less of the variance.
 const RUNS_MANY: usize = 9;
-/// Fewer runs are no group.
+/// Number of runs below which runs are no group.
 const GROUP_MIN: usize = 2;
 /// Part of the lower mean that must lie between the means.
 const DISTANCE_MIN: f64 = 0.1;
@@ -163,7 +163,8 @@ mod tests {
         for shape in shapes {
             for runs in [6, 7, 9, 11, 15] {
                 let taken = (0..2_000).filter(|_| {
-                    // A spread of this size lets the third condition decide nothing.
+                    // The least value is shifted to 0, so that the third condition hardly decides
+                    // anything.
                     let values: Vec<f64> = (0..runs).map(|_| shape(&mut next)).collect();
                     let least = values.iter().copied().fold(f64::INFINITY, f64::min);
                     let values: Vec<f64> = values.iter().map(|value| value - least).collect();

@@ -1,4 +1,4 @@
-//! Where figures come from: the machine, its kernel, the commit, how busy it was.
+//! Origin of the figures: the machine, its kernel, the commit, and how busy the machine was.
 
 use std::fs;
 use std::process::Command;
@@ -13,9 +13,9 @@ pub struct Machine {
     pub cores: usize,
     pub memory_gib: f64,
     pub kernel: String,
-    /// With `+` behind it if the tree had changes.
+    /// Short hash, with `+` behind it if the tree had changes.
     pub commit: String,
-    /// How our programs were built, by who built them ([`BUILD`]).
+    /// Kind of the build ([`BUILD`]).
     #[serde(default)]
     pub build: String,
     /// Processes that wanted to run, mean over the last minute, before and after.
@@ -30,7 +30,7 @@ const BUILD: &str = match option_env!("MILLSTREAM_BUILD") {
     None => "plain",
 };
 
-/// The commit that the builds are of. Another build asks the working directory.
+/// The commit of this build. A build without it asks git in the working directory.
 const COMMIT: Option<&str> = option_env!("MILLSTREAM_COMMIT");
 
 impl Machine {
@@ -55,7 +55,7 @@ impl Machine {
         }
     }
 
-    /// Notes how busy it is by now.
+    /// Notes the load after the measurement.
     pub fn look_again(&mut self) {
         self.load.1 = load();
     }
@@ -115,9 +115,9 @@ pub fn own_settings() -> String {
     }
 }
 
-/// The processor's nominal rate, which is its time-stamp counter's; 1 if the kernel does not tell,
-/// so that a cycle is a nanosecond. Asked once: where it is the rate of the moment, all values of a
-/// report are at least of the same one.
+/// The processor's nominal rate in GHz, which is its time-stamp counter's. It is 1 if the kernel
+/// does not tell, so that a cycle is a nanosecond. Some kernels tell the rate of the moment.
+/// Reading it once gives all values of a report the same rate.
 pub fn gigahertz() -> f64 {
     static RATE: OnceLock<f64> = OnceLock::new();
     *RATE.get_or_init(|| {

@@ -1,5 +1,5 @@
-//! The parts that all benchmarks share: children and their words, namespaces, repetition in turns,
-//! medians, tables, charts, the page.
+//! The parts that all benchmarks share: child processes, namespaces, repetition in turns,
+//! statistics, tables, charts, and the page.
 //!
 //! A benchmark makes [`Figure`]s and puts them into an [`Outcome`], which writes itself as JSON,
 //! Markdown and SVG. [`page`] puts the outcomes of one directory together.

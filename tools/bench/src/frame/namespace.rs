@@ -12,22 +12,24 @@ pub const DEVICE: &str = "own";
 /// Properties of the pair.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct VethOptions {
-    /// Bytes of IP.
+    /// Bytes of the largest IP packet.
     pub mtu: usize,
-    /// Whose end the kernel uses: it then has the address.
+    /// The kernel uses the server's end, whose device then has the address.
     pub kernel_server: bool,
+    /// The same for the client's end.
     pub kernel_client: bool,
     /// Leave on what veth offers: segmentation, merging, and checksums that are left to a card.
     pub segmentation: bool,
-    /// A service shares the server's end: its peer takes redirected frames only if it merges.
+    /// A service shares the server's end. A veth device takes redirected frames only if its peer
+    /// merges, so the client's end then does (GRO).
     pub is_shared: bool,
     /// The client's end merges what arrives (GRO), also where nothing else is left on.
     pub client_merges: bool,
 }
 
 /// Settings of the kernel's stack in the namespaces. The congestion control is CUBIC, Millstream's
-/// default, whatever the machine has set. A crowd may wait to be accepted, as Millstream's
-/// listeners let it, and has local ports enough that none has to be searched for.
+/// default, whatever the machine has set. A crowd may wait to be accepted, as at Millstream's
+/// listeners. With so many local ports, none has to be searched for.
 const TUNED: [&str; 4] = [
     "net.ipv4.tcp_congestion_control=cubic",
     "net.core.somaxconn=65535",
@@ -47,14 +49,14 @@ fn is_allowed() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Outside of the first namespace Linux lets nobody choose what is not on this list, on which only
-/// the machine's own choice need stand.
+/// The congestion controls that Linux allows in other namespaces than the first. The list need only
+/// contain the machine's own choice.
 const ALLOWED: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
 
 fn tune(namespace: &str) -> Result<(), String> {
     let allowed = std::fs::read_to_string(ALLOWED).unwrap_or_default();
     if !allowed.split_whitespace().any(|name| name == "cubic") {
-        // If it cannot be added, what follows says so.
+        // If this fails, the `sysctl` below fails too and says so.
         let _ = std::fs::write(ALLOWED, format!("{} cubic", allowed.trim()));
     }
     ip(&[&["netns", "exec", namespace, "sysctl", "-qw"][..], &TUNED].concat())
@@ -66,7 +68,7 @@ pub struct Loopback {
 }
 
 impl Loopback {
-    /// Makes it; without root there is none, and the kernel is measured as it is set.
+    /// Makes the namespace. Without root there is none, and the kernel is measured as it is set.
     pub fn new() -> Result<Option<Self>, String> {
         if !is_allowed() {
             return Ok(None);
@@ -99,7 +101,7 @@ pub struct Veth {
 }
 
 impl Veth {
-    /// Makes them.
+    /// Makes the namespaces and the pair.
     pub fn new(options: VethOptions) -> Result<Self, String> {
         let veth = Self {
             prefix: format!("mst-{}", std::process::id()),

@@ -11,12 +11,12 @@ use super::{Machine, Spread, chart};
 /// One benchmark's figures.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Outcome {
-    /// The command's name; also the files'.
+    /// Name of the command, with which the files' names begin.
     pub name: String,
     /// The rule of measurement, the same for every system.
     pub rule: String,
     pub machine: Machine,
-    /// Name and value.
+    /// Names and values of settings.
     pub parameters: Vec<(String, String)>,
     pub figures: Vec<Figure>,
     /// Statements of papers on figures: the figure's name, and a line for below it.
@@ -28,7 +28,7 @@ pub struct Outcome {
     pub unmeasured: Vec<String>,
     /// Failures and omissions.
     pub notes: Vec<String>,
-    /// Failures of Millstream's: the command fails.
+    /// Failures of Millstream, for which the command fails.
     #[serde(default)]
     pub failures: Vec<String>,
 }
@@ -49,21 +49,21 @@ pub struct Figure {
     pub series: Vec<Series>,
 }
 
-/// One system.
+/// One system's points.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Series {
     pub system: String,
     pub points: Vec<Point>,
 }
 
-/// One value of it.
+/// A system's values at one x.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Point {
     pub x: f64,
     pub y: Spread,
 }
 
-/// A bar: what must be shown, and what was seen.
+/// A comparison: the value that was measured, the bar that it must reach, and the better aim.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Claim {
     pub measure: String,
@@ -89,7 +89,7 @@ pub struct Goal {
 }
 
 impl Goal {
-    /// `measure` is to be at least the bar, and better the aim.
+    /// A goal: `measure` must be at least the bar, and should be at least the aim.
     pub fn at_least(measure: impl Into<String>, (bar, aim): (f64, f64)) -> Self {
         Self {
             measure: measure.into(),
@@ -100,7 +100,7 @@ impl Goal {
         }
     }
 
-    /// `measure` is to be at most the bar, and better the aim.
+    /// A goal: `measure` must be at most the bar, and should be at most the aim.
     pub fn at_most(measure: impl Into<String>, goals: (f64, f64)) -> Self {
         Self {
             at_most: true,
@@ -150,8 +150,8 @@ impl Outcome {
         self.parameters.push((name.to_owned(), value.to_string()));
     }
 
-    /// Adds a figure, and shows it at once: the next one may take long. One without a point is
-    /// none.
+    /// Adds a figure and prints it at once, because the next one may take long. A figure without
+    /// points is left out.
     pub fn add(&mut self, figure: Figure) {
         if figure.xs().is_empty() {
             return;
@@ -160,10 +160,10 @@ impl Outcome {
         self.figures.push(figure);
     }
 
-    /// Adds what came of a goal: the value and what it is of, if all that it takes was measured;
-    /// otherwise it is said that it was not.
+    /// Adds the claim of a goal with its value and a text on what was seen. Without a value the
+    /// goal is listed as unmeasured.
     pub fn judge(&mut self, goal: Goal, found: Option<(f64, String)>) {
-        // A side that carried nothing gives no quotient, and nothing costs nothing.
+        // A side that carried nothing gives no quotient, or a cost of 0.
         let is_measured = |value: f64| value.is_finite() && value > 0.0;
         let Some((value, seen)) = found.filter(|(value, _)| is_measured(*value)) else {
             return self.unmeasured.push(goal.measure);
@@ -179,7 +179,7 @@ impl Outcome {
         });
     }
 
-    /// Nothing at all was measured.
+    /// True if nothing was measured.
     pub fn is_empty(&self) -> bool {
         self.figures.is_empty()
     }
@@ -216,7 +216,7 @@ impl Outcome {
         format!("{}-{}.svg", self.name, figure.id)
     }
 
-    /// Machine, parameters, and what went wrong, a line each.
+    /// Machine, parameters, notes, and points with two groups of runs, a line each.
     pub fn circumstances(&self) -> Vec<String> {
         let parameters = self.parameters.iter();
         let parameters = parameters.map(|(name, value)| format!("{name}: {value}"));
@@ -228,7 +228,7 @@ impl Outcome {
             .collect()
     }
 
-    /// The bars with their results; empty without claims.
+    /// The claims as a Markdown table; empty without claims.
     pub fn claims_markdown(&self) -> String {
         let claims: Vec<&Claim> = self.claims.iter().collect();
         match claims.is_empty() {
@@ -329,7 +329,7 @@ impl Figure {
         text
     }
 
-    /// With one x a row for each system, otherwise a column.
+    /// The figure as a table. With one x each system is a row, otherwise a column.
     pub fn grid(&self) -> Grid {
         let first = |x| self.series.first().and_then(|series| at(series, x));
         let cell_of = |index: usize, x: f64| {
@@ -360,7 +360,7 @@ impl Figure {
     }
 }
 
-/// A table before it is written down.
+/// A table: its head and its rows.
 pub struct Grid {
     pub head: Vec<String>,
     pub rows: Vec<Vec<String>>,
@@ -425,7 +425,7 @@ fn cell(point: &Point, first: Option<&Point>) -> String {
     text
 }
 
-/// With as many digits as mean something, and commas between thousands.
+/// A number with as many digits as mean something, and commas between thousands.
 pub fn number(value: f64) -> String {
     let digits = match value.abs() {
         0.0 => 0,

@@ -1,5 +1,5 @@
-//! The page that puts all outcomes of a directory together, with the bars and their outcomes on
-//! top. It is written as Markdown beside its charts, and as one file for a browser.
+//! The page that puts all outcomes of a directory together, with all claims on top. It is written
+//! as Markdown beside its charts, and as one file for a browser.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -34,7 +34,7 @@ pub fn write(directory: &Path) -> Result<(), String> {
     )
 }
 
-/// Takes what a benchmark wrote into `directory` off the page to come.
+/// Removes what a benchmark wrote into `directory` before, so that it is not on the next page.
 pub fn forget(directory: &Path, name: &str) -> Result<(), String> {
     let path = directory.join(format!("{name}.json"));
     match std::fs::remove_file(&path) {
@@ -53,7 +53,7 @@ pub(super) struct Page {
     pub missing: Vec<&'static str>,
 }
 
-/// How to read it.
+/// The page's first paragraph: how to read it.
 pub(super) const PREFACE: &str = "Every comparison is one run on the same two cores, the systems taking turns; what is shown is the median of the runs, \
 with the least and the largest. Where six or more runs fall into two groups, the table says how many runs had which value. Ratios are to the first system of a table. `cargo xtask bench all --out DIR` makes this page.";
 
@@ -63,7 +63,7 @@ impl Page {
         outcomes.flat_map(|outcome| &outcome.claims).collect()
     }
 
-    /// Bars that this directory says nothing of, in a line; none if it tells all.
+    /// Goals and benchmarks that were not measured, in a line; none if all were.
     pub fn unmeasured(&self) -> Option<String> {
         let outcomes = self.outcomes.iter();
         let rows = outcomes.flat_map(|outcome| outcome.unmeasured.iter().cloned());

@@ -1,5 +1,5 @@
-//! The processes that a benchmark starts: each says lines of JSON on stdout, leaves when its stdin
-//! closes, and does not outlive us.
+//! The processes that a benchmark starts. Each prints lines of JSON on stdout, leaves when its
+//! stdin closes, and does not outlive us.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Lines, Write};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
 
-/// How long a child may take to leave.
+/// Longest time that a child may take to leave.
 const LEAVING_TIME: Duration = Duration::from_secs(3);
 
 /// A child; killed when dropped.
@@ -20,7 +20,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts this program itself with these words, in a namespace if one is named.
+    /// Starts this program itself with these arguments, in a namespace if one is named.
     pub fn ourselves<S: AsRef<OsStr>>(
         namespace: Option<&str>,
         words: &[S],
@@ -53,12 +53,13 @@ impl Process {
         Ok(Self { child, lines })
     }
 
-    /// Its number. `ip netns exec` becomes the program that it starts, so it is the program's.
+    /// The process id. `ip netns exec` becomes the program that it starts, so the id is the
+    /// program's.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// The next line that it says.
+    /// The next line that the child prints.
     pub fn line(&mut self) -> Result<String, String> {
         match self.lines.next() {
             Some(line) => line.map_err(|error| error.to_string()),
@@ -69,13 +70,13 @@ impl Process {
         }
     }
 
-    /// The same as a value.
+    /// The next line that the child prints, parsed as JSON.
     pub fn says<T: for<'a> Deserialize<'a>>(&mut self) -> Result<T, String> {
         let line = self.line()?;
         serde_json::from_str(&line).map_err(|error| format!("{error}: {line}"))
     }
 
-    /// Asks it what it has spent so far: a line on its stdin.
+    /// Asks the child what it has spent so far, by a line on its stdin.
     pub fn mark(&mut self) -> Result<(), String> {
         let Some(stdin) = &mut self.child.stdin else {
             return Err("its stdin is closed".to_owned());
@@ -84,8 +85,8 @@ impl Process {
         told.map_err(|error| format!("stdin: {error}"))
     }
 
-    /// Closes its stdin and waits for its end, which is to be a good one. One that takes too long
-    /// is killed, and that is no fault: it may have much to close.
+    /// Closes the child's stdin and waits for its end, which must be a success. A child that takes
+    /// too long is killed, and that is no error: it may have much to close.
     pub fn leave(mut self) -> Result<(), String> {
         drop(self.child.stdin.take());
         let until = Instant::now() + LEAVING_TIME;
@@ -108,7 +109,7 @@ impl Process {
         kill_process(id, Signal::TERM).map_err(|error| format!("SIGTERM: {error}"))
     }
 
-    /// Waits for its end, which is to be a good one.
+    /// Waits for the child's end, which must be a success.
     pub fn finish(mut self) -> Result<(), String> {
         let status = self.child.wait().map_err(|error| error.to_string())?;
         match status.success() {

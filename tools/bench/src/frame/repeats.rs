@@ -1,5 +1,5 @@
-//! How long, how often and where everything is measured, and where the figures go: the options that
-//! comparisons have in common.
+//! Options that comparisons share: how long, how often and where everything is measured, and where
+//! the figures go.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ pub struct Repeats {
     /// Seconds that are counted, per system and run
     #[arg(long, value_name = "SECONDS", default_value_t = 3.0, value_parser = seconds)]
     pub seconds: f64,
-    /// Seconds before that, which are not
+    /// Seconds of warm-up before that, which are not counted
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = seconds)]
     pub warm_up: f64,
     /// Runs of each system, taking turns; the median is compared
@@ -49,7 +49,7 @@ impl Default for Repeats {
 }
 
 impl Repeats {
-    /// The same with what `--quick` makes of it.
+    /// The options with the times and runs that `--quick` sets.
     pub fn settled(&self) -> Self {
         match self.quick {
             true => Self {
@@ -81,8 +81,8 @@ impl Repeats {
         outcome.parameter("other systems", rivals::versions());
     }
 
-    /// Writes `outcome` into the directory, or prints it if there is none. One without a figure is
-    /// an error, and so is one in which Millstream failed.
+    /// Writes `outcome` into the directory, or prints it if there is none. An outcome without a
+    /// figure is an error, and so is one in which Millstream failed.
     pub fn deliver(&self, outcome: &mut Outcome) -> Result<(), Failure> {
         match &self.out {
             Some(directory) => outcome.write(directory).map_err(Failure::Run)?,

@@ -1,11 +1,10 @@
-//! Which versions of the systems that others wrote are measured, as their programs say it of
-//! themselves.
+//! Versions of the other systems that are measured, as their programs print them.
 
 use std::process::Command;
 
 use super::process;
 
-/// A line for each program; why not, where it does not say.
+/// The version of each program, or the reason why it is unknown.
 pub fn versions() -> String {
     let [rivals, netstack] =
         [("rivals", "versions"), ("netstack", "-versions")].map(|(name, word)| said(name, word));

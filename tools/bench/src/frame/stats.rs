@@ -1,4 +1,4 @@
-//! Medians and what goes with them.
+//! Statistics: medians, quartiles, and Jain's index.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,6 +1,6 @@
 //! Repetition: every case once, then every case again, so that all meet the same machine. A case is
-//! a system, or a system at one x of a figure. Points that a claim divides by each other are then
-//! as near in time as systems are.
+//! a system, or a system at one x of a figure. So points that a claim divides by each other are
+//! measured close in time.
 
 use std::fmt;
 use std::fmt::Display;
@@ -9,7 +9,8 @@ use super::{Outcome, Point, Series, Spread};
 
 /// A system that is compared with others.
 pub trait System: Copy + PartialEq + Display {
-    /// Millstream is at one of its ends: that it fails is no news to be noted only.
+    /// True if Millstream is at one of its ends. Its failure then fails the benchmark; other
+    /// failures are only noted.
     fn is_ours(self) -> bool;
 }
 
@@ -45,8 +46,8 @@ pub fn series<S: Display, T>(
     series.collect()
 }
 
-/// Runs all cases of a study in turn: what each system gave, without the cases that failed, of
-/// which `outcome` hears.
+/// Runs all cases of a study in turn, and returns the results of each system. Cases that failed are
+/// left out and noted in `outcome`.
 pub fn columns<S: System, T>(
     (study, rounds): (&str, u32),
     systems: &[S],

@@ -54,7 +54,7 @@ pub struct GoodputOptions {
     /// Bits per second of the wire
     #[arg(long, value_name = "RATE", default_value = "100mbit")]
     pub rate: String,
-    /// Bytes that may queue for it
+    /// Bytes that may queue for the wire
     #[arg(long, value_name = "BYTES", default_value = "512kb")]
     pub limit: String,
     /// Seeds per cell; the median over them is compared
@@ -68,8 +68,8 @@ pub struct GoodputOptions {
         default_value = "5"
     )]
     pub seconds: Vec<f64>,
-    /// Congestion control of all ends, the kernel's and ours; without it what the machine is set
-    /// to. What namespaces may not choose they may while this runs
+    /// Congestion control of all ends, the kernel's and ours; without this the machine's setting.
+    /// While this runs, namespaces may choose it, even if they may not otherwise
     #[arg(long, value_name = "NAME")]
     pub congestion: Option<String>,
     /// Wires at once: one number, or one for each loss. Two CPUs bear two full wires, and two

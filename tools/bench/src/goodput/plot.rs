@@ -25,7 +25,7 @@ const SHOWN: [(Pair, &str, RGBColor); 2] = [
     ),
 ];
 
-/// Writes it as SVG.
+/// Writes the plot as an SVG file.
 pub fn plot(path: &Path, found: &[Measured]) -> Result<(), String> {
     draw(path, found).map_err(|error| format!("{}: {error}", path.display()))
 }
@@ -80,7 +80,7 @@ fn draw(path: &Path, found: &[Measured]) -> Result<(), Box<dyn std::error::Error
     Ok(())
 }
 
-/// Writes the meaning of each group below it, from bottom to top.
+/// Writes loss, delay and reordering of each group below it, from bottom to top.
 fn label_cells<B: DrawingBackend>(
     root: &DrawingArea<B, plotters::coord::Shift>,
     found: &[Measured],

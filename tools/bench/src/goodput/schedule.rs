@@ -1,5 +1,5 @@
-//! Which transfer runs when: the cells of one loss rate together, as many wires at once as it
-//! allows.
+//! The order of the transfers: the cells of one loss rate together, on as many wires at once as
+//! that rate allows.
 
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -38,7 +38,7 @@ fn parts(options: &GoodputOptions) -> Result<Vec<Part>, Failure> {
         .collect())
 }
 
-/// One value stands for all.
+/// A value for each loss rate; a single value stands for all.
 fn for_each_loss<T: Copy>(
     name: &str,
     options: &GoodputOptions,
@@ -69,8 +69,8 @@ fn cells(options: &GoodputOptions, loss: &str) -> Vec<Cell> {
     cells
 }
 
-/// Every cell with every seed, and every pair. The pairs of a seed follow each other, so that they
-/// meet the same machine.
+/// Runs every cell with every seed, and every pair. The pairs of a seed follow each other, so that
+/// they meet the same machine.
 fn run(options: &GoodputOptions, part: &Part) -> Result<Vec<Measured>, String> {
     let count = part.cells.len() * options.seeds as usize * PAIRS.len();
     let turns = Mutex::new(0..count);
@@ -118,7 +118,7 @@ fn transfer<'a>(
         cell: &part.cells[row / seeds],
         pair,
         seconds: part.seconds,
-        // There are a thousand at most.
+        // The cast is safe: there are at most 1,000 seeds.
         seed: (row % seeds) as u32 + 1,
         job,
     }

@@ -17,10 +17,11 @@ use mill::net::{Interest, Net};
 
 const PORT: u16 = 5001;
 const TOKEN: usize = 0;
-/// A peer that is silent for so long does not come: three ARP requests and six SYNs may be lost.
+/// Time of silence after which a peer does not come. Until then, three ARP requests and six SYNs
+/// may be lost.
 const SILENCE_MAX: Duration = Duration::from_secs(120);
-/// A sender may write nothing for as long as its timeouts take, which double: who started it ends
-/// it.
+/// Longest wait of a sender. Its timeouts double, so it may write nothing for long. The benchmark
+/// that started it ends it before that.
 const BLOCKED_MAX: Duration = Duration::from_secs(3600);
 
 /// Options of one end: what the benchmark gives to the processes that it starts.
@@ -28,10 +29,10 @@ const BLOCKED_MAX: Duration = Duration::from_secs(3600);
 pub struct SideOptions {
     #[command(flatten)]
     pub net: NetOptions,
-    /// Which end
+    /// The end to play
     #[arg(long, value_enum)]
     pub role: Role,
-    /// The receiver's address; of the sender only
+    /// The receiver's address; for the sender only
     #[arg(long)]
     pub receiver: Option<std::net::IpAddr>,
     /// Seconds that the receiver counts
@@ -94,7 +95,7 @@ fn receive<N: Net>(net: &N, options: &SideOptions) -> io::Result<()> {
         if left.is_zero() {
             break;
         }
-        // Nothing more may come before the time is over: that is part of the result.
+        // No byte may come for the rest of the time, and that is part of the result.
         match wait(net, &mut poll, left) {
             Err(error) if error.kind() == ErrorKind::TimedOut && until.is_some() => break,
             other => other?,
@@ -132,8 +133,8 @@ fn send<N: Net>(net: &N, options: &SideOptions) -> io::Result<()> {
     let until = Instant::now() + SILENCE_MAX;
     loop {
         match send_once(net, receiver) {
-            // A wire that loses every fifth frame loses three ARP requests in a row now and then:
-            // what is measured begins later.
+            // A wire that loses every fifth frame loses three ARP requests in a row now and then.
+            // The time that counts begins later, so the sender tries again.
             Err(error) if is_no_way(&error) && Instant::now() < until => {}
             outcome => return outcome,
         }

@@ -16,7 +16,7 @@ pub fn table(found: &[Measured]) -> String {
     text
 }
 
-/// One row of it.
+/// One row of the table.
 pub fn row(measured: &Measured) -> String {
     let cell = &measured.cell;
     let rate = |pair| {
@@ -42,7 +42,7 @@ pub fn row(measured: &Measured) -> String {
     )
 }
 
-/// Megabits per second; of few, more digits.
+/// Megabits per second, with more digits below 1.
 fn shown(rate: f64) -> String {
     let digits = if rate < 1.0 { 3 } else { 2 };
     format!("{rate:.digits$}")

@@ -1,5 +1,5 @@
-//! One transfer's place on the machine: a namespace for each end, and one between them with the
-//! wire. Gone when dropped.
+//! Namespaces of one transfer: one for each end, and one between them with the wire. They are
+//! removed when dropped.
 
 use super::side::Received;
 use super::{Cell, GoodputOptions, Pair};
@@ -9,18 +9,18 @@ use crate::frame::process::ip;
 const SENDER: &str = "10.78.0.1";
 const RECEIVER: &str = "10.78.0.2";
 
-/// One transfer: who to whom, over which wire, for how long.
+/// One transfer: its two stacks, the faults of its wire, and its time.
 #[derive(Clone, Copy, Debug)]
 pub struct Transfer<'a> {
     pub cell: &'a Cell,
     pub pair: Pair,
     pub seconds: f64,
     pub seed: u32,
-    /// Which of the wires that there are at once.
+    /// Number of this wire among those that run at once; part of the namespaces' names.
     pub job: u32,
 }
 
-/// Runs it and says its goodput in megabits per second.
+/// Runs the transfer. Returns its goodput in megabits per second.
 pub fn run(options: &GoodputOptions, transfer: &Transfer<'_>) -> Result<f64, String> {
     let named = |cause: String| format!("{transfer:?}: {cause}");
     let world = congestion(options)
@@ -82,8 +82,8 @@ impl World {
         Ok(world)
     }
 
-    /// A veth pair from the side to the middle, without offloads: the wire is to see the frames
-    /// that a wire sees.
+    /// A veth pair from the side to the middle, without offloads, so that the wire carries frames
+    /// as a real one does.
     fn join(&self, side: &str, address: &str, ours: bool) -> Result<(), String> {
         let (own, between) = (self.namespace(side), self.namespace("between"));
         let far = format!("to-{side}");
@@ -131,7 +131,7 @@ impl World {
         Process::ourselves(Some(&self.namespace("between")), &words)
     }
 
-    /// The words that start one end, but for its role.
+    /// Arguments that start one end, without its role.
     fn end(&self, address: &str, ours: bool) -> Vec<String> {
         let cidr = format!("{address}/24");
         let wire = if ours { "packet:own" } else { "kernel" };
@@ -158,11 +158,11 @@ pub struct Permission {
     before: Option<String>,
 }
 
-/// The machine's setting; the namespaces have none of their own.
+/// The machine's list of what namespaces may choose; the namespaces have none of their own.
 const ALLOWED: &str = "/proc/sys/net/ipv4/tcp_allowed_congestion_control";
 
 impl Permission {
-    /// Lets namespaces choose `name`. It has to be loaded.
+    /// Lets namespaces choose `name`, which must be a loaded congestion control.
     pub fn to_use(name: Option<&str>) -> Result<Self, String> {
         let named = |error: std::io::Error| format!("{ALLOWED}: {error}");
         let Some(name) = name else {
@@ -182,7 +182,7 @@ impl Permission {
 impl Drop for Permission {
     fn drop(&mut self) {
         if let Some(before) = &self.before {
-            // Nobody is left who could be told, and the setting harms nobody.
+            // A failure cannot be reported from here, and a list that stays longer does no harm.
             let _ = std::fs::write(ALLOWED, before);
         }
     }

@@ -1,8 +1,8 @@
 //! The two sides of a connection, over anything that reads and writes and says `WouldBlock`.
 //!
-//! Neither asks a stream for bytes that cannot be there yet. After a request the client waits to be
-//! told of the response. A server that has answered its last request closes without a look for
-//! more. So the kernel gets no system call that it does not need.
+//! Neither side asks a stream for bytes that cannot be there yet. After a request the client waits
+//! to be told of the response. A server that has answered its last request closes without a look
+//! for more. So the kernel gets no system call that it does not need.
 
 use std::io::{self, ErrorKind, Read, Write};
 
@@ -11,7 +11,7 @@ use crate::measure::{Plan, Tally};
 /// The bytes of all messages.
 static PATTERN: [u8; 64 * 1024] = [b'm'; 64 * 1024];
 
-/// Whether a side is done with its stream.
+/// State of a side after a visit to its stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// More is to come: wait to be told.
@@ -27,7 +27,7 @@ pub struct Answering {
     wanted: usize,
     /// Bytes of the response that have not left.
     unsent: usize,
-    /// Requests that will still be answered; counts down from 0 for ever if there is no last one.
+    /// Requests still to be answered. 0 at the start stands for no limit, because the count wraps.
     left: u64,
 }
 
@@ -41,12 +41,12 @@ impl Answering {
         }
     }
 
-    /// The response has not left, or not all of it.
+    /// True if the response has not left, or not all of it.
     pub fn has_unsent(&self) -> bool {
         self.unsent > 0
     }
 
-    /// Reads and answers as far as it goes. A client that breaks off counts that as failed itself.
+    /// Reads and answers as far as it goes. A client that breaks off counts the failure itself.
     pub fn go_on<S: Read + Write>(
         &mut self,
         stream: &mut S,
@@ -81,7 +81,7 @@ impl Answering {
             return Ok(Next::Over);
         }
         self.wanted = plan.request_bytes;
-        // The next request answers this response: it cannot have come.
+        // The client sends its next request after this response, so none can be here yet.
         Ok(Next::Wait)
     }
 }
@@ -93,10 +93,10 @@ pub struct Asking {
     unsent: usize,
     /// Bytes of the response that have not come.
     wanted: usize,
-    /// Responses that have not come; counts down from 0 for ever if there is no last one.
+    /// Responses that have not come. 0 at the start stands for no limit, because the count wraps.
     left: u64,
     started_ns: u64,
-    /// When the connection was first told of; 0 before that.
+    /// Time of the connection's first event; 0 before that.
     opened_ns: u64,
 }
 
@@ -113,14 +113,14 @@ impl Asking {
         }
     }
 
-    /// Something was told of the connection: the first time, that it is open.
+    /// Notes an event of the connection. The first one means that the connection is open.
     pub fn was_told(&mut self, tally: &Tally) {
         if self.opened_ns == 0 {
             self.opened_ns = tally.now_ns();
         }
     }
 
-    /// The request has not left, or not all of it.
+    /// True if the request has not left, or not all of it.
     pub fn has_unsent(&self) -> bool {
         self.unsent > 0
     }
@@ -177,18 +177,18 @@ impl Asking {
         }
     }
 
-    /// The time is over, and the transaction is not.
+    /// Counts the transaction as still open at the end of the time.
     pub fn was_left(&self, tally: &mut Tally) {
         tally.leave_open(self.started_ns);
     }
 
-    /// The server reset the connection, as planned.
+    /// Counts the server's reset of the connection, which was planned, as a success.
     pub fn was_reset(&self, tally: &mut Tally) {
         tally.succeed(self.started_ns);
     }
 }
 
-/// True if nothing is left to send.
+/// Sends as much as the stream takes. True if nothing is left to send.
 fn send<S: Write>(stream: &mut S, unsent: &mut usize) -> io::Result<bool> {
     while *unsent > 0 {
         let length = PATTERN.len().min(*unsent);
@@ -200,7 +200,7 @@ fn send<S: Write>(stream: &mut S, unsent: &mut usize) -> io::Result<bool> {
     Ok(true)
 }
 
-/// `None` for what has to wait.
+/// The outcome of an operation; `None` if it would block.
 #[inline]
 fn unblocked(outcome: io::Result<usize>) -> io::Result<Option<usize>> {
     match outcome {
@@ -216,7 +216,7 @@ mod tests {
 
     use super::*;
 
-    /// One direction each; `closed` by the server.
+    /// A connection's end: bytes to read, bytes written, and whether the peer has closed.
     #[derive(Default)]
     struct Line {
         here: VecDeque<u8>,

@@ -16,8 +16,8 @@ pub fn document(plan: &Plan) -> String {
     format!("{}.html", plan.response_bytes)
 }
 
-/// The bytes of every request of the plan. The last request of a connection asks the server
-/// to close.
+/// The bytes of every request of the plan. With one request per connection, the request asks the
+/// server to close.
 pub fn request(plan: &Plan) -> Vec<u8> {
     let close = match plan.messages {
         1 => "Connection: close\r\n",
@@ -56,7 +56,7 @@ impl Response {
         Ok(missing == 0)
     }
 
-    /// How many of these bytes belong to the body, if the head is whole with them.
+    /// The number of these bytes that belong to the body, if the head is whole with them.
     fn take_head(&mut self, bytes: &[u8]) -> io::Result<Option<usize>> {
         let (end, whole) = match self.head.is_empty() {
             // The usual case: the head comes in one piece, and nothing is copied.
@@ -80,7 +80,7 @@ impl Response {
     }
 }
 
-/// Where the body begins.
+/// Index of the body's first byte.
 fn end_of_head(bytes: &[u8]) -> Option<usize> {
     let mut windows = bytes.windows(HEAD_END.len());
     let at = windows.position(|window| window == HEAD_END)?;

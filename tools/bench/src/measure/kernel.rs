@@ -1,17 +1,17 @@
-//! Questions to the kernel of a side that uses the kernel's sockets, by epoll or io_uring.
+//! Limits that the kernel sets to a side with kernel sockets, by epoll or io_uring.
 
 use rustix::process::{Resource, Rlimit};
 
 use crate::measure::Plan;
 
-/// Connections that may wait to be accepted, or more if more are to come at once: as many as
-/// Millstream's server lets wait.
+/// Least backlog of a listener, in connections. That of Millstream's server is larger, but neither
+/// is below the plan's number of connections.
 const BACKLOG: usize = 4_096;
 /// Descriptors of a side beside those of its connections.
 const DESCRIPTORS_SPARE: usize = 64;
 
-/// How many connections a listener lets wait: none of a crowd that comes at once is turned away, as
-/// far as `net.core.somaxconn` allows.
+/// Backlog of a listener. No connection of a crowd that comes at once is turned away, as far as
+/// `net.core.somaxconn` allows.
 pub fn backlog(plan: &Plan) -> i32 {
     i32::try_from(BACKLOG.max(plan.connections)).unwrap_or(i32::MAX)
 }
@@ -22,8 +22,8 @@ pub fn descriptors(plan: &Plan) -> usize {
     2 * plan.connections + plan.idle + DESCRIPTORS_SPARE
 }
 
-/// As many descriptors as the plan needs, or as many as we may have: the connections that do not
-/// fit will say so. Returns the limit, which processes that are started later inherit.
+/// Raises the limit of descriptors to what the plan needs, or as far as we may: connections that do
+/// not fit will fail. Returns the limit, which processes that are started later inherit.
 pub fn allow_descriptors(plan: &Plan) -> u64 {
     let wanted = descriptors(plan) as u64;
     let limit = rustix::process::getrlimit(Resource::Nofile);
@@ -38,7 +38,7 @@ pub fn allow_descriptors(plan: &Plan) -> u64 {
         current: limit.maximum,
         maximum: limit.maximum,
     };
-    // Only the first may be refused: it may raise the maximum, which takes a privilege.
+    // The first call may be refused, because raising the maximum takes a privilege.
     let _ = rustix::process::setrlimit(Resource::Nofile, raised)
         .or_else(|_| rustix::process::setrlimit(Resource::Nofile, most));
     let limit = rustix::process::getrlimit(Resource::Nofile);

@@ -38,7 +38,7 @@ pub struct Plan {
     /// Seconds that are counted
     #[arg(long, default_value_t = 3.0)]
     pub seconds: f64,
-    /// Seconds before that, which are not
+    /// Seconds of warm-up before that, which are not counted
     #[arg(long, default_value_t = 1.0)]
     pub warm_up: f64,
     /// End after so many transactions instead of by the clock: all count, and no times are taken; 0
@@ -93,7 +93,7 @@ impl Plan {
             ("--transactions", self.transactions.to_string()),
         ];
         let words = rows.into_iter();
-        // Only where they are wanted: not every system can do these.
+        // These are passed only where they are set, because not every system has them.
         let polls = self.polls.then(|| "--polls".to_owned());
         let parts = self.parts.then(|| "--parts".to_owned());
         words
@@ -103,7 +103,7 @@ impl Plan {
             .collect()
     }
 
-    /// The same load as one of several threads carries it.
+    /// The share of the load that one of several threads carries.
     #[must_use]
     pub fn share(&self, threads: usize) -> Self {
         let threads = threads.max(1);
@@ -115,8 +115,8 @@ impl Plan {
         }
     }
 
-    /// One request per connection, and the response fits whatever the kernel buffers: the server's
-    /// end is all that a client need wait for.
+    /// True if a client need wait for nothing but the server's end: one request per connection,
+    /// with a response that fits the kernel's buffers.
     pub fn ends_with_its_response(&self) -> bool {
         self.messages == 1 && self.response_bytes <= 64 * 1024
     }

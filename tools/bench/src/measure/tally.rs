@@ -24,24 +24,24 @@ pub struct Seen {
     /// the time that counts, and those that had waited as long when all was over.
     #[serde(default)]
     pub unanswered: u64,
-    /// The time that counts.
+    /// Seconds that count.
     pub seconds: f64,
-    /// Transactions of it in a second.
+    /// Transactions in a second of the time that counts.
     pub per_second: f64,
-    /// From the start of a transaction to its end: the median.
+    /// Median latency, from the start of a transaction to its end.
     pub latency_us_p50: f64,
-    /// Its 99th percentile.
+    /// 99th percentile of the latency.
     pub latency_us_p99: f64,
-    /// Its 99.9th percentile.
+    /// 99.9th percentile of the latency.
     pub latency_us_p999: f64,
-    /// Its mean.
+    /// Mean latency.
     pub latency_us_mean: f64,
-    /// The shortest.
+    /// Shortest latency.
     #[serde(default)]
     pub latency_us_min: f64,
-    /// The longest.
+    /// Longest latency.
     pub latency_us_max: f64,
-    /// How far they lie from their mean: the standard deviation.
+    /// Standard deviation of the latency.
     #[serde(default)]
     pub latency_us_deviation: f64,
     /// CPU time of the client's process per transaction, of the time that counts.
@@ -49,16 +49,17 @@ pub struct Seen {
     /// CPU time of the server's process per transaction, of the time that counts.
     #[serde(default)]
     pub server_cpu_us: f64,
-    /// The part of it in which the server looked for more before it slept, where it does that.
+    /// The part of `server_cpu_us` in which the server looked for more before it slept, where it
+    /// does that.
     #[serde(default)]
     pub server_looked_us: f64,
     /// Bytes that the server's process came to hold for each idle connection.
     #[serde(default)]
     pub idle_bytes: f64,
-    /// Bytes that the server's process held then in all.
+    /// Bytes that the server's process holds in all, when the idle connections stand.
     #[serde(default)]
     pub held_bytes: f64,
-    /// Where the server's cycles went, per transaction, if it was built to know.
+    /// Cycles of the server by stage, per transaction, if it was built to count them.
     #[serde(default)]
     pub stages: Vec<(String, f64)>,
     /// Frames that the devices between the two sides dropped, warm-up included, where they count.
@@ -134,7 +135,7 @@ const FAILURES_MAX: u64 = 10_000;
 const STALLED_MEANS: f64 = 10.0;
 /// A request that is answered later counts as unanswered: users and load generators give up.
 pub const UNANSWERED_NS: u64 = 2_000_000_000;
-/// Quantiles of latencies are right to so many digits.
+/// Digits to which quantiles of latencies are right.
 const DIGITS: u8 = 2;
 /// Latencies from here on count as this in quantiles: ten minutes.
 const LATENCY_NS_MAX: u64 = 600_000_000_000;
@@ -143,15 +144,15 @@ const LATENCY_NS_MAX: u64 = 600_000_000_000;
 #[derive(Clone, Debug)]
 pub struct Tally {
     start: Instant,
-    /// As of the last look at the clock: one look per batch of events.
+    /// Nanoseconds since `start` at the last look at the clock: one look per batch of events.
     now_ns: u64,
     warm_up_ns: u64,
     end_ns: u64,
-    /// The end by number rather than by time.
+    /// Number of transactions that ends the run; `u64::MAX` where the time does.
     transactions_end: u64,
     /// The parent is told when the warm-up is over.
     announces: bool,
-    /// When it was over, and what CPU time had been used by then.
+    /// Time at which the warm-up was over, and CPU time used by then, in nanoseconds.
     counted_from: Option<(u64, u64)>,
     transactions: u64,
     transactions_all: u64,
@@ -162,14 +163,14 @@ pub struct Tally {
     latency_ns_squares: f64,
     latency_ns_min: u64,
     latency_ns_max: u64,
-    /// How long those had waited that were not over at the end.
+    /// Waiting times of the transactions that were not over at the end.
     left_ns: Vec<u64>,
     /// Distributions of the transactions' parts, where they are wanted.
     parts: Option<Box<Parts>>,
 }
 
 impl Tally {
-    /// The time begins now.
+    /// A tally whose time begins now.
     pub fn new(plan: &Plan) -> Self {
         let ns = |seconds: f64| Duration::from_secs_f64(seconds).as_nanos() as u64;
         let by_number = plan.transactions > 0;
@@ -203,7 +204,7 @@ impl Tally {
         }
     }
 
-    /// The same, which says on stdout when the warm-up is over: `{"begin":true}`.
+    /// A tally that also says on stdout when the warm-up is over: `{"begin":true}`.
     pub fn announcing(plan: &Plan) -> Self {
         Self {
             announces: true,
@@ -213,8 +214,8 @@ impl Tally {
 
     /// Looks at the clock: once for each batch of events.
     pub fn look(&mut self) {
-        // Where instructions are counted, nothing may depend on how long they took: all times stay
-        // 0.
+        // A run with an end by number is one whose instructions are counted. Nothing may depend on
+        // how long they took, so all times stay 0.
         if self.transactions_end == u64::MAX {
             self.now_ns = self.start.elapsed().as_nanos() as u64;
         }
@@ -223,7 +224,8 @@ impl Tally {
         }
     }
 
-    /// False when the time is over, as of the last look.
+    /// False when the run is over: by time as of the last look, by number, or after too many
+    /// failures.
     #[must_use]
     pub fn goes_on(&self) -> bool {
         self.now_ns < self.end_ns
@@ -236,17 +238,17 @@ impl Tally {
         self.counted_from = Some((self.now_ns, cpu::own_time_ns()));
         if self.announces {
             println!("{{\"begin\":true}}");
-            // A parent that has gone is missed at the end.
+            // A parent that has gone shows when the results are printed.
             let _ = io::stdout().flush();
         }
     }
 
-    /// As of the last look at the clock, from the start.
+    /// Nanoseconds since the start, as of the last look at the clock.
     pub fn now_ns(&self) -> u64 {
         self.now_ns
     }
 
-    /// A transaction that began at `started_ns` is over.
+    /// Counts a transaction that began at `started_ns` and is over.
     pub fn succeed(&mut self, started_ns: u64) {
         self.transactions_all += 1;
         if self.counted_from.is_none() {
@@ -278,8 +280,8 @@ impl Tally {
         self.latencies.saturating_record(latency_ns);
     }
 
-    /// A transaction that began at `started_ns` is not over when all is: it may turn out to be the
-    /// longest. One that counts as unanswered is part of the quantiles: otherwise a server that
+    /// Notes a transaction that began at `started_ns` and is not over at the end: it may be the
+    /// longest. One that counts as unanswered is part of the quantiles. Otherwise a server that
     /// answers nobody would have the best of them.
     pub fn leave_open(&mut self, started_ns: u64) {
         if self.counted_from.is_some() && self.transactions_end == u64::MAX {
@@ -312,7 +314,7 @@ impl Tally {
             .expect("both have the same bounds");
     }
 
-    /// The first one is said in words.
+    /// Counts a failure. The first one is printed with its cause.
     pub fn fail(&mut self, cause: &dyn std::fmt::Display) {
         if self.failures == 0 {
             eprintln!("first failed transaction: {cause}");
@@ -396,7 +398,7 @@ mod tests {
         assert_eq!((seen.transactions, seen.transactions_all), (2, 3));
         assert!((seen.seconds - 0.5).abs() < 0.01, "{}", seen.seconds);
         assert!((seen.per_second - 4.0).abs() < 0.1, "{}", seen.per_second);
-        // The 50 ms before are nobody's.
+        // The 50 ms of CPU time in the warm-up do not count.
         assert!(seen.client_cpu_us < 20_000.0, "{}", seen.client_cpu_us);
     }
 

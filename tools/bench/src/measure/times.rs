@@ -1,16 +1,17 @@
-//! The distribution of a time: what table 2 of the mTCP paper tells of each part of a transaction.
+//! The distribution of a time, as table 2 of the mTCP paper shows it for each part of a
+//! transaction.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
 /// Percentiles that are reported, from the shortest to the longest.
 pub const PERCENTILES: [f64; 7] = [0.0, 25.0, 50.0, 90.0, 99.0, 99.9, 100.0];
-/// Percentiles are right to so many digits.
+/// Digits to which percentiles are right.
 const DIGITS: u8 = 2;
 /// Times from here on count as this: ten minutes.
 const TIME_NS_MAX: u64 = 600_000_000_000;
 
-/// Collects times.
+/// A collector of times.
 #[derive(Clone, Debug)]
 pub struct Recorder {
     histogram: Histogram<u32>,
@@ -57,7 +58,7 @@ impl Recorder {
         self.max_ns = self.max_ns.max(other.max_ns);
     }
 
-    /// The distribution; none of nothing.
+    /// The distribution; none if no time was recorded.
     pub fn times(&self) -> Option<Times> {
         if self.count == 0 {
             return None;
@@ -77,7 +78,7 @@ impl Recorder {
     }
 }
 
-/// A distribution.
+/// A distribution, in microseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Times {
     /// Percentile and time, the shortest first.

@@ -1,9 +1,9 @@
 //! The crowd: kernel clients over veth against `mill serve` on AF_XDP and against nginx on the
 //! kernel, with up to thousands of connections at once (decision 0060).
 //!
-//! Both servers are programs as a user starts them, pinned to the server's core, and serve the
-//! same document. The client is [`http`](super::http) for both. What devices, port and stacks
-//! dropped is read before and after the run, so it includes the warm-up.
+//! Both servers are programs as a user starts them, pinned to the server's core, and serve the same
+//! document. The client is [`http`](super::http) for both. Drops of devices, port and stacks are
+//! read before and after the run, so they include the warm-up.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -22,12 +22,12 @@ use crate::mux::service::Service;
 use mill::limits::BACKLOG_DEFAULT;
 
 const PORT: u16 = 80;
-/// nginx makes a table for so many connections when it starts.
+/// Most connections that nginx makes its table for when it starts.
 const DESCRIPTORS_MAX: u64 = 131_072;
-/// How long a server may take until it listens.
+/// Longest time until a server listens.
 const STARTING_TIME: Duration = Duration::from_secs(20);
-/// From so many connections on, the tables of `mill serve` are made larger than by default: the
-/// next connection comes before the last one has left.
+/// Number of connections beyond which `mill serve` gets tables for twice as many, instead of its
+/// default: the next connection comes before the last one has left.
 const CONNECTIONS_BY_DEFAULT: usize = 8_192;
 /// The port's counters of frames that were dropped before the stack saw them.
 const PORT_DROPS: [&str; 3] = ["xdp_rx_dropped", "xdp_rx_ring_full", "xdp_rx_no_port"];
@@ -86,7 +86,7 @@ pub fn run(system: System, run: &Run) -> Result<Seen, String> {
     sides::judged_by_answers(seen)
 }
 
-/// Frames lost on the way are added to what the client saw.
+/// Adds the frames lost on the way to what the client saw.
 fn note(seen: &mut Seen, since: &[Drops], counters: &[(String, u64)]) {
     seen.dropped_by_wire = since.iter().map(|drops| drops.device).sum();
     let by_port = counters.iter();
@@ -204,7 +204,7 @@ fn start_nginx(veth: &Veth, documents: &Documents, run: &Run) -> Result<Process,
     Err("nginx does not listen: is it installed? `cargo xtask bench` installs it".to_owned())
 }
 
-/// A listener on [`PORT`] stands in the namespace of this process.
+/// True if the process is nginx and a listener on [`PORT`] stands in its namespace.
 fn listens(pid: u32) -> bool {
     // The process is in its starter's namespace until `ip` has moved it.
     let table = fs::read_to_string(format!("/proc/{pid}/net/tcp")).unwrap_or_default();

@@ -339,7 +339,8 @@ const STUDIES: &[Study] = &[
     Study {
         name: "latency",
         x: "connections",
-        // With and without: table 1 of Menon and Zwaenepoel (USENIX ATC 2008).
+        // The last two compare aggregation and ACK offload with neither: table 1 of Menon and
+        // Zwaenepoel (USENIX ATC 2008).
         systems: &[
             System::Kernel,
             System::KernelLooks,
@@ -396,7 +397,7 @@ fn studies() -> impl Iterator<Item = &'static Study> {
 }
 
 impl Study {
-    /// The name selects this study, alone or with others of its family.
+    /// True if the name selects this study, alone or with others of its family.
     fn is_called(&self, name: &str) -> bool {
         let is_of_crowd = crowd::STUDIES.iter().any(|study| study.name == self.name);
         self.name == name || is_of_crowd && name == crowd::FAMILY
@@ -464,7 +465,7 @@ pub fn collect(options: &MessageOptions) -> Result<Outcome, Failure> {
     Ok(outcome)
 }
 
-/// Remarks that a reader needs about runs that were good enough to count.
+/// A note on failed and hung transactions in runs that were good enough to count.
 fn blemishes(system: System, runs: &[Seen]) -> Option<String> {
     let sum = |of: fn(&Seen) -> u64| runs.iter().map(of).sum::<u64>();
     let (failed, stalled) = (sum(|seen| seen.failures), sum(|seen| seen.stalled));
@@ -474,7 +475,7 @@ fn blemishes(system: System, runs: &[Seen]) -> Option<String> {
     })
 }
 
-/// Counters of all runs that tell of losses.
+/// A note with the sums of all counters that tell of losses.
 fn losses(system: System, runs: &[Seen]) -> Option<String> {
     let mut sums = BTreeMap::new();
     for (name, count) in runs.iter().flat_map(|seen| &seen.losses) {
@@ -487,8 +488,8 @@ fn losses(system: System, runs: &[Seen]) -> Option<String> {
     (!words.is_empty()).then(|| format!("{system}: {}", words.join(", ")))
 }
 
-/// Every system at every x in turn, so that neither what is divided by the kernel's nor what is
-/// divided by another x is of another hour.
+/// Measures every system at every x in turn. So values that a claim divides by each other, of two
+/// systems or at two x, are measured close in time.
 fn measure(study: &Study, chosen: &[System], repeats: &Repeats, outcome: &mut Outcome) {
     let is_chosen = |system: &System| chosen.is_empty() || chosen.contains(system);
     let systems: Vec<System> = study.systems.iter().copied().filter(is_chosen).collect();

@@ -1,15 +1,16 @@
 //! The kernel's side of the comparison: an epoll server and an epoll client, each as quick as we
 //! can make them.
 //!
-//! * Server: `SO_REUSEPORT`, accepts in batches and reads at once, since the request is often there
-//!   already; only if it is not does the connection enter the epoll set. Response and FIN leave
-//!   together: one `send`, one `close`. Where it is to reset, the listener's SO_LINGER of zero is
-//!   inherited, so that a reset is one `close`.
+//! * Server: `SO_REUSEPORT`. It accepts in batches and reads at once, since the request is often
+//!   there already. A connection enters the epoll set only if its request is not. Response and FIN
+//!   leave together: one `send`, one `close`. For resets, accepted sockets inherit the listener's
+//!   SO_LINGER of zero, so that a reset is one `close`.
 //! * Client: sends right after `connect`, which on loopback is done when it returns. With one
-//!   request per connection it waits for one event only, the server's FIN, edge-triggered, and then
+//!   request per connection it waits for one event only: the server's FIN, edge-triggered. Then it
 //!   finds the response and the end in one `recv` each.
-//! * TCP_NODELAY is set nowhere: no side ever holds back a first small segment, so it would cost a
-//!   call and change nothing. All sockets are non-blocking from birth (SOCK_NONBLOCK, accept4).
+//! * TCP_NODELAY is set nowhere: no side ever holds back a first small segment, so the option would
+//!   cost a call and change nothing. All sockets that exchange are non-blocking from birth
+//!   (SOCK_NONBLOCK, accept4).
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
@@ -242,7 +243,7 @@ pub fn client(options: &SideOptions) -> io::Result<()> {
     super::all_stand(idle.iter().map(is_quiet))
 }
 
-/// Nothing has come, no end either.
+/// True if nothing has come on an idle connection, not even its end.
 fn is_quiet(stream: &OwnedFd) -> bool {
     let flags = net::RecvFlags::PEEK | net::RecvFlags::DONTWAIT;
     net::recv(stream, &mut [0u8][..], flags).is_err_and(|error| error == Errno::AGAIN)
@@ -319,8 +320,8 @@ impl Client<'_> {
         let (mut stream, mut asking) = (Stream(stream), Asking::new(self.plan, &self.tally));
         let mut flags = EventFlags::RDHUP | EventFlags::ET;
         if self.plan.exchange == Exchange::Messages {
-            // Where the connection is not there yet it is asked again when it is writable, and where
-            // it is to be told how long it took to open.
+            // The request waits until the socket is writable if the connection is not open yet. It
+            // also waits if the time to open is to be measured.
             let has_asked = !self.plan.parts && matches!(asking.ask(&mut stream), Ok(true));
             flags.set(EventFlags::OUT, !has_asked);
             flags.set(EventFlags::IN, !self.plan.ends_with_its_response());

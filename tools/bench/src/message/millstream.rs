@@ -25,7 +25,8 @@ const STDIN: Token = Token(usize::MAX - 1);
 const PORT: u16 = 7;
 /// Idle connections that are opened at once.
 const OPENING_MAX: usize = 512;
-/// A connection that has not opened by then does not.
+/// Longest time without a further idle connection that opens, and longest wait for contexts to
+/// listen.
 const OPENING_TIME: Duration = Duration::from_secs(30);
 
 /// All events of a connection.
@@ -43,7 +44,7 @@ pub enum Told {
     End,
 }
 
-/// Serves until stdin closes; says at each mark what it has spent so far.
+/// Serves until stdin closes. At each mark, prints what the server has spent so far.
 pub fn server(options: &SideOptions) -> Result<(), Failure> {
     let runtime = net::runtime(&options.net)?;
     let address = options.net.listen_address(PORT);
@@ -89,14 +90,15 @@ impl Listening {
         }
     }
 
-    /// One more listens.
+    /// Notes that one more context listens.
     fn note(&self) {
         let mut missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
         *missing = missing.saturating_sub(1);
         self.all.notify_all();
     }
 
-    /// Waits until all do. One that failed never will: its own error is told after this one.
+    /// Waits until all contexts listen. If one of them failed, this error is reported instead of
+    /// its own.
     fn wait(&self) -> io::Result<()> {
         let missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self
@@ -157,8 +159,8 @@ pub fn say_counters(context: &Context) -> io::Result<()> {
     Ok(())
 }
 
-/// Runs `task` on a thread per context; the first one on ours, those behind it on these cores, as
-/// far as there are any.
+/// Runs `task` for each context, the first one on our thread and the others on threads of their
+/// own. The others are pinned to `cores`, as far as there are any.
 fn on_every_context<T>(runtime: &Runtime, cores: &[usize], task: T) -> Result<(), Failure>
 where
     T: Fn(Context, usize) -> io::Result<()> + Sync,
@@ -315,13 +317,13 @@ pub fn client(options: &SideOptions) -> Result<(), Failure> {
         let mut whole = whole.lock().unwrap_or_else(PoisonError::into_inner);
         whole.add(client.tally)?;
         drop(whole);
-        // Only now: whoever hears the sum looks at once what the server has spent, and the end of a
-        // million connections is no part of that.
+        // Idle connections are checked and closed after the sum is printed. At the sum the parent
+        // reads what the server has spent, and the end of a million connections is no part of that.
         super::all_stand(idle.iter().map(is_quiet))
     })
 }
 
-/// Nothing has come, no end either.
+/// True if nothing has come on an idle connection, not even its end.
 fn is_quiet(stream: &TcpStream) -> bool {
     stream.set_nonblocking(true);
     stream
@@ -332,12 +334,12 @@ fn is_quiet(stream: &TcpStream) -> bool {
 /// Results of all contexts of a client.
 struct Whole {
     tally: Option<Tally>,
-    /// Contexts that have not said yet.
+    /// Contexts whose tally is still to come.
     missing: usize,
 }
 
 impl Whole {
-    /// Adds what one of them saw; with the last one's, prints the sum.
+    /// Adds the tally of a context. With the last one, prints the sum.
     fn add(&mut self, tally: Tally) -> io::Result<()> {
         self.missing -= 1;
         let whole = match self.tally.take() {
@@ -428,7 +430,7 @@ impl<'a> Client<'a> {
         client
     }
 
-    /// The plan is done; what is under way is left so.
+    /// Counts the transactions that are under way when the plan is done.
     pub fn leave(&mut self) {
         for (_, asking) in self.slots.iter().flatten() {
             asking.was_left(&mut self.tally);

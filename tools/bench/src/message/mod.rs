@@ -40,8 +40,7 @@ pub struct MessageOptions {
     /// without it one plain measurement is made
     #[arg(long = "figure", value_name = "NAME", value_delimiter = ',')]
     pub figures: Vec<String>,
-    /// Which systems to measure; the kernel and both cranks if none is named, or what the figure
-    /// compares
+    /// Systems to measure; the kernel and both cranks if none is named, or what the figure compares
     #[arg(long = "system", value_enum, value_delimiter = ',')]
     pub systems: Vec<System>,
     #[command(flatten)]
@@ -79,10 +78,10 @@ pub struct SideOptions {
     pub net: NetOptions,
     #[command(flatten)]
     pub plan: Plan,
-    /// Which side
+    /// The side to play
     #[arg(long, value_enum)]
     pub role: Role,
-    /// The server's address; of the client only
+    /// The server's address; for the client only
     #[arg(long)]
     pub server: Option<std::net::SocketAddr>,
     #[arg(long)]
@@ -90,13 +89,13 @@ pub struct SideOptions {
     /// Further cores of a server: each has a thread of its own
     #[arg(long)]
     pub more_cores: Vec<usize>,
-    /// Port to listen at, which another process listens at too; of the kernel's server only
+    /// Port to listen at, which another process listens at too; for the kernel's server only
     #[arg(long, default_value_t = 0)]
     pub port: u16,
-    /// Ask for a document with HTTP; of the kernel's client only
+    /// Ask for a document with HTTP; for the kernel's client only
     #[arg(long)]
     pub http: bool,
-    /// Say on stderr what the stacks counted; of Millstream's only
+    /// Say on stderr what the stacks counted; for Millstream only
     #[arg(long)]
     pub counters: bool,
 }
@@ -113,7 +112,7 @@ pub enum Role {
 pub struct Measured {
     pub system: System,
     pub runs: Vec<Seen>,
-    /// Median of the runs.
+    /// Transactions per second, median of the runs.
     pub per_second: f64,
     /// The two groups that the runs' rates fall into, if they do.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -134,8 +133,8 @@ pub struct Found {
     pub systems: Vec<Measured>,
     /// The better crank's rate over the kernel's; none if one of them was not measured.
     pub ratio: Option<f64>,
-    /// The kernel's CPU time per transaction over that of the crank that `ratio` is about: what is
-    /// left of it when others use the cores.
+    /// The kernel's CPU time per transaction over that of the crank that `ratio` is about: the gain
+    /// where other programs need the cores too.
     pub cpu_ratio: Option<f64>,
     /// Problems that the runs met.
     pub notes: Vec<String>,
@@ -304,14 +303,14 @@ pub fn side(options: &SideOptions) -> Result<(), Failure> {
     outcome.map_err(|error| Failure::Run(error.to_string()))
 }
 
-/// The client's first line.
+/// Prints the client's first line: the number of its idle connections.
 fn say_idle(count: usize) -> std::io::Result<()> {
     println!("{}", serde_json::json!({ "idle": count }));
     std::io::stdout().flush()
 }
 
-/// Whether idle connections are still there when all is over: if not, fewer were beside those that
-/// counted than was said.
+/// Checks that all idle connections are still open at the end. Otherwise the measurement had fewer
+/// beside it than it claims.
 fn all_stand(are_quiet: impl ExactSizeIterator<Item = bool>) -> std::io::Result<()> {
     let count = are_quiet.len();
     match are_quiet.filter(|is_quiet| !is_quiet).count() {

@@ -23,7 +23,7 @@ use mill::failure::Failure;
 const SERVER: &str = "10.9.0.1";
 const CLIENT: &str = "10.9.0.2";
 const SEED: [u64; 4] = [1, 2, 3, 4];
-/// Time of one turn of both ends on a virtual clock.
+/// Nanoseconds by which a turn of both ends advances a virtual clock.
 const TURN_NS: u64 = 10_000;
 /// Bytes that a capture keeps of each frame.
 const CAPTURE_SNAP: u32 = 96;
@@ -55,7 +55,7 @@ pub struct OneThreadOptions {
     pub counters: bool,
 }
 
-/// When a capture is on.
+/// The time at which a capture is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum CaptureTime {
     /// Before the first transaction, and off again
@@ -71,7 +71,7 @@ pub enum CaptureTime {
 pub struct Ran {
     #[serde(flatten)]
     pub seen: Seen,
-    /// TCP segments that the servers and the clients sent.
+    /// Frames that the stacks of both sides sent.
     pub segments: u64,
 }
 
@@ -112,7 +112,7 @@ fn say_counters(pairs: &[Pair]) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Where the agent's socket lies.
+/// Directory of the agent's socket.
 fn directory() -> PathBuf {
     std::env::temp_dir().join(format!("mst-{}-observed", std::process::id()))
 }

@@ -3,7 +3,8 @@
 //!
 //! The server's first line says where it listens; it leaves when its stdin closes. The client's
 //! first line says that its idle connections stand, the next that the warm-up is over, the last
-//! what it saw. What a server has used is read at these two: CPU time of the warm-up is nobody's.
+//! what it saw. The server's use is read at the last two, so the CPU time of the warm-up does not
+//! count.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -26,8 +27,8 @@ const CLIENT_ADDRESS: &str = "10.93.0.1/16";
 const IDLE_PER_ADDRESS: usize = 25_000;
 /// Beyond this many connections the tables are made larger than they are by default.
 const CONNECTIONS_BY_DEFAULT: usize = 16_384;
-/// Part of the time that counts in which samples are taken: they begin late, and the processes are
-/// still there at their end.
+/// Part of the counted time in which samples are taken. The sampler starts late, and the processes
+/// must still run at its end.
 const SAMPLED_PART: f64 = 0.8;
 
 /// One run of one system.
@@ -45,14 +46,14 @@ pub struct Run {
     pub hugetlb: HugePages,
     /// Properties of the veth pair, where there is one.
     pub wire: Wire,
-    /// Cores of the server: its own, and then also the client's.
+    /// Number of the server's cores: its own first, then also the client's.
     pub server_cores: usize,
     /// Both processes are sampled while transactions count.
     pub is_sampled: bool,
 }
 
 impl Run {
-    /// A plan with the times and cores of a benchmark's options.
+    /// A run of this plan with the times and cores of a benchmark's options.
     pub fn of(repeats: &Repeats, plan: Plan) -> Self {
         Self {
             plan: Plan {
@@ -95,9 +96,10 @@ impl Run {
 /// Properties of a veth pair.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wire {
-    /// With what veth offers: segmentation and merging.
+    /// The pair keeps what veth offers: segmentation and merging.
     pub segmentation: bool,
-    /// As a pair that a service shares, also for systems without one: then all meet the same.
+    /// The pair is set up as for a service, also for systems without one, so that all meet the
+    /// same.
     pub is_shared: bool,
 }
 
@@ -107,7 +109,7 @@ struct Ready {
     address: SocketAddr,
 }
 
-/// Where the two sides live.
+/// Namespaces, wires and addresses of the two sides.
 struct Where {
     server_namespace: Option<String>,
     client_namespace: Option<String>,
@@ -115,9 +117,9 @@ struct Where {
     client_wire: String,
     server_addresses: Vec<String>,
     client_addresses: Vec<String>,
-    /// The loopback pair, which goes away with this value.
+    /// The namespace with a loopback, which goes away with this value.
     _loopback: Option<Loopback>,
-    /// Before the pair, so that it ends while its interface is there.
+    /// The service. Fields are dropped in order: it must end while the pair's interface is there.
     _service: Option<Service>,
     _veth: Option<Veth>,
     socket: Option<PathBuf>,
@@ -131,7 +133,7 @@ impl Drop for Where {
     }
 }
 
-/// Runs it once.
+/// Runs a system once.
 pub fn run(system: System, run: &Run) -> Result<Seen, String> {
     run_with(system, run, None)
 }
@@ -141,14 +143,14 @@ pub fn run(system: System, run: &Run) -> Result<Seen, String> {
 pub(super) struct Spent {
     /// Cycles of each stage, if it was built to count them.
     pub stages: Vec<(String, f64)>,
-    /// How long its threads looked for work before they slept: CPU time without work.
+    /// Seconds for which its threads looked for work before they slept: CPU time without work.
     pub looked_seconds: f64,
     /// Sizes of its turns' batches so far.
     #[serde(default)]
     pub batches: Vec<Batches>,
 }
 
-/// The same with another `bench` as the server.
+/// As [`run`], with another `bench` as the server.
 pub fn run_with(system: System, run: &Run, server: Option<&Path>) -> Result<Seen, String> {
     if system.is_http() {
         return crowd::run(system, run);
@@ -165,8 +167,8 @@ pub fn run_with(system: System, run: &Run, server: Option<&Path>) -> Result<Seen
         held.ok_or("server: what it holds is not told".to_owned())
     };
     let held_before = held_by(&servers)?;
-    // Each of several contexts hears the end of stdin, but only one would hear a mark; those never
-    // look for work either.
+    // With several contexts, only one of them would read a mark from stdin. Such runs do not look
+    // for work either, so no mark is needed.
     let is_marked = run.contexts == 1 && matches!(server_stack, Stack::Inline | Stack::Dedicated);
     let mut words = side_words(
         client_stack,
@@ -295,7 +297,7 @@ fn choices(system: System) -> Vec<String> {
     }
 }
 
-/// A run of a crowd counts what is late or fails: only one without any answer says nothing.
+/// Refuses a run of a crowd only if no request was answered: late and failed requests are counted.
 pub(super) fn judged_by_answers(seen: Seen) -> Result<Seen, String> {
     match seen.transactions {
         0 => Err(format!(
@@ -306,8 +308,8 @@ pub(super) fn judged_by_answers(seen: Seen) -> Result<Seen, String> {
     }
 }
 
-/// A run whose transactions failed or whose connections hung by the score says nothing, nor does
-/// one without any.
+/// Refuses a run that says nothing: one without transactions, with more than one failure in 1,000,
+/// or with too many connections that hung.
 fn judged(seen: Seen, connections: usize) -> Result<Seen, String> {
     if seen.transactions == 0 {
         return Err(format!(
@@ -321,7 +323,7 @@ fn judged(seen: Seen, connections: usize) -> Result<Seen, String> {
             seen.failures, seen.transactions_all
         ));
     }
-    // A single one, which a timeout may have, is noted.
+    // A single connection that hung, as by a timeout, is only noted.
     if seen.stalled > 1 + connections as u64 / 1000 {
         return Err(format!(
             "{} of {connections} connections hung to the end",

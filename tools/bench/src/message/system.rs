@@ -60,7 +60,7 @@ pub enum System {
     Gvisor,
 }
 
-/// How the two sides are run.
+/// The processes of the two sides, and the way between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
     /// Two processes, the kernel's loopback between them.
@@ -73,7 +73,7 @@ pub enum Place {
     Together,
 }
 
-/// Which program a side is.
+/// The program of a side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stack {
     Kernel,
@@ -143,12 +143,13 @@ impl System {
         )
     }
 
-    /// A server on several cores is a process for each, which share the port by `SO_REUSEPORT`.
+    /// True if a server on several cores is a process for each, which share the port by
+    /// `SO_REUSEPORT`.
     pub fn has_process_per_core(self) -> bool {
         matches!(self, Self::Kernel | Self::KernelUring)
     }
 
-    /// The exchange is HTTP, with a server that is a program of its own.
+    /// True if the exchange is HTTP, with a server that is a program of its own.
     pub fn is_http(self) -> bool {
         matches!(
             self,
@@ -171,12 +172,12 @@ impl System {
         }
     }
 
-    /// The server has a virtual port of `mill mux`, and the kernel's address.
+    /// True if the server has a virtual port of `mill mux`, and the kernel's address.
     pub fn is_shared(self) -> bool {
         self.mux_path().is_some()
     }
 
-    /// The path of that service.
+    /// The `--path` of that service; none without a service.
     pub fn mux_path(self) -> Option<&'static str> {
         match self {
             Self::MuxServer | Self::MuxServe => Some("veth"),

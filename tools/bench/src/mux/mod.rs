@@ -27,7 +27,7 @@ use crate::published;
 /// Options of `cargo xtask bench mux`.
 #[derive(Args, Clone, Debug)]
 pub struct MuxOptions {
-    /// Which figures; all if none is named
+    /// Figures to measure; all if none is named
     #[arg(long = "figure", value_enum, value_delimiter = ',')]
     pub figures: Vec<Shown>,
     #[command(flatten)]
@@ -163,7 +163,8 @@ fn judge_connections(outcome: &mut Outcome) {
     });
     let ours = median("echo", System::MuxServer, 1.0);
     let direct = median("echo", System::XdpServer, 1.0);
-    // A result that is not slower at all counts as hardly slower: a claim's value is above nothing.
+    // A result that is not slower counts as slower by 0.01 µs: the value of a claim must be above
+    // zero.
     let slower = ours.zip(direct).map(|(ours, direct)| {
         let seen = format!("{ours:.1} against {direct:.1} µs");
         ((ours - direct).max(0.01), seen)
@@ -260,7 +261,7 @@ fn figure(
     }
 }
 
-/// The points of a series.
+/// The points of a series, with the spread of a reading of the runs at each x.
 fn points<T>(column: &[(f64, Vec<T>)], reading: impl Fn(&T) -> f64) -> Vec<Point> {
     let point = |(x, runs): &(f64, Vec<T>)| Point {
         x: *x,

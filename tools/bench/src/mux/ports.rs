@@ -16,10 +16,10 @@ const FRAMES: [usize; 6] = [60, 128, 256, 512, 1024, 1514];
 const FRAMES_QUICK: [usize; 2] = [60, 1514];
 const PORTS: [u16; 4] = [1, 16, 64, 254];
 const PORTS_QUICK: [u16; 2] = [1, 16];
-/// Slots of a ring of one port, and the fewest of each of several.
+/// Slots of the ring where there is one port, and the fewest of each ring where there are several.
 const RING_SLOTS: (u16, u16) = (2_048, 64);
 
-/// How the server's end is driven.
+/// The way by which the server's end reaches the NIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// AF_XDP on the NIC.
@@ -62,7 +62,7 @@ impl Direction {
 
 type Column = turns::Column<Way, Counted>;
 
-/// Both directions, and what they come to.
+/// Measures both directions, and judges their ratios and the fairness between ports.
 pub fn measure(repeats: &Repeats, outcome: &mut Outcome) {
     let (frames, ports) = match repeats.quick {
         true => (&FRAMES_QUICK[..], &PORTS_QUICK[..]),
@@ -144,7 +144,7 @@ fn ratios(direction: Direction, columns: &[Column]) -> Figure {
     }
 }
 
-/// The size of a frame with the least ratio counts.
+/// Judges one virtual port by the frame size with the least ratio.
 fn judge(direction: Direction, bar: (f64, f64), columns: &[Column], outcome: &mut Outcome) {
     let found = ratios(direction, columns);
     let name = Way::Ports(1).to_string();
@@ -227,7 +227,7 @@ fn run(direction: Direction, way: Way, bytes: usize, repeats: &Repeats) -> Resul
             let mut sink = start(&client, cores.1, common("sink", &far, 1))?;
             let ready: Ready = said("sink", sink.says())?;
             let mut words = common("source", &near, ports);
-            // Through the service, the next hop is asked for.
+            // The service lets frames leave only for next hops that the source has asked it for.
             words.extend(service.is_none().then(|| format!("--peer={}", ready.mac)));
             (sink, start(&server, cores.0, words)?)
         }

@@ -14,7 +14,7 @@ pub struct Service {
 }
 
 impl Service {
-    /// Starts it with this path and waits until applications can connect.
+    /// Starts the service with this `--path` and waits until applications can connect.
     ///
     /// # Errors
     /// One line: why there is none.

@@ -20,14 +20,14 @@ use mill::failure::Failure;
 
 /// The first place: context *n* has this port plus *n*.
 const PORT_FIRST: u16 = 2_000;
-/// Frames that leave at once.
+/// Most frames that leave at once.
 const BATCH: usize = 64;
 const ETHERNET_BYTES: usize = 14;
 const IPV4_BYTES: usize = 20;
 const TCP_BYTES: usize = 20;
-/// Where a frame has its source port.
+/// Offset of the source port in a frame.
 const SOURCE_PORT_AT: usize = ETHERNET_BYTES + IPV4_BYTES;
-/// How long the sink waits for the first frame, and the source for a next hop.
+/// Longest wait of the sink for the first frame, and of the source for a next hop.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Options of an end.
@@ -152,7 +152,7 @@ fn mac_of(text: &str) -> Result<MacAddr, String> {
         .ok_or_else(|| format!("{text}: no MAC address"))
 }
 
-/// Counts for the time that counts, which begins some time after the first frame.
+/// Counts frames for the time that counts, which begins `warm_up` seconds after the first frame.
 fn sink(options: &SideOptions, ports: &mut Ports) -> Result<Counted, String> {
     let until = Instant::now() + PATIENCE;
     while receive_all(ports, &mut |_, _| {})? == 0 {
@@ -187,12 +187,13 @@ fn count(frames: &mut [u64], port: usize, batch: &[RxFrame]) {
         let mut field = [0; 2];
         frame.copy_to(SOURCE_PORT_AT, &mut field);
         let place = usize::from(u16::from_be_bytes(field).saturating_sub(PORT_FIRST));
-        // A frame to the first of several ports comes from elsewhere.
+        // The first of several ports gets frames whose source port is no place: they count for
+        // place 0.
         frames[if place < frames.len() { place } else { 0 }] += 1;
     }
 }
 
-/// One batch of each port; how many frames came.
+/// Takes one batch of each port. Returns the number of frames.
 fn receive_all(ports: &mut Ports, each: &mut impl FnMut(usize, &[RxFrame])) -> Result<u64, String> {
     let mut all = 0;
     for (index, port) in ports.iter_mut().enumerate() {
@@ -252,7 +253,8 @@ fn frames(options: &SideOptions, ports: &mut Ports) -> Result<Vec<Vec<u8>>, Stri
     Ok(places.collect())
 }
 
-/// Asks the host behind the ports: it lets frames leave for next hops only that it was asked for.
+/// Asks the host behind the ports for the next hop: it lets frames leave only for those it was
+/// asked for.
 fn next_hop(ports: &mut Ports, address: IpAddr) -> Result<MacAddr, String> {
     let until = Instant::now() + PATIENCE;
     let host = ports[0].host().ok_or("no host, and no --peer")?;

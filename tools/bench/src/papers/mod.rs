@@ -1,8 +1,8 @@
-//! `cargo xtask bench papers`: the figures and tables of the three papers on one page, each beside
-//! the values that its paper states, and the rest with the reason why it is not shown.
+//! `cargo xtask bench papers`: the figures and tables of the three papers on one page. Each stands
+//! beside the values that its paper states, or with the reason why it is not shown.
 //!
 //! The other benchmarks measure: this one names their figures, collects the outcomes, and writes
-//! the page ([`page`]). What the papers hold stands in [`published`](crate::published).
+//! the page ([`page`]). The papers' contents stand in [`published`](crate::published).
 
 mod page;
 
@@ -24,14 +24,14 @@ const PAGE: &str = "papers.md";
 /// Options of `cargo xtask bench papers`.
 #[derive(Args, Clone, Debug)]
 pub struct PapersOptions {
-    /// Which papers; all if none is named
+    /// Papers to show; all if none is named
     #[arg(long = "paper", value_enum, value_delimiter = ',')]
     pub papers: Vec<Paper>,
     #[command(flatten)]
     pub repeats: Repeats,
 }
 
-/// Measures what the papers' figures take, and writes the page.
+/// Measures the figures that the papers' rows need, and writes the page.
 ///
 /// # Errors
 ///
@@ -58,8 +58,8 @@ pub fn papers(options: &PapersOptions) -> Result<(), Failure> {
     }
 }
 
-/// Each benchmark with the figures that rows take of it, one after the other. One that fails does
-/// not keep the others from the page.
+/// Runs each benchmark with the figures that rows take of it, one after the other. One that fails
+/// does not keep the others from the page.
 fn measure(
     rows: &[&Row],
     repeats: &Repeats,

@@ -22,7 +22,8 @@ pub struct Page<'a> {
 }
 
 impl Page<'_> {
-    /// Writes it and the charts that compare; those of the outcomes are there.
+    /// Writes the page and the charts that compare. The outcomes have written their own charts
+    /// before.
     pub fn write(&self, directory: &Path, name: &str) -> Result<(), String> {
         for row in self.rows {
             for figure in self.comparisons(row) {
@@ -34,7 +35,7 @@ impl Page<'_> {
             .map_err(|error| format!("{}: {error}", path.display()))
     }
 
-    /// All of it.
+    /// The page as Markdown.
     pub fn markdown(&self) -> String {
         let mut text = format!("# The papers' figures\n\n{PREFACE}\n\n");
         for failure in self.failures {
@@ -56,7 +57,7 @@ impl Page<'_> {
         text
     }
 
-    /// Lines that all outcomes have come first, once; then those of each.
+    /// Appends the lines that all outcomes share, once, and then those of each outcome.
     fn circumstances(&self, text: &mut String) {
         let of_each: Vec<Vec<String>> = self.outcomes.iter().map(Outcome::circumstances).collect();
         let is_common = |line: &String| of_each.iter().all(|lines| lines.contains(line));
@@ -182,7 +183,7 @@ impl Page<'_> {
         }
     }
 
-    /// Our value, and what it is of.
+    /// Our value, and the name of its quantity.
     fn cells(&self, here: Option<&Here>) -> [String; 2] {
         let Some(here) = here else {
             return ["not measured".to_owned(), String::new()];

@@ -115,7 +115,7 @@ const TCP: [&str; 16] = [
     "sock_w",
     "sock_def",
 ];
-/// Likewise of its devices and of the queues in front of them.
+/// Beginnings of the names of functions of the kernel's devices and of the queues in front of them.
 const PACKET_IO: [&str; 16] = [
     "veth",
     "loopback",
@@ -145,7 +145,7 @@ impl Work for Part {
 
     fn of(sample: &Sample) -> Self {
         if sample.is_kernel() {
-            // `napi_skb` and `dev_kfree_skb` are buffers, `sk_` is no device.
+            // TCP/IP comes first, because `napi_skb` names buffers and `napi` names devices.
             return match () {
                 () if begins(&sample.symbol, &TCP) => Self::Tcp,
                 () if begins(&sample.symbol, &PACKET_IO) => Self::PacketIo,

@@ -1,5 +1,5 @@
-//! Where the CPU time of processes goes, by sampling: `perf record` with the CPU clock, which needs
-//! no hardware counters, and the functions that its samples name.
+//! Sampling of the CPU time of processes: `perf record` with the CPU clock, which needs no hardware
+//! counters, and the functions that its samples name.
 //!
 //! [`Sampler`] runs `perf` beside a measurement; [`attribution`] says which part of the work a
 //! function belongs to.
@@ -17,8 +17,8 @@ use rustix::process::Signal;
 /// in step with the clock's ticks.
 pub const SAMPLES_PER_SECOND: u32 = 1_999;
 
-/// Least length of a run that is sampled: on a busy machine `perf` begins so late that a shorter one
-/// is over.
+/// Least seconds of a run that is sampled: on a busy machine `perf` begins so late that a shorter
+/// run is over by then.
 pub const SECONDS_MIN: f64 = 2.0;
 
 /// A running `perf`, and its file, which goes away with this value.
@@ -28,7 +28,7 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// An error without `perf`.
+    /// An error if `perf` cannot be run.
     pub fn is_there() -> Result<(), String> {
         let mut command = Command::new("perf");
         command.arg("--version").stdout(Stdio::null());
@@ -56,7 +56,7 @@ impl Sampler {
         Ok(Self { child, file })
     }
 
-    /// Waits for the end of the time. The samples.
+    /// Waits for the end of the time. Returns the samples.
     pub fn finish(mut self) -> Result<Vec<Sample>, String> {
         let status = self.child.wait().map_err(|error| error.to_string())?;
         // If the processes end before the time does, `perf` ends its own clock by this signal and
@@ -65,7 +65,7 @@ impl Sampler {
         if !status.success() && !ended_early {
             let mut said = String::new();
             if let Some(mut stderr) = self.child.stderr.take() {
-                // Without its words the status has to do.
+                // If stderr cannot be read, the status alone is reported.
                 let _ = std::io::Read::read_to_string(&mut stderr, &mut said);
             }
             let said: Vec<&str> = said.lines().map(str::trim).collect();

@@ -44,7 +44,7 @@ impl Paper {
         }
     }
 
-    /// As text refers to it.
+    /// Short name of the paper, as text refers to it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Mtcp => "mTCP",
@@ -78,21 +78,21 @@ impl Benchmark {
 /// Figures or tables of a paper that are shown together, or not at all.
 pub struct Row {
     pub paper: Paper,
-    /// As the paper numbers them; what only its text states is called `text`.
+    /// Names as the paper numbers them; `text: SUBJECT` for what only its text states.
     pub names: &'static [&'static str],
     /// Their subject.
     pub about: &'static str,
     pub shown: Shown,
 }
 
-/// Whether this machine can show it.
+/// The way in which a row is shown here, or the reason why it is not.
 pub enum Shown {
-    /// By figures of these benchmarks, which differ from the paper's in this.
+    /// Shown by figures of these benchmarks, with how they differ from the paper's.
     Here {
         drawn: &'static [Drawn],
         differs: &'static str,
     },
-    /// For this reason.
+    /// Not shown, for this reason.
     Not(&'static str),
 }
 
@@ -100,7 +100,7 @@ pub enum Shown {
 pub struct Drawn {
     pub benchmark: Benchmark,
     pub figure: &'static str,
-    /// As the outcome calls them.
+    /// The figures' ids in the outcome.
     pub ids: &'static [&'static str],
 }
 
@@ -110,7 +110,7 @@ impl Row {
         format!("{}: {}", self.names.join(", "), self.about)
     }
 
-    /// The figures that show it; none if it is not shown.
+    /// The figures that show the row; none if it is not shown.
     pub fn drawn(&self) -> &'static [Drawn] {
         match self.shown {
             Shown::Here { drawn, .. } => drawn,
@@ -118,7 +118,7 @@ impl Row {
         }
     }
 
-    /// The values that the paper states for it.
+    /// The values that the paper states for the row.
     pub fn values(&self) -> impl Iterator<Item = &'static Value> {
         let of_row =
             |value: &&Value| value.paper == self.paper && self.names.contains(&value.figure);
@@ -135,7 +135,7 @@ pub struct Value {
     pub series: &'static str,
     pub points: &'static [Stated],
     pub unit: &'static str,
-    /// Where the paper states it.
+    /// The place in the paper that states the value.
     pub place: &'static str,
     pub source: Source,
     /// Readings of the same quantity here; empty if it is not measured here.
@@ -170,18 +170,19 @@ impl Source {
     }
 }
 
-/// A quantity of an outcome: of one series, or how many times better it is than another one.
+/// A quantity of an outcome: a value of one series, or the factor by which it is better than
+/// another.
 pub struct Here {
     pub benchmark: Benchmark,
     pub figure: &'static str,
     pub series: &'static str,
     pub over: Option<&'static str>,
     pub at: At,
-    /// The figure's unit in the published one.
+    /// Factor from the figure's unit to the published one; not used for a quotient of series.
     pub scale: f64,
 }
 
-/// The points of a series that are read.
+/// Points of a series that are read: that of the least x, that of the greatest x, or all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
     Least,

@@ -14,7 +14,7 @@ const fn of(benchmark: Benchmark, figure: &'static str, series: &'static str, at
     scaled(benchmark, figure, (series, at), 1.0)
 }
 
-/// The same in another unit.
+/// A quantity of one series, times `scale`.
 const fn scaled(
     benchmark: Benchmark,
     figure: &'static str,

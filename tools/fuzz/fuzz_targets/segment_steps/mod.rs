@@ -1,4 +1,5 @@
-//! The steps that a connection is put through, and how each is played.
+//! Steps of the target `tcp_segments`, which the fuzzer chooses, and how each is played on a
+//! connection.
 
 use arbitrary::Arbitrary;
 use tcp::path_mtu::{MtuProbing, PathMtuSettings};
@@ -9,12 +10,12 @@ use wire::tcp::{Flags, Header, Options, SackBlock, Timestamp};
 use crate::peer::{MS, Peer, Setup, Variant};
 use crate::states;
 
-/// More steps show nothing that fewer do not.
+/// Limit of steps in one run: longer runs show nothing that shorter ones do not.
 const STEPS_MAX: usize = 300;
 /// A time longer than all retries of a connection whose peer is silent, and than TIME_WAIT.
 const FAREWELL_MS: u64 = 3 * 3600 * 1000;
 
-/// A connection and what befalls it.
+/// A connection's settings and the steps that it is put through.
 #[derive(Arbitrary, Debug)]
 pub struct Input {
     iss: u32,
@@ -30,7 +31,7 @@ pub struct Input {
     steps: Vec<Step>,
 }
 
-/// Where it begins.
+/// The connection's state when the steps begin.
 #[derive(Arbitrary, Debug)]
 enum Start {
     Connecting,
@@ -65,21 +66,21 @@ enum Step {
     PassLong(u8),
 }
 
-/// A segment, told by its distance from what would be right.
+/// An arriving segment. Its numbers are given as distances from the right ones.
 #[derive(Arbitrary, Debug)]
 struct Arrival {
-    /// From RCV.NXT.
+    /// Sequence number, relative to RCV.NXT; `End` counts from the window's right edge.
     ahead: Distance,
-    /// From SND.UNA.
+    /// Acknowledgment number, relative to SND.UNA; `End` counts from SND.NXT.
     acks: Distance,
     flags: u8,
-    /// Most segments carry an ACK; this takes it away.
+    /// The segment has no ACK flag, unless `flags` contains it. Without this, it always has one.
     bare: bool,
     window: u16,
     urgent: u16,
     len: u16,
     stamp: Option<(i16, i16)>,
-    /// From SND.UNA.
+    /// SACK blocks: left edges, relative as in `acks`, and lengths in bytes.
     sack: Vec<(Distance, u16)>,
 }
 
@@ -89,7 +90,7 @@ enum Distance {
     Near(i16),
     /// Whole segments of 1000 bytes.
     Segments(i8),
-    /// All that is unacknowledged, or the whole window.
+    /// Bytes from the end of the range: SND.NXT, or the right edge of the receive window.
     End(i8),
     Anywhere(u32),
 }
@@ -108,11 +109,11 @@ impl Distance {
     }
 }
 
-/// Plays all of it.
+/// Plays the steps, then lets the connection end by itself.
 pub fn play(input: &Input) {
     let mut peer = start(input);
-    // What RCV.NXT is relative to the first byte is known only after a SYN; bytes are counted, not
-    // compared.
+    // The stream offset of a received byte is known only after a SYN. So the peer counts bytes and
+    // does not compare them.
     peer.rx.compare = false;
     for step in input.steps.iter().take(STEPS_MAX) {
         if peer.is_removed() {
@@ -167,13 +168,15 @@ fn start(input: &Input) -> Peer {
     peer.config.path_mtu = setup.config.path_mtu;
     let is_new = matches!(input.start, Start::Connecting | Start::Accepted);
     if is_new && input.path & 0x60 == 0x60 {
-        // Hardly a record for what is in flight; none is yet.
+        // A pool with very few records for segments in flight. None is in flight yet, so it can be
+        // replaced.
         peer.records = RecordPool::new(1 + usize::from(input.path >> 2 & 3), 1);
     }
     peer
 }
 
-/// How the path is searched; with the upper bit its news ages within the steps that are played.
+/// Settings of path MTU discovery. With the highest bit of `drawn`, what was learned ages within
+/// the time that the steps take.
 fn path_mtu(drawn: u8) -> PathMtuSettings {
     let mut settings = PathMtuSettings {
         probing: match drawn % 4 {
@@ -206,7 +209,7 @@ fn take(peer: &mut Peer, step: &Step) {
         Step::Cork(on) => peer.call(|conn, cx, _| conn.set_cork(cx, on)),
         Step::KeepAlive(times) => {
             let keepalive = times.map(|(idle_ms, probes_max)| Keepalive {
-                // A second at least, as TCP_KEEPIDLE has it.
+                // At least a second, the unit of TCP_KEEPIDLE.
                 idle_ns: (1000 + u64::from(idle_ms)) * MS,
                 interval_ns: 1000 * MS,
                 probes_max,
@@ -268,7 +271,7 @@ fn segment(peer: &Peer, arrival: &Arrival) -> Segment {
     Segment::from((&header, u32::from(arrival.len)))
 }
 
-/// The peer says no more, the application closes: it ends by itself.
+/// Silences the peer and closes the connection, which must then end by itself.
 fn farewell(peer: &mut Peer) {
     if peer.is_removed() {
         return;

@@ -35,9 +35,11 @@ impl Play {
                     index: u32::from(index % 70),
                     generation: u32::from(generation),
                 };
-                // Only ids that no open socket has: the library never makes up others.
+                // Only ids of sockets that were closed: the library never pushes an id that it was
+                // not given.
                 if !self.world.app.is_open(id) && self.world.app.is_stale(id) {
-                    // A queue of honest length has no place for many of these.
+                    // The job queue is as long as the socket table. So it is emptied before and
+                    // after a job that no socket has.
                     self.rest();
                     self.world.app.push_job(id);
                     self.rest();

@@ -15,7 +15,7 @@ use crate::common::{Client, PEER_V4, PEER_V6, PORT, SECOND, STACK_V4, STACK_V6, 
 
 const CLIENTS: usize = 6;
 const STEPS_MAX: usize = 96;
-/// Frames on the wire before the stack gets its turn.
+/// Frames that may lie on the wire before the stack gets a turn.
 const UNDER_WAY_MAX: usize = 24;
 
 #[derive(Arbitrary, Debug)]
@@ -24,7 +24,7 @@ pub struct Input {
     pub steps: Vec<Step>,
 }
 
-/// How near the limits are.
+/// Choices for a world: how near its limits are, and which features it has.
 #[derive(Arbitrary, Debug)]
 pub struct WorldPick {
     few_sockets: bool,
@@ -40,7 +40,7 @@ pub struct WorldPick {
 
 #[derive(Arbitrary, Debug)]
 pub enum Step {
-    // A peer that keeps the rules opens a connection.
+    // Steps of a peer that keeps the rules.
     Handshake {
         client: u8,
         options: bool,
@@ -63,7 +63,7 @@ pub enum Step {
         client: u8,
         options: bool,
     },
-    // A peer that breaks the rules sends a segment.
+    // Steps of a peer that breaks the rules.
     Segment {
         client: u8,
         segment: SegmentPick,
@@ -96,7 +96,7 @@ pub enum Step {
         at: u8,
         flip: Option<(u16, u8)>,
     },
-    // The application.
+    // Calls of the application.
     Listen {
         port: u8,
     },
@@ -134,7 +134,8 @@ pub enum Step {
         generation: u8,
     },
     TakeEvents,
-    // The world.
+    // Changes of the world: time, a peer that does not answer for its addresses (mute) or takes no
+    // frames (deaf), and a stack that gets no turns (hold).
     Wait {
         ms: u16,
     },
@@ -188,26 +189,30 @@ pub struct SegmentPick {
     corrupt: bool,
 }
 
-/// A peer's end of a connection, as far as it can know.
+/// A peer's end of a connection, with what it has learned from the stack.
 struct End {
     client: Client,
     /// The stack's initial sequence number, once seen.
     iss: Option<u32>,
-    /// The last timestamp value of the stack's.
+    /// The last timestamp value that the stack sent; none without timestamps.
     stamp: Option<u32>,
-    /// Our clock.
+    /// The peer's timestamp clock, which advances by one for each segment that carries it.
     value: u32,
 }
 
-/// See the module's documentation.
+/// A world, and what the checks know of it while steps are played.
 pub struct Play {
     world: World,
     ends: Vec<End>,
-    /// Bytes that the application wrote and the last byte that it read, by socket.
+    /// Bytes that the application wrote, by socket.
     written: BTreeMap<SocketId2, u64>,
+    /// The last byte that the application read, by socket.
     last_read: BTreeMap<SocketId2, u8>,
+    /// Counts of each socket's edges of readiness when events were last taken.
     edges: BTreeMap<SocketId2, (u32, u32)>,
+    /// The last 32 frames that peers sent, which [`Step::Again`] repeats.
     sent: Vec<Vec<u8>>,
+    /// The stack gets no turn after a step, until [`UNDER_WAY_MAX`] frames lie on the wire.
     held: bool,
     under_way: usize,
 }
@@ -292,7 +297,7 @@ impl Play {
         self.rest();
     }
 
-    /// The stack does what there is to do, and the peer looks at what came.
+    /// Lets the stack do all its work, and the peer look at what came.
     fn rest(&mut self) {
         self.world.settle();
         self.under_way = 0;
@@ -312,7 +317,8 @@ impl Play {
         let end = match known {
             Some(end) => end,
             None if segment.flags == Flags::SYN => {
-                // The stack connects: the newest such connection takes the last place.
+                // The stack connects. Its newest connection replaces the one before as the last
+                // end.
                 let client = Client::answering(segment);
                 self.ends.truncate(CLIENTS);
                 self.ends.push(End {
@@ -359,7 +365,8 @@ impl Play {
         if !self.world.peer.has_room() {
             self.rest();
         }
-        // While nothing leaves a stack may take nothing in, and a full wire loses the frame.
+        // A stack whose frames do not leave may take none in. Then the wire stays full and loses
+        // the frame.
         if !self.world.peer.has_room() {
             return;
         }
@@ -418,7 +425,7 @@ impl Play {
 }
 
 impl End {
-    /// The options of a SYN.
+    /// Sets the options of a SYN, or turns timestamps off.
     fn offer(&mut self, segment: &mut Tcp, options: bool) {
         if options {
             segment.options.window_scale = Some(3);
@@ -429,7 +436,7 @@ impl End {
         }
     }
 
-    /// A timestamp, where they are in use.
+    /// Adds a timestamp to a segment, where timestamps are in use.
     fn stamp_on(&mut self, segment: &mut Tcp) {
         if let Some(echo) = self.stamp {
             self.value += 1;

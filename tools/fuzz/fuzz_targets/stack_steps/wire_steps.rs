@@ -1,4 +1,4 @@
-//! The peers' part: those that keep the rules and those that do not.
+//! The peers' part: peers that keep the rules, and peers that do not.
 
 use wire::tcp::{Flags, Options, Timestamp};
 use wire::{icmpv4, icmpv6, protocol};
@@ -102,7 +102,7 @@ impl Play {
         } else {
             end.stamp_on(&mut segment);
         }
-        // A SYN's number comes before its text.
+        // A SYN takes the sequence number before the segment's text.
         let text = seq.wrapping_add(u32::from(segment.flags.contains(Flags::SYN)));
         segment.payload = bytes_at(text, odd.len % 1_400);
         if odd.to_v6 && segment.dst == STACK_V4 {
@@ -117,7 +117,7 @@ impl Play {
         self.transmit(frame);
     }
 
-    /// A frame that was on the wire before, perhaps with a byte changed.
+    /// Repeats a frame that was on the wire before, perhaps with a byte changed.
     fn again(&mut self, at: u8, flip: Option<(u16, u8)>) {
         if self.sent.is_empty() {
             return;
@@ -125,7 +125,7 @@ impl Play {
         let mut frame = self.sent[usize::from(at) % self.sent.len()].clone();
         if let Some((place, bits)) = flip {
             let place = usize::from(place) % frame.len();
-            // One byte cannot hide behind a right checksum, unless it is not covered by one.
+            // A checksum detects every change of a single byte that it covers.
             frame[place] ^= bits;
         }
         self.transmit(frame);
@@ -163,7 +163,7 @@ impl Play {
         self.transmit(frame);
     }
 
-    /// An error about a segment of the stack's that is near what it sent.
+    /// Sends an ICMP error about a segment whose sequence number is near those that the stack sent.
     fn icmp_error(&mut self, pick: u8, kind: u8, code: u8, mtu: u16, seq: Offset) {
         let mac = self.world.peer.mac;
         let client = &self.end(pick).client;

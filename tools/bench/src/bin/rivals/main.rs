@@ -1,9 +1,9 @@
-//! `rivals`: the systems that `cargo xtask bench message` compares Millstream with and that need
-//! libraries which the product shall not depend on: the kernel through io_uring, and smoltcp.
+//! `rivals`: systems that `cargo xtask bench` compares Millstream with, namely the kernel through
+//! io_uring, and smoltcp. They need libraries that the product shall not depend on.
 //!
-//! `cargo xtask bench` starts it, from the directory that it was itself built into; `cargo xtask
-//! bench` builds both. It speaks as `mill`'s own sides do: a server says its address, a client says
-//! that it is there and at the end what it saw.
+//! `cargo xtask bench` builds this program and `bench` into the same directory, where `bench` finds
+//! and starts it. It talks to `bench` as the other sides do: a server prints its address. A client
+//! prints that it is ready, and its result at the end.
 
 mod ring_unsafe;
 mod smoltcp_pair;
@@ -29,16 +29,16 @@ enum Rival {
     Uring {
         #[command(flatten)]
         plan: Plan,
-        /// Which side
+        /// The side to play
         #[arg(long, value_enum)]
         role: Role,
         /// The CPU to run on
         #[arg(long)]
         core: usize,
-        /// Where the server listens; of the client only
+        /// Address of the server; for the client only
         #[arg(long)]
         server: Option<SocketAddr>,
-        /// Port to listen at, which another process listens at too; of the server only
+        /// Port to listen at, which another process listens at too; for the server only
         #[arg(long, default_value_t = 0)]
         port: u16,
     },
@@ -54,10 +54,10 @@ enum Rival {
         /// Bytes of an IP packet
         #[arg(long, default_value_t = 1500)]
         mtu: usize,
-        /// How long, after the warm-up
+        /// Seconds that are counted, after the warm-up
         #[arg(long, default_value_t = 3.0)]
         seconds: f64,
-        /// How long before that
+        /// Seconds of warm-up before that
         #[arg(long, default_value_t = 1.0)]
         warm_up: f64,
     },

@@ -39,18 +39,18 @@ const OPERATIONS: [Operation; 6] = [
     Operation::Readable,
 ];
 
-/// One completion: which slot, which operation, what came of it (a count, a descriptor, or
-/// `-errno`).
+/// The completion of an operation.
 #[derive(Clone, Copy, Debug)]
 pub struct Done {
     pub slot: usize,
     pub operation: Operation,
+    /// A count of bytes, a descriptor, or `-errno`.
     pub result: i32,
-    /// A multishot operation will complete again.
+    /// True for a multishot operation that will complete again.
     pub more: bool,
 }
 
-/// The ring.
+/// An io_uring and its buffers.
 pub struct Ring {
     ring: IoUring,
     /// One buffer for each slot, one after another.
@@ -59,7 +59,7 @@ pub struct Ring {
     /// The server's address, as `connect` reads it.
     address: Box<libc_address::SockaddrIn>,
     done: Vec<Done>,
-    /// The next entry is linked to the one before.
+    /// True after a linked entry: the next one belongs to its chain.
     in_chain: bool,
 }
 
@@ -112,7 +112,7 @@ impl Ring {
         })
     }
 
-    /// Accepts again and again.
+    /// Accepts connections by one multishot operation, as long as its completions say `more`.
     pub fn accept(&mut self, listener: RawFd) -> io::Result<()> {
         let entry = opcode::AcceptMulti::new(types::Fd(listener)).build();
         self.push(entry, 0, Operation::Accept, false)
@@ -195,7 +195,8 @@ impl Ring {
         linked: bool,
     ) -> io::Result<()> {
         let entry = entry.user_data((slot as u64) << 8 | operation as u64);
-        // A chain must be submitted as one: there is to be room for all of it where it may begin.
+        // A chain must be submitted as a whole. So the longest chain must fit before its first
+        // entry.
         if !self.in_chain {
             let queue = self.ring.submission();
             let room = queue.capacity() - queue.len();

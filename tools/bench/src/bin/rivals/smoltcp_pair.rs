@@ -1,8 +1,9 @@
 //! Two smoltcp interfaces in one thread over a queue in memory, with Ethernet frames as Millstream
 //! has them.
 //!
-//! smoltcp tells of no events: each turn visits every socket. Its TIME_WAIT cannot be left but by
-//! making the socket anew, which spares it what the others pay.
+//! smoltcp reports no events, so each turn visits every socket. A socket in TIME_WAIT can be used
+//! again only by making it anew. That spares smoltcp the cost of TIME_WAIT, which the other systems
+//! pay.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -29,8 +30,9 @@ const LOCAL_PORTS: (u16, u16) = (32_768, 60_999);
 
 type Frames = VecDeque<Vec<u8>>;
 
-/// One end of the link: what came, what goes, frames to use again.
+/// One end of the link: frames that came, frames to send, and spare frames to use again.
 struct End {
+    /// Bytes of the largest frame, with its Ethernet header.
     mtu: usize,
     incoming: Frames,
     outgoing: Frames,
@@ -48,7 +50,7 @@ struct Outgoing<'a> {
 }
 
 impl End {
-    /// The ends of a link for IP packets of `mtu` bytes.
+    /// One end of a link for IP packets of at most `mtu` bytes.
     fn new(mtu: usize) -> Self {
         Self {
             mtu: mtu + ETHERNET_BYTES,
@@ -104,7 +106,7 @@ impl Device for End {
     }
 }
 
-/// A host.
+/// A host: an interface at one end of the link, and its sockets.
 struct Host {
     end: End,
     interface: Interface,
@@ -142,7 +144,7 @@ impl Host {
         }
     }
 
-    /// Takes all that came.
+    /// Takes all frames that came.
     fn take(&mut self, now: SmolInstant) {
         let Self {
             interface,
@@ -153,7 +155,7 @@ impl Host {
         while interface.poll_ingress_single(now, end, sockets) != PollIngressSingleResult::None {}
     }
 
-    /// Sends a segment of each socket that has one. False: nothing is left.
+    /// Sends a segment of each socket that has one. False if no socket had one.
     fn send(&mut self, now: SmolInstant) -> bool {
         let Self {
             interface,
@@ -170,7 +172,7 @@ fn socket(bytes: usize) -> Socket<'static> {
     Socket::new(buffer(), buffer())
 }
 
-/// A socket that reads and writes as others do.
+/// A socket as a reader and writer, which is the form that the exchanges of messages need.
 struct Stream<'a, 'b>(&'a mut Socket<'b>);
 
 impl Read for Stream<'_, '_> {
@@ -245,7 +247,7 @@ pub fn run(plan: &Plan) -> io::Result<()> {
     Ok(())
 }
 
-/// Frames go over; frames that were read come back to be used again.
+/// Moves frames to the other end. A sender without spare frames gets those of the receiver.
 fn cross(from: &mut End, to: &mut End) {
     to.incoming.append(&mut from.outgoing);
     if from.spare.borrow().is_empty() {
@@ -253,7 +255,8 @@ fn cross(from: &mut End, to: &mut End) {
     }
 }
 
-/// One flow from server to client for so long, after a warm-up; prints how much came.
+/// Runs one flow from server to client for `seconds`, after `warm_up` seconds, and prints how many
+/// bytes came.
 pub fn bulk(mtu: usize, warm_up: f64, seconds: f64) -> io::Result<()> {
     let mut transfer = Transfer::open(mtu)?;
     transfer.run(warm_up)?;
@@ -298,7 +301,7 @@ impl Transfer {
         })
     }
 
-    /// Goes on for so long; the bytes that came.
+    /// Moves bytes for `seconds`. Returns the number that came.
     fn run(&mut self, seconds: f64) -> io::Result<u64> {
         let Self {
             server,
@@ -314,7 +317,7 @@ impl Transfer {
             if socket.can_send() {
                 socket.send_slice(buffer).map_err(refused)?;
             }
-            // As many segments as the window lets leave, not one.
+            // One `send` is one segment of the flow; the loop sends all that the window allows.
             while server.send(now) {}
             cross(&mut server.end, &mut client.end);
             client.take(now);

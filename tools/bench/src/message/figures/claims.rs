@@ -3,14 +3,14 @@
 use crate::frame::{Goal, Outcome};
 use crate::message::System;
 
-/// A bar: a figure at an x, ours and theirs, and how their quotient is to come out.
+/// A goal: a figure at an x, ours and theirs, and the bar and aim of their quotient.
 struct Wanted {
     measure: &'static str,
     figure: &'static str,
     x: f64,
-    /// The best of them counts.
+    /// Systems of ours; the best of them counts.
     ours: &'static [System],
-    /// The value itself counts if there is none.
+    /// The system that ours is divided by; if there is none, our value itself counts.
     theirs: Option<System>,
     bar: f64,
     aim: f64,
@@ -52,7 +52,7 @@ const THREAD: Wanted = Wanted {
     aim: 3.0,
     ..RATE
 };
-/// Short connections are as fast with a bulk lane as without, as far as runs agree.
+/// Short connections must be as fast with a bulk lane as without, within the spread of runs.
 const LANES: Wanted = Wanted {
     ours: &[System::XdpServer],
     theirs: Some(System::XdpServerOneLane),
@@ -221,7 +221,7 @@ const WANTED: &[Wanted] = &[
     },
 ];
 
-/// Where both sides were measured.
+/// Adds all goals. Those of which a side was not measured are listed as unmeasured.
 pub fn add(outcome: &mut Outcome) {
     for wanted in WANTED {
         let goals = (wanted.bar, wanted.aim);
@@ -232,8 +232,8 @@ pub fn add(outcome: &mut Outcome) {
         let found = found(wanted, outcome);
         outcome.judge(goal.elsewhere(wanted.elsewhere), found);
     }
-    // At 16,384 what was reached at 64 is to be kept, as a share: of what we reach, and of what we
-    // ought to.
+    // The rate at 16,384 connections must keep up with the rate at 64: with our own rate, and with
+    // the one that the goal against smoltcp asks for.
     let read = |system: System, x| outcome.median("one-thread", system.name(), x);
     let many = read(System::OneThread, 16_384.0);
     let few = read(System::OneThread, 64.0);
@@ -249,7 +249,7 @@ pub fn add(outcome: &mut Outcome) {
     }
 }
 
-/// The value, and what it is of.
+/// The value, and a text with the systems and their values.
 fn found(wanted: &Wanted, outcome: &Outcome) -> Option<(f64, String)> {
     let read = |system: &System| outcome.median(wanted.figure, system.name(), wanted.x);
     let ours = wanted
@@ -265,7 +265,7 @@ fn found(wanted: &Wanted, outcome: &Outcome) -> Option<(f64, String)> {
     };
     let theirs = read(&system)?;
     let mut words = format!("{best}: {ours:.1}; {system}: {theirs:.1}");
-    // The bars are multiples of epoll's; what io_uring adds is to be seen beside it.
+    // The bars are multiples of epoll's rate. That of io_uring is shown beside it.
     if system == System::Kernel
         && let Some(uring) = read(&System::KernelUring)
     {

@@ -6,7 +6,7 @@ use crate::measure::{Plan, Seen};
 use super::{Study, falling, rate};
 use crate::message::System;
 
-/// The study that one name of `--figure` selects.
+/// The name of `--figure` that selects all studies of the crowd.
 pub(super) const FAMILY: &str = "crowd";
 
 /// The document of the studies by connections: a page of 7 KB.
@@ -131,7 +131,7 @@ fn by_size(x: f64, messages: u64, plan: Plan) -> Plan {
     }
 }
 
-/// One that failed is not answered either.
+/// Requests without an answer, which those that failed are too.
 fn unanswered(seen: &Seen, _: f64) -> f64 {
     (seen.unanswered + seen.failures) as f64
 }

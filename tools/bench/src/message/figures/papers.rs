@@ -1,6 +1,6 @@
-//! Further figures of the mTCP paper's evaluation. They are the parts of a transaction (table 2)
-//! with the sizes of its batches, where the CPU time goes (figures 1 and 2), and servers on one
-//! core and on two (figures 7a and 8).
+//! Further figures of the mTCP paper's evaluation: the parts of a transaction (table 2), shares of
+//! CPU time (figures 1 and 2), and servers on one core and on two (figures 7a and 8). The first
+//! also shows the sizes of the server's batches.
 //!
 //! These studies read more off a run than one number, so they draw their figures themselves.
 
@@ -12,11 +12,11 @@ use crate::message::System;
 use crate::message::sides::{self, Run};
 use crate::profile::{SECONDS_MIN, Sampler};
 
-/// Connections at once of table 2, and where only a look is wanted.
+/// Connections at once of table 2: in a full measurement, and in a quick one.
 const CROWD: (usize, usize) = (8_192, 1_024);
-/// Likewise of the other studies.
+/// Connections at once of the other studies, likewise.
 const CONNECTIONS: (usize, usize) = (1_024, 64);
-/// Looking for more would be sampled as work.
+/// Microseconds that a stack looks for work before it sleeps: looking would be sampled as work.
 const SPIN_US: u64 = 0;
 
 /// A study that draws its own figures.
@@ -25,7 +25,7 @@ pub(super) struct Own {
     pub measure: fn(&Repeats, &mut Outcome),
 }
 
-/// All of them.
+/// All studies that draw their own figures.
 pub(super) const OWN: [Own; 4] = [
     Own {
         name: "parts",
@@ -207,7 +207,8 @@ fn batch_means(name: &str, title: &str, x: f64, columns: &Columns) -> Figure {
     figure
 }
 
-/// Where the CPU time of both processes goes, and transactions for a cycle.
+/// Figures 1 and 2: shares of both processes' CPU time by kind of work, and transactions for a
+/// million cycles.
 fn cpu(repeats: &Repeats, outcome: &mut Outcome) {
     if let Err(cause) = Sampler::is_there() {
         return outcome.notes.push(format!("cpu: {cause}"));
@@ -253,7 +254,7 @@ fn cpu(repeats: &Repeats, outcome: &mut Outcome) {
     }
 }
 
-/// The samples of a kind of work, in parts of all.
+/// Share of one kind of work in all samples.
 fn share_of(seen: &Seen, name: &str) -> f64 {
     let all: u64 = seen.samples.iter().map(|(_, count)| count).sum();
     let found = seen.samples.iter().find(|(other, _)| other == name);
@@ -265,7 +266,7 @@ fn per_million_cycles(seen: &Seen, part: f64) -> f64 {
     1e6 / (cycles * part)
 }
 
-/// The parts of one system.
+/// A figure of one system's CPU time by kind of work.
 fn shares(index: usize, x: f64, column: &Column<System, Seen>) -> Figure {
     let first = runs(column).next();
     let names = first.map_or(Vec::new(), |seen| seen.samples.clone());

@@ -1,4 +1,4 @@
-//! The client.
+//! The io_uring client: a slot for each connection, and one receive for each response.
 
 use std::io::{self, Write};
 use std::net::{SocketAddr, SocketAddrV4};
@@ -12,12 +12,13 @@ use crate::ring_unsafe::{Done, Operation, Ring};
 
 struct Slot {
     fd: i32,
-    /// Bytes of the response that have not come.
+    /// Bytes of a response.
     wanted: usize,
-    /// Responses to come; counts down from 0 for ever.
+    /// Responses to come on this connection. 0 at the start stands for no limit, because the count
+    /// wraps.
     left: u64,
     started_ns: u64,
-    /// The error that ended the chain, of whichever operation: those behind it are cancelled.
+    /// The first error of the chain. It cancels the operations behind it.
     error: Option<Errno>,
 }
 
@@ -28,7 +29,7 @@ struct Client<'a> {
     tally: Tally,
 }
 
-/// Keeps the connections busy until the time is over, and prints what it saw.
+/// Keeps the connections busy until the time is over, and prints the result.
 pub fn load(plan: &Plan, server: SocketAddr) -> io::Result<()> {
     let SocketAddr::V4(server) = server else {
         return Err(io::Error::other("the server's address is not IPv4"));
@@ -44,7 +45,7 @@ pub fn load(plan: &Plan, server: SocketAddr) -> io::Result<()> {
 
 impl<'a> Client<'a> {
     fn new(plan: &'a Plan, server: SocketAddrV4) -> io::Result<Self> {
-        // Room for the end behind a response.
+        // One byte more than a response: the last receive also waits for the server's end.
         let buffer_bytes = plan.request_bytes.max(plan.response_bytes + 1);
         let slots = (0..plan.connections).map(|_| Slot {
             fd: -1,
@@ -97,7 +98,8 @@ impl<'a> Client<'a> {
         self.receive(index)
     }
 
-    /// With the last response its end, which makes the receive a short one.
+    /// Receives a response. The last receive asks for one byte more, so that it completes when the
+    /// server's end has come.
     fn receive(&mut self, index: usize) -> io::Result<()> {
         let slot = &self.slots[index];
         let last = slot.left == 1 || self.plan.exchange == Exchange::Reset;

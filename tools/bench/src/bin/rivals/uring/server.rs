@@ -1,4 +1,4 @@
-//! The server.
+//! The io_uring server: a slot for each connection, found by its descriptor.
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -14,11 +14,12 @@ use crate::ring_unsafe::{Done, Operation, Ring};
 struct Slot {
     /// Bytes of the request that have not come.
     wanted: usize,
-    /// Requests to come; counts down from 0 for ever.
+    /// Requests to come on this connection. 0 at the start stands for no limit, because the count
+    /// wraps.
     left: u64,
 }
 
-/// Serves until stdin closes, at this port, or at any if it is 0.
+/// Serves until stdin closes, at `port`, or at any free port if it is 0.
 pub fn serve(plan: &Plan, port: u16) -> io::Result<()> {
     kernel::allow_descriptors(plan);
     let listener = net::socket(AddressFamily::INET, SocketType::STREAM, None)?;
@@ -51,7 +52,7 @@ pub fn serve(plan: &Plan, port: u16) -> io::Result<()> {
                     welcome(plan, &mut ring, &mut slots, done.result)?;
                 }
                 Operation::Receive => received(plan, &mut ring, &mut slots[done.slot], done)?,
-                // A peer that does not take the response counts it as failed itself.
+                // A response that was not taken is counted as a failure by the client.
                 Operation::Send | Operation::Close | Operation::Connect => {}
             }
         }

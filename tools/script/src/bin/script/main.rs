@@ -1,9 +1,10 @@
 //! `cargo xtask script`: packet scripts in packetdrill's language, run against the stack in virtual
 //! time.
 //!
-//! Prints a line for each file, and for one that fails the first mismatch: place, cause, what was
-//! expected against what was seen. With `--compare` it plays each on our stack and on the kernel,
-//! and shows where they differ. Ends with 0 if all passed, with 1 if one did not.
+//! Prints a line for each file. A failed file's line shows the first mismatch: place, cause, and
+//! what was expected against what was seen. With `--compare` each script is played on our stack and
+//! on the kernel, and differences are shown. Exit status: 0 if all scripts passed, 1 if one did
+//! not, 2 if a file or option cannot be used.
 
 #![forbid(unsafe_code)]
 
@@ -82,7 +83,7 @@ fn pair(text: &str) -> Result<(String, String), String> {
 enum Failure {
     /// A file or option cannot be used. Status 2.
     Usage(String),
-    /// A report has said it. Status 1.
+    /// A printed report has named the failure. Status 1.
     Reported,
 }
 

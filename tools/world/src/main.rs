@@ -57,7 +57,7 @@ fn main() -> ExitCode {
         print!("{}", draw::draw(seed).without(cli.off));
         return ExitCode::SUCCESS;
     }
-    // A panic is reported with its seed, once.
+    // Silence the default message: a panic is reported once, with its seed.
     std::panic::set_hook(Box::new(|panic| {
         if std::env::var_os("RUST_BACKTRACE").is_some() {
             eprintln!("{panic}\n{}", std::backtrace::Backtrace::force_capture());

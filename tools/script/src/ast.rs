@@ -6,7 +6,6 @@
 /// Microseconds of script time.
 pub(super) type Micros = i64;
 
-/// A whole script.
 #[derive(Debug, Default)]
 pub(super) struct Script {
     /// The `--name=value` lines at the head of the script.
@@ -115,7 +114,7 @@ pub(super) struct Tcp {
     pub seq: u32,
     pub payload: u16,
     pub ack: u32,
-    /// None: not compared.
+    /// None: the window is not compared.
     pub window: Option<u16>,
     pub urgent: u16,
     /// The bytes of the options. None stands for `<...>`: options are not compared.

@@ -80,7 +80,7 @@ impl<'a> Lexer<'a> {
         Ok(self.cut(kind, len, &self.rest[..len]))
     }
 
-    /// Takes `len` bytes.
+    /// A token of the next `len` bytes, which are taken; `text` becomes its text.
     fn cut(&mut self, kind: Kind, len: usize, text: &str) -> Token {
         let line = self.line;
         self.skip(len);

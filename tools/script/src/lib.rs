@@ -105,7 +105,7 @@ pub struct Mismatch {
     pub line: u32,
     /// The expectation beside what was seen; packets on lines of their own.
     pub cause: String,
-    /// As [`Report::trace`], up to here.
+    /// The lines of [`Report::trace`] up to the mismatch.
     pub trace: String,
 }
 

@@ -31,7 +31,7 @@ pub(super) enum Value {
 }
 
 impl fmt::Display for Value {
-    /// As Python's `str`.
+    /// Text as from Python's `str`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Value::None => f.write_str("None"),

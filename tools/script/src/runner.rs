@@ -40,7 +40,7 @@ const SLEEP_MAX: Micros = 3600 * 1_000_000;
 /// How long a new call waits for a blocked one to return, in µs.
 const BLOCKED_WAIT: Micros = 1_000_000;
 
-/// Plays `script`.
+/// Plays `script` on the machine that the options name, and reports what happened.
 pub(super) fn play(
     script: &Script,
     mut config: Config,

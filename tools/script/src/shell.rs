@@ -47,7 +47,7 @@ pub(super) enum Effect {
     Defaults,
     /// Restores the settings of the script's start.
     Restore,
-    /// The host forgets what it remembers of peers: `ip tcp_metrics flush`.
+    /// Makes the host forget its peers: `ip tcp_metrics flush`.
     ForgetPeers,
     /// Puts a queue that takes nothing before the device, or removes it.
     Congested(bool),

@@ -20,7 +20,7 @@ pub struct Plan {
     pub heal_ns: u64,
     /// Strains that network and hosts together may put on connections.
     pub strain: Strain,
-    /// The stacks.
+    /// The hosts, each with its stack.
     pub hosts: Vec<HostPlan>,
     /// Nodes of the network: the hosts in their order, then switch or routers.
     pub nodes: Vec<NodePlan>,
@@ -107,7 +107,7 @@ pub struct LinePlan {
     pub late_ns_max: u64,
     /// Probability that a frame is lost, in millionths.
     pub loss_ppm: u32,
-    /// Losses in bursts.
+    /// Losses in bursts; None: there are none.
     pub burst: Option<Burst>,
     /// Probability that a frame is held back so that others overtake it, in millionths.
     pub reorder_ppm: u32,

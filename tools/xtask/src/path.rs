@@ -31,7 +31,7 @@ const PORT: &str = "crates/packetio/src/ip_wire.rs";
 
 /// A way through the product, from the public functions at which it begins.
 struct Way {
-    /// The load's name.
+    /// Name of the load in `segment_path`.
     load: &'static str,
     what: &'static str,
     /// Functions at which counting begins, by callgrind's names.

@@ -6,7 +6,7 @@ use super::eval::{TOO_MANY, integer, number};
 /// Largest width of a padded field, in characters.
 const WIDTH_MAX: usize = 1000;
 
-/// As Python's `repr`: strings in quotes.
+/// Text as from Python's `repr`: strings in quotes.
 pub(super) fn repr(value: &Value) -> String {
     match value {
         Value::Text(text) => format!("'{text}'"),

@@ -50,7 +50,7 @@ enum Event {
     Delayed,
     /// An ACK reaches the sender.
     Ack(Said),
-    /// The program writes.
+    /// The program writes this many bytes.
     Write(u32),
 }
 

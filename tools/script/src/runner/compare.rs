@@ -4,7 +4,7 @@ use crate::ast::{IpInfo, Micros, Tcp, Tos, flag};
 use crate::datagram::{Datagram, Segment};
 use crate::option;
 
-/// How timestamps are compared.
+/// Parameters for the comparison of timestamps.
 #[derive(Clone, Copy)]
 pub(super) struct Stamps {
     /// Microseconds of a tick; 0: timestamps are not compared.

@@ -104,7 +104,7 @@ impl Runner<'_> {
         let before = self.before.map_or(0, |before| before.at);
         let patience = match due.is_any {
             true => PATIENCE_ANY,
-            // Round down to whole seconds, as packetdrill does: existing scripts rely on it.
+            // Round down to whole seconds: existing scripts have been tried with that.
             false => (due.until.unwrap_or(due.at) - before) / 1_000_000 * 1_000_000 + PATIENCE,
         };
         let limit = self.host.now() + patience;

@@ -136,8 +136,7 @@ pub(super) fn mark_congestion(frame: &mut [u8]) {
                 adjust_v4(frame, old, new);
             }
         }
-        // The ECN bits are the upper half of the traffic class's low byte, so bits 4 and 5 of byte
-        // 1.
+        // The traffic class ends in the upper half of byte 1, so the ECN bits are bits 4 and 5.
         EtherType::IPV6
             if frame.len() >= IP + ipv6::HEADER_LEN && frame[IP + 1] & ECN_MASK << 4 != 0 =>
         {

@@ -13,7 +13,7 @@ pub enum Verdict {
     Absent,
 }
 
-/// One rule.
+/// A rule and the statement about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     /// Line in the page, from 1.

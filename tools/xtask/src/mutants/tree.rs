@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 
 use crate::run;
 
-/// The copied tree.
 pub struct Tree {
     /// The workspace that was copied.
     origin: PathBuf,

@@ -36,7 +36,7 @@ struct Subject {
     text: String,
 }
 
-/// How a comparison ended.
+/// The result of a comparison.
 enum Verdict {
     /// No difference in this play, counted from 1.
     Same(usize),

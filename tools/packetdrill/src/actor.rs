@@ -1,13 +1,15 @@
-//! The thread that owns the stack: it answers what packetdrill's threads ask, holds the calls that
-//! block, and moves the clock.
+//! The thread that owns the stack. It answers packetdrill's threads, holds calls that block, and
+//! moves the clock.
 //!
-//! Virtual time moves in three places only: while the script's thread sleeps, while it waits for a
-//! packet, and while a call of its own blocks. It goes from one deadline of the stack to the next,
-//! so that everything happens at its time, and between two of them everything happens at one
-//! moment. A call that another thread made and that blocks stays here until it is over. Its answer
-//! says when that was, and that thread deals with it before time moves on.
+//! Virtual time moves only while the script's thread sleeps, waits for a packet, or blocks in a
+//! call of its own. It also moves by microseconds when a packet is late, and when a thread polls
+//! the clock. The clock goes from one deadline of the stack to the next, so that everything happens
+//! when it is due.
 //!
-//! On the system's clock the stack's deadlines are slept for instead.
+//! A call that another thread made and that blocks stays here until it is over. Its answer says
+//! when that was, and the thread handles the answer before time moves on.
+//!
+//! With the system's clock the thread sleeps until the stack's deadlines instead.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
@@ -24,30 +26,30 @@ use crate::world::World;
 /// See the module's documentation.
 pub struct Actor {
     world: World,
-    /// The script's thread: time waits for this thread only.
+    /// The thread that runs the script. Virtual time moves for this thread only.
     driver: Pid,
     blocked: Vec<Blocked>,
-    /// The thread that waits for a packet, on the system's clock.
+    /// The thread that waits for a packet; used only with the system's clock.
     receiver: Option<Asker>,
-    /// Looks at the clock since anything else happened.
+    /// Number of looks at the clock in a row, without any other request.
     idle_looks: u32,
 }
 
-/// A call of another thread's that has not ended.
+/// A call of another thread that has not ended.
 struct Blocked {
     call: Call,
     asker: Asker,
 }
 
-/// How a wait of the driver's went.
+/// The outcome of a wait of the script's thread.
 enum Wait<T> {
     Over(T),
-    /// Nothing is due, or it goes on for ever.
+    /// The wait can never end, for this reason.
     Never(&'static str),
 }
 
 impl Actor {
-    /// An actor whose script is run by thread `driver`.
+    /// An actor whose script is run by the thread `driver`.
     pub fn new(world: World, driver: Pid) -> Self {
         Self {
             world,
@@ -58,7 +60,8 @@ impl Actor {
         }
     }
 
-    /// Answers, from `first` on, until it is told to stop or nobody can ask any more.
+    /// Answers requests, `first` and those of `asks`, until one of them ends the thread or no
+    /// thread can ask.
     pub fn run(mut self, first: Ask, asks: &Receiver<Ask>) {
         let mut next = Some(first);
         while let Some(ask) = next {
@@ -111,7 +114,7 @@ impl Actor {
         Answer::Done { at_ns }
     }
 
-    /// Lets the stack act, and ends what can end.
+    /// Lets the stack act, and ends blocked calls that are over.
     fn turn(&mut self) {
         self.world.turn();
         self.carry_on_blocked();
@@ -132,7 +135,7 @@ impl Actor {
         }
     }
 
-    /// The script's own thread blocks: time passes until it does not.
+    /// Lets time pass until the blocking call of the script's thread is over.
     fn wait_for(&mut self, mut call: Call, asker: Asker) {
         let Some(clock) = self.world.virtual_clock().cloned() else {
             self.blocked.push(Blocked { call, asker });
@@ -169,8 +172,8 @@ impl Actor {
         });
     }
 
-    /// Goes from deadline to deadline until `attempt` has what it wants; it also says when it wants
-    /// to be called at the latest.
+    /// Moves the clock from deadline to deadline until `attempt` succeeds. `attempt` also returns
+    /// its own deadline in ns.
     fn pass_time<T>(
         &mut self,
         clock: &VirtualClock,
@@ -194,13 +197,13 @@ impl Actor {
         Wait::Never("something is due again and again and comes to nothing")
     }
 
-    /// The earliest deadline of the stack's and of the blocked calls.
+    /// The earliest deadline of the stack and of the blocked calls, in ns.
     fn next_deadline_ns(&self) -> Option<u64> {
         let calls = self.blocked.iter().filter_map(|b| b.call.deadline_ns());
         calls.chain(self.world.next_deadline_ns()).min()
     }
 
-    /// Moves the clock to a deadline, but not beyond the limit.
+    /// Moves the clock to the deadline, but not beyond the limit, and turns the stack.
     fn advance(&mut self, due_ns: Option<u64>, limit_ns: u64) {
         self.world.host.advance(due_ns, limit_ns);
         self.turn();
@@ -221,8 +224,7 @@ impl Actor {
         }
     }
 
-    /// Lets the few microseconds pass by which the next packet is late, on a clock that is in our
-    /// hands.
+    /// Moves a virtual clock by the few microseconds by which the next packet is late.
     fn be_late(&mut self) {
         let Some(clock) = self.world.virtual_clock().cloned() else {
             return;
@@ -231,7 +233,8 @@ impl Actor {
         self.pass_until(&clock, clock.now_ns() + late_ns);
     }
 
-    /// Somebody who only ever looks at the clock waits for it to move.
+    /// Moves a virtual clock a step if a thread does nothing but look at it: that thread waits for
+    /// it to move.
     fn on_look(&mut self) {
         self.idle_looks = self.idle_looks.saturating_add(1);
         if self.idle_looks <= IDLE_LOOKS_MAX {
@@ -242,7 +245,7 @@ impl Actor {
         }
     }
 
-    /// Carries on all calls that block, again as long as one of them ended.
+    /// Polls all blocked calls, and again whenever one of them ended.
     fn carry_on_blocked(&mut self) {
         loop {
             let sockets = &mut self.world.host.sockets;
@@ -274,7 +277,7 @@ impl Actor {
         }
     }
 
-    /// On the system's clock: the next question, with the stack seen to until it comes.
+    /// The next request, with the system's clock. The stack is turned until it comes.
     fn next_ask_in_time(&mut self, asks: &Receiver<Ask>) -> Option<Ask> {
         loop {
             self.turn();
@@ -303,12 +306,12 @@ impl Actor {
     }
 }
 
-/// A call's name, for a message.
+/// The name of a call, for a message.
 fn name(request: &Request) -> String {
     let text = format!("{request:?}");
     let end = text.find([' ', '{']).unwrap_or(text.len());
     text[..end].to_lowercase()
 }
 
-/// On the system's clock, how long the stack is left alone.
+/// Longest time between two turns of the stack, with the system's clock.
 const NAP_MAX: Duration = Duration::from_millis(10);

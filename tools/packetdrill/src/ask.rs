@@ -1,9 +1,9 @@
 //! Requests of packetdrill's threads to the thread that owns the stack, and its answers.
 //!
-//! A context does not leave its thread, so each call of the interface becomes an [`Ask`] in a
-//! queue, and the caller sleeps until the [`Answer`] is there. It really sleeps (on a futex):
-//! packetdrill looks at the state of a thread in `/proc` to find out whether a call blocks. The
-//! answer is handed over by rendezvous: who gave it knows that the caller has it.
+//! A context stays on its thread. Each call of the interface therefore becomes an [`Ask`] in a
+//! queue, and the caller sleeps until the [`Answer`] is there. The caller must really sleep (on a
+//! futex): packetdrill reads a thread's state in `/proc` to see whether a call blocks. The answer
+//! is handed over by rendezvous, so the giver knows that the caller has it.
 
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 
@@ -15,38 +15,39 @@ use rustix::thread::{Pid, gettid};
 pub enum What {
     /// A socket call.
     Call(Request),
-    /// A packet arrives.
+    /// Lets a packet arrive.
     Inject(Vec<u8>),
-    /// The next packet that leaves.
+    /// Asks for the next packet that leaves.
     Next,
-    /// Time passes.
+    /// Lets time pass.
     Sleep { ns: u64 },
-    /// The present time.
+    /// Asks for the time.
     Now,
-    /// The end.
+    /// Ends the stack's thread.
     Quit,
 }
 
-/// The answer to it.
+/// The answer to a request.
 #[derive(Debug)]
 pub enum Answer {
     /// To [`What::Call`].
     Call {
         result: Result<i64, Errno>,
         reply: Reply,
-        /// When it was over; of interest if it had blocked.
+        /// The time at which the call ended, which matters if it blocked.
         at_ns: u64,
         has_blocked: bool,
     },
     /// To [`What::Next`].
     Packet { packet: Vec<u8>, at_ns: u64 },
-    /// To [`What::Now`], [`What::Sleep`], [`What::Inject`] and [`What::Quit`]: done, and when.
+    /// To [`What::Now`], [`What::Sleep`], [`What::Inject`] and [`What::Quit`], with the time at
+    /// which it was done.
     Done { at_ns: u64 },
     /// The request can never be answered, for this reason.
     Never(String),
 }
 
-/// A question with its sender.
+/// A request and its sender.
 #[derive(Debug)]
 pub struct Ask {
     pub what: What,
@@ -55,13 +56,13 @@ pub struct Ask {
 }
 
 impl Ask {
-    /// Gives the answer; returns when the asker has it.
+    /// Gives the answer, and returns when the asker has it.
     pub fn answer(self, answer: Answer) {
-        // An asker that is gone needs none.
+        // An asker that has gone needs no answer.
         let _ = self.answer.send(answer);
     }
 
-    /// For a call that blocks: the sender, without the question.
+    /// Splits off the sender, for a call that blocks.
     pub fn into_asker(self) -> (What, Asker) {
         let asker = Asker {
             thread: self.from,
@@ -79,24 +80,24 @@ pub struct Asker {
 }
 
 impl Asker {
-    /// As [`Ask::answer`].
+    /// Gives the answer, like [`Ask::answer`].
     pub fn answer(self, answer: Answer) {
         let _ = self.answer.send(answer);
     }
 }
 
-/// The askers' end of the queue.
+/// The end of the queue into which requests go.
 #[derive(Clone, Debug)]
 pub struct Asks(Sender<Ask>);
 
-/// A queue of questions.
+/// A queue of requests.
 pub fn queue() -> (Asks, Receiver<Ask>) {
     let (asks, asked) = mpsc::channel();
     (Asks(asks), asked)
 }
 
 impl Asks {
-    /// Asks, and sleeps until the answer is there. `None` if the answering thread has ended.
+    /// Sends a request, and sleeps until its answer is there. `None`: the stack's thread has ended.
     pub fn ask(&self, what: What) -> Option<Answer> {
         let (answer, answered) = mpsc::sync_channel(0);
         let ask = Ask {

@@ -1,12 +1,12 @@
-//! The stack's counters by the names that the kernel's have, as scripts look for them with `nstat`.
+//! The stack's counters by the kernel's names, which scripts read with `nstat`.
 
 use std::collections::BTreeMap;
 
 use millstream::{Context, Report};
 
-/// Those that have a counterpart.
+/// The counters for which the kernel has a name.
 pub fn by_linux_name(context: &Context) -> BTreeMap<&'static str, u64> {
-    // A stack that does not answer has counted nothing.
+    // Without a report from the stack there are no counters.
     context
         .report()
         .map(|report| named(&report))

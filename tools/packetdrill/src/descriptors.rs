@@ -1,5 +1,5 @@
-//! Descriptors that the kernel knows as well: packetdrill gives ours to libc in places, and a
-//! number of ours must not be one of its own.
+//! Numbers of descriptors, reserved in the kernel. packetdrill gives our descriptors to libc in
+//! places, and none may equal one of its own.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use posix::{Descriptors, Errno};
 use rustix::event::{EventfdFlags, eventfd};
 
-/// The descriptors of one stack, as all threads see them: each is an eventfd that no thread ever
+/// The descriptors of one stack, shared by all threads. Each is an eventfd that no thread ever
 /// writes.
 #[derive(Clone, Debug, Default)]
 pub struct Held(Arc<Mutex<BTreeMap<i32, OwnedFd>>>);
@@ -24,12 +24,12 @@ impl Held {
     }
 }
 
-/// Numbers for `posix`.
+/// The source of descriptor numbers for `posix`.
 #[derive(Debug)]
 pub struct Placeholders(Held);
 
 impl Placeholders {
-    /// Numbers that are noted in `held`.
+    /// A source that records its numbers in `held`.
     pub fn new(held: Held) -> Self {
         Self(held)
     }

@@ -1,10 +1,10 @@
-//! A descriptor that the script gave by its number.
+//! Descriptors that a script gives by number.
 
 use std::os::fd::BorrowedFd;
 
-/// The descriptor `fd`, if it can be one.
+/// The descriptor `fd`, unless the number is negative.
 pub fn borrow<'a>(fd: i32) -> Option<BorrowedFd<'a>> {
-    // SAFETY: it is the caller's, who passes it in a call and so keeps it open meanwhile; if it is
-    // not, the kernel says so.
+    // SAFETY: the descriptor is the caller's, who passes it in a call and so keeps it open
+    // meanwhile. If it is not open, the kernel reports that.
     (fd >= 0).then(|| unsafe { BorrowedFd::borrow_raw(fd) })
 }

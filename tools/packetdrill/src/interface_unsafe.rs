@@ -1,9 +1,9 @@
-//! packetdrill's interface for stacks in shared libraries, in our own words: a structure of
-//! functions that `packetdrill_interface_init` fills in.
+//! packetdrill's interface for stacks in shared libraries, declared anew: a structure of functions
+//! that `packetdrill_interface_init` fills in.
 //!
-//! Here are the declarations and the ways across: arguments are copied in, a [`Plugin`] is asked,
-//! results are copied out. Everything that a pointer leads to is reached through [`copy_in`] and
-//! [`copy_out`], so a bad one is `EFAULT`. Descriptors that are not ours are the kernel's.
+//! Each function copies its arguments in, asks a [`Plugin`], and copies the results out. All memory
+//! behind a pointer is reached through [`copy_in`] and [`copy_out`], so a bad pointer gives
+//! `EFAULT`. Calls on other descriptors go to the kernel.
 
 use std::ffi::{CStr, c_char, c_int, c_long, c_longlong, c_uint, c_ulong, c_void};
 use std::sync::Arc;
@@ -22,11 +22,11 @@ use posix::c_layout::{
 type Fd = c_int;
 type Ptr = usize;
 
-/// `struct packetdrill_interface`: pointers, in this order. Each function takes `userdata` first;
-/// -1 with `errno` means failure.
+/// `struct packetdrill_interface`: pointers, in this order. Each function takes `userdata` first,
+/// and reports failure by -1 with `errno`.
 ///
-/// `fcntl` and `ioctl` are variadic there. On the platforms that we build for, a callee with one
-/// integer or pointer more finds it where a variadic call puts it.
+/// `fcntl` and `ioctl` are variadic in C. On our platforms a variadic call passes one more integer
+/// or pointer just where a callee with a fixed parameter expects it.
 #[repr(C)]
 #[allow(missing_docs)] // The functions are those of the man pages.
 pub struct Interface {
@@ -67,8 +67,8 @@ pub struct Interface {
 
 const _: () = assert!(size_of::<Interface>() == 33 * size_of::<usize>());
 
-/// packetdrill's way in. What it cannot have ends the run, with one line that says why: the
-/// interface has no way to refuse.
+/// The entry point for packetdrill. An error ends the process with a line that names the reason,
+/// since the interface cannot report one.
 ///
 /// # Safety
 /// `interface` points to a `struct packetdrill_interface`; `flags` is a C string or null.
@@ -131,21 +131,21 @@ fn interface_of(plugin: Arc<Plugin>) -> Interface {
     }
 }
 
-/// The plug-in of a call.
+/// The plug-in behind `userdata`.
 fn plugin<'a>(userdata: *mut c_void) -> &'a Plugin {
-    // SAFETY: `userdata` is what `interface_of` made of an `Arc`, and stays valid until `free`,
-    // after which packetdrill calls nothing.
+    // SAFETY: `userdata` is the pointer that `interface_of` made of an `Arc`. It stays valid until
+    // `free`, after which packetdrill calls nothing.
     unsafe { &*userdata.cast_const().cast() }
 }
 
-/// Copies out to a buffer of the caller's.
+/// Copies bytes out to a buffer of the caller.
 fn put(address: Ptr, bytes: &[u8]) -> Result<(), Errno> {
-    // SAFETY: the callers below pass addresses of buffers that the caller of the call gave for this
-    // purpose, and no more bytes than it said they have.
+    // SAFETY: the callers below pass the address of a buffer that their own caller gave for this
+    // purpose, and no more bytes than it said the buffer has.
     unsafe { copy_out(address, bytes) }
 }
 
-/// A result as C has it.
+/// A result in C's form.
 fn answer(result: Result<i64, Errno>) -> isize {
     result.map_or_else(
         |errno| {
@@ -160,7 +160,7 @@ fn answer_int(result: Result<i64, Errno>) -> c_int {
     answer(result) as c_int
 }
 
-/// A call without anything to copy out.
+/// A call whose only answer is a number.
 fn plain(userdata: *mut c_void, request: Request) -> Result<i64, Errno> {
     plugin(userdata).call(request).map(|(value, _)| value)
 }
@@ -173,7 +173,7 @@ fn address(at: Ptr, len: c_uint) -> Result<Address, Errno> {
     copy_in(at, len).map(|bytes| layout::to_address(&bytes))
 }
 
-/// Puts an address where the caller wants it: cut to the room there is, with its true length.
+/// Copies an address out, cut to the room that the caller has, with its full length.
 fn put_address(reply: &Reply, at: Ptr, len_at: Ptr) -> Result<(), Errno> {
     if at == 0 || len_at == 0 {
         return Ok(());
@@ -218,7 +218,7 @@ fn scatter(mut bytes: &[u8], pieces: &[Piece]) -> Result<(), Errno> {
     Ok(())
 }
 
-/// The most pieces that a call takes (`UIO_MAXIOV`).
+/// Most pieces of memory in one call (`UIO_MAXIOV`).
 const IOVECS_MAX: usize = 1_024;
 
 extern "C" fn free(userdata: *mut c_void) {
@@ -258,8 +258,8 @@ extern "C" fn connect(userdata: *mut c_void, fd: Fd, at: Ptr, len: c_uint) -> c_
     answer_int(address.and_then(|address| plain(userdata, Request::Connect { fd, address })))
 }
 
-/// A call that reads bytes into pieces of the caller's memory. Where one of them is missing it is
-/// looked first what there is: more than fits before it is not taken.
+/// Reads into pieces of the caller's memory. If one of them has a null address, the call first
+/// peeks. It fails if there is more data than fits before that piece.
 fn read_into(
     userdata: *mut c_void,
     mut request: Request,
@@ -289,7 +289,7 @@ fn read_into(
         }
     }
     let (value, reply) = plugin(userdata).call(request)?;
-    // Bytes of a stream that are cut off are not copied at all.
+    // `MSG_TRUNC` discards the bytes of a stream, so nothing is copied.
     let copies = flags & (number::MSG_TRUNC | number::MSG_ERRQUEUE) != number::MSG_TRUNC;
     if let (true, Reply::Bytes(bytes) | Reply::Message { bytes, .. }) = (copies, &reply) {
         scatter(bytes, pieces)?;
@@ -479,7 +479,7 @@ extern "C" fn getsockopt(
     answer_int(option_of(plugin(userdata), fd, level, name, at, len_at))
 }
 
-/// `getsockopt`, also for those who call libc's.
+/// `getsockopt`, also called for those that reach libc.
 pub(crate) fn option_of(
     plugin: &Plugin,
     fd: Fd,
@@ -629,7 +629,7 @@ extern "C" fn splice(
     flags: c_uint,
 ) -> isize {
     let plugin = plugin(userdata);
-    // packetdrill points at what a script writes as a pointer: zero is none.
+    // packetdrill passes a pointer to the pointer that a script writes. A zero there means none.
     let is_none = |at: Ptr| copy_in(at, 8).is_ok_and(|pointer| pointer == [0; 8]);
     let offset_in = if is_none(offset_in) { 0 } else { offset_in };
     let offset_out = if is_none(offset_out) { 0 } else { offset_out };

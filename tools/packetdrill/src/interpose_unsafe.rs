@@ -1,9 +1,9 @@
-//! Calls of libc's that the main executable makes by itself on descriptors of ours.
+//! libc calls that the main executable itself makes on our descriptors.
 //!
-//! packetdrill asks for `TCP_INFO` and closes what is left open by calling libc, not the interface,
-//! and has `sendfile` from libc too. The slots through which the executable reaches these functions
-//! are set to ours, which pass on what is not ours. Slots that the linker has made read-only are
-//! made writable for the moment. Other libraries keep libc's functions, and so do we.
+//! packetdrill calls libc instead of the interface for `TCP_INFO`, for `sendfile`, and to close
+//! what is left open. The executable's slots for these functions are redirected to ours, which pass
+//! calls on other descriptors to libc. Slots that the linker made read-only are made writable for
+//! the moment. Other libraries, this one included, keep libc's functions.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -12,24 +12,24 @@ use crate::interface_unsafe::option_of;
 use crate::plugin::Plugin;
 use crate::process_unsafe::set_errno;
 
-/// The instances that there are.
+/// The plug-ins whose descriptors are intercepted.
 static INSTALLED: Mutex<Vec<Weak<Plugin>>> = Mutex::new(Vec::new());
 
-/// From here on the executable's calls on `plugin`'s descriptors reach it.
+/// Redirects the executable's calls on `plugin`'s descriptors to the plug-in.
 pub fn install(plugin: &Arc<Plugin>) {
     let mut installed = INSTALLED.lock().unwrap_or_else(PoisonError::into_inner);
     installed.push(Arc::downgrade(plugin));
-    // SAFETY: the callback's signature is the one that is asked for, and it does not unwind.
+    // SAFETY: the callback has the required signature and does not unwind.
     unsafe { libc::dl_iterate_phdr(Some(patch_first), std::ptr::null_mut()) };
 }
 
-/// From here on they do not.
+/// Ends the redirection for `plugin`.
 pub fn uninstall(plugin: &Arc<Plugin>) {
     let mut installed = INSTALLED.lock().unwrap_or_else(PoisonError::into_inner);
     installed.retain(|other| !std::ptr::eq(other.as_ptr(), Arc::as_ptr(plugin)));
 }
 
-/// Whose descriptor `fd` is.
+/// The plug-in that owns `fd`.
 fn owner(fd: c_int) -> Option<Arc<Plugin>> {
     let installed = INSTALLED.lock().unwrap_or_else(PoisonError::into_inner);
     let mut plugins = installed.iter().filter_map(Weak::upgrade);
@@ -80,7 +80,7 @@ extern "C" fn sendfile(fd_out: c_int, fd_in: c_int, offset: *mut libc::off_t, le
     if offset.is_null() {
         return answer(crate::splice::sendfile(&plugin, fd_out, fd_in, None, len)) as isize;
     }
-    // SAFETY: not null, so by sendfile(2) it points to an offset of the caller's.
+    // SAFETY: not null, so by sendfile(2) it points to the caller's offset.
     let from = unsafe { *offset };
     let sent = answer(crate::splice::sendfile(
         &plugin,
@@ -96,7 +96,7 @@ extern "C" fn sendfile(fd_out: c_int, fd_in: c_int, offset: *mut libc::off_t, le
     sent as isize
 }
 
-/// The function that replaces a symbol.
+/// Our function for a symbol, if we replace it.
 fn replacement(name: &CStr) -> Option<usize> {
     match name.to_bytes() {
         b"getsockopt" => Some(getsockopt as *const () as usize),
@@ -106,7 +106,7 @@ fn replacement(name: &CStr) -> Option<usize> {
     }
 }
 
-/// Patches the main executable, which is the first of the loaded objects, and stops.
+/// Patches the main executable, which is the first loaded object, and ends the iteration.
 unsafe extern "C" fn patch_first(
     info: *mut libc::dl_phdr_info,
     _size: usize,
@@ -120,7 +120,8 @@ unsafe extern "C" fn patch_first(
         (info, std::slice::from_raw_parts(info.dlpi_phdr, count))
     };
     let base = info.dlpi_addr as usize;
-    // Linked into the executable we would call ourselves for ever.
+    // If this code is linked into the executable itself, a patched slot would lead us back to
+    // ourselves.
     let own = patch_first as *const () as usize;
     let is_own = headers.iter().any(|h| {
         let start = base + h.p_vaddr as usize;
@@ -145,7 +146,7 @@ unsafe extern "C" fn patch_first(
     1
 }
 
-/// The tables of relocations that the dynamic section names.
+/// The symbol, string and relocation tables that the dynamic section names.
 struct Tables {
     symbols: usize,
     strings: usize,
@@ -178,7 +179,7 @@ struct Relocation {
 
 impl Tables {
     /// # Safety
-    /// At `address` is the dynamic section of the object that is loaded at `base`.
+    /// The dynamic section of the object loaded at `base` must be at `address`.
     unsafe fn read(base: usize, address: usize) -> Option<Self> {
         let (mut symbols, mut strings) = (0, 0);
         let (mut slots, mut slots_len, mut others, mut others_len) = (0, 0, 0, 0);
@@ -194,14 +195,14 @@ impl Tables {
                 DT_PLTRELSZ => slots_len = value,
                 DT_RELA => others = value,
                 DT_RELASZ => others_len = value,
-                // The form without addends is not used on the platforms that we build for.
+                // Tables without addends (`DT_REL`) are not used on our platforms.
                 DT_PLTREL if value as i64 != DT_RELA => return None,
                 _ => {}
             }
             // SAFETY: not the last entry.
             entry = unsafe { entry.add(1) };
         }
-        // Some loaders add the base in place, some do not.
+        // Some loaders add the base to these addresses in place, some do not.
         let absolute = |address: usize| match address {
             0 => 0,
             address if address < base => base + address,
@@ -215,8 +216,8 @@ impl Tables {
     }
 
     /// # Safety
-    /// The tables are those of the object that is loaded at `base`, and `relro` is its segment that
-    /// is read-only after relocation.
+    /// The tables must be those of the object loaded at `base`. `relro` must be its segment that is
+    /// read-only after relocation.
     unsafe fn patch(&self, base: usize, relro: Option<&std::ops::Range<usize>>) {
         for (table, bytes) in self.relocations {
             if table == 0 {
@@ -247,7 +248,7 @@ impl Tables {
 }
 
 /// # Safety
-/// At `slot` is a place for an address, which the executable alone uses; read-only or not.
+/// `slot` must be a place for an address that only the executable uses. It may be read-only.
 unsafe fn set_slot(slot: usize, function: usize, is_read_only: bool) {
     let page = rustix::param::page_size();
     let start = (slot & !(page - 1)) as *mut c_void;
@@ -257,8 +258,8 @@ unsafe fn set_slot(slot: usize, function: usize, is_read_only: bool) {
             return;
         }
     }
-    // SAFETY: by this function's contract, and now writable. Volatile: the code that reads it is
-    // not ours.
+    // SAFETY: by this function's contract, and now writable. Volatile, because the compiler does
+    // not see the code that reads it.
     unsafe { (slot as *mut usize).write_volatile(function) };
     if is_read_only {
         // SAFETY: as it was.
@@ -275,10 +276,10 @@ const DT_RELASZ: i64 = 8;
 const DT_PLTREL: i64 = 20;
 const DT_JMPREL: i64 = 23;
 
-/// Relocations that put a function's address into a slot: `GLOB_DAT`, `JUMP_SLOT` and the plain
-/// address.
+/// Kinds of relocations that put a function's address into a slot: `GLOB_DAT`, `JUMP_SLOT` and the
+/// plain address.
 #[cfg(target_arch = "x86_64")]
 const KINDS: [u32; 3] = [6, 7, 1];
-/// See above.
+/// The same kinds by their numbers on aarch64.
 #[cfg(target_arch = "aarch64")]
 const KINDS: [u32; 3] = [1_025, 1_026, 257];

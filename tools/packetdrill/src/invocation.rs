@@ -1,8 +1,7 @@
-//! Options of packetdrill that it does not pass to a plug-in. They are read from the command line
-//! of the process, and from the options with which a script begins.
+//! Options of packetdrill that it does not pass to a plug-in. They are read from the process's
+//! command line, and from the options at the head of the script.
 //!
-//! All of it is optional. Local addresses are also learned from `bind` and from the packets that
-//! arrive.
+//! All of them are optional. Local addresses are also learnt from `bind` and from arriving packets.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
@@ -10,26 +9,26 @@ use std::path::PathBuf;
 /// The options of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invocation {
-    /// Our addresses; the first of a family is where connections come from.
+    /// The stack's addresses. Connections come from the first one of their family.
     pub locals: Vec<IpAddr>,
-    /// Bytes of an IP packet.
+    /// The MTU in bytes.
     pub mtu: usize,
-    /// Time passes by itself.
+    /// Uses the system's clock instead of a virtual one.
     pub is_real_time: bool,
-    /// Where another has put settings, see [`settings`](crate::settings).
+    /// Directory with settings from outside, see [`settings`](crate::settings).
     pub settings: Option<PathBuf>,
-    /// Sequence numbers, ports and cookies are the same in every run, unless it is told otherwise.
+    /// Seed of sequence numbers, ports and cookies: the same in every run. None: random ones.
     pub seed: Option<[u64; 4]>,
-    /// Commands of our own stand before those of the host while the script runs.
+    /// Puts our commands before those of the host on `PATH` while the script runs.
     pub shims: bool,
 }
 
 impl Invocation {
-    /// `arguments` of the process; `script`: what stands in the script that is run; `flags`: what
-    /// `--so_flags` says.
+    /// The options of a run. `arguments` are those of the process, `script` is the text of the
+    /// script, and `flags` is the value of `--so_flags`.
     ///
     /// # Errors
-    /// One line: which flag makes no sense.
+    /// A line that names the invalid flag.
     pub fn new(arguments: &[String], script: &str, flags: &str) -> Result<Self, String> {
         let mut told = Self {
             locals: Vec::new(),
@@ -62,7 +61,7 @@ impl Invocation {
             match (name, value) {
                 ("--local_ip", Some(value)) => {
                     let address = value.split('/').next().unwrap_or_default();
-                    // Packetdrill itself reports an address that it cannot read.
+                    // packetdrill itself reports an address that it cannot parse.
                     if let Ok(address) = address.parse() {
                         self.locals.retain(|local| *local != address);
                         self.locals.insert(0, address);
@@ -105,7 +104,7 @@ impl Invocation {
     }
 }
 
-/// The options that a script begins with, between blanks and comments.
+/// The options at the head of a script, among blanks and comments.
 fn options_of(mut script: &str) -> Vec<String> {
     let mut options = Vec::new();
     loop {
@@ -129,19 +128,20 @@ fn options_of(mut script: &str) -> Vec<String> {
     }
 }
 
-/// The scripts among the arguments, in order: packetdrill runs one after another and makes an
-/// instance of us for each.
+/// The scripts among the arguments, in order. packetdrill runs one after another and makes an
+/// instance of the plug-in for each.
 pub fn scripts(arguments: &[String]) -> impl Iterator<Item = &String> {
     arguments.iter().filter(|word| word.ends_with(".pkt"))
 }
 
-/// Names a directory in which files called after settings (`net.ipv4.tcp_rmem`) hold their values.
+/// Names a directory whose files are named after settings (`net.ipv4.tcp_rmem`) and hold their
+/// values.
 pub const SETTINGS_VARIABLE: &str = "MILLSTREAM_SETTINGS";
-/// packetdrill's own default.
+/// The default MTU in bytes, which is packetdrill's.
 const MTU_DEFAULT: usize = 1_500;
 const MTU_RANGE: std::ops::RangeInclusive<usize> = 68..=65_535;
 const SEED: [u64; 4] = [0x6d69_6c6c, 0x7374_7265, 0x616d_2070, 0x6472_696c];
-/// Where connections come from if nobody says: packetdrill takes any address.
+/// Sources of connections without a `local` option or flag: packetdrill accepts any address.
 const LOCALS_DEFAULT: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::new(192, 168, 0, 1)),
     IpAddr::V6(Ipv6Addr::new(0xfd3d, 0x0a0b, 0x17d6, 0, 0, 0, 0, 1)),

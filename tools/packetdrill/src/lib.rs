@@ -5,10 +5,10 @@
 //! packetdrill --so_filename=target/debug/libmillstream_packetdrill.so [--so_flags=FLAGS] SCRIPT.pkt
 //! ```
 //!
-//! packetdrill loads the library, calls
-//! [`packetdrill_interface_init`](interface_unsafe::packetdrill_interface_init) and makes its
-//! script's socket calls through the functions that it got. They go through the same public API
-//! that applications use; packets go straight to the stack's wire.
+//! packetdrill loads the library and calls
+//! [`packetdrill_interface_init`](interface_unsafe::packetdrill_interface_init). It then makes the
+//! script's socket calls through the functions that it got. They use the same public API as
+//! applications; packets go straight to the stack's wire.
 //!
 //! ```text
 //!   packetdrill's threads              the stack's thread
@@ -18,16 +18,17 @@
 //! ```
 //!
 //! * **Time is virtual** ([`actor`]): it moves when the script waits, from one deadline of the
-//!   stack to the next. So every time is exact, and a script of minutes is over in milliseconds.
-//! * **Descriptors are real** ([`descriptors`]), and what packetdrill asks libc about them reaches
-//!   us ([`interpose_unsafe`]).
+//!   stack to the next. Every time is exact, and a script of minutes is over in milliseconds.
+//! * **Descriptors are real** ([`descriptors`]), and packetdrill's calls of libc on them reach us
+//!   ([`interpose_unsafe`]).
 //! * **Settings** are those that the script's shell lines make, with or without privilege
 //!   ([`settings`], [`shims`]).
-//! * What packetdrill does not tell a plug-in is taken from its command line ([`invocation`]).
+//! * Options that packetdrill does not pass to a plug-in are read from its command line
+//!   ([`invocation`]).
 //!
-//! Flags, separated by commas: `clock=real` (time passes by itself), `local=ADDRESS`, `mtu=BYTES`,
-//! `settings=DIRECTORY` (see [`settings`]), `shims=no` (the host's `sysctl`, `tc`, `ip`, `nstat`
-//! run as they are), `seed=random`.
+//! Flags, separated by commas: `clock=real` (the system's clock), `local=ADDRESS`, `mtu=BYTES`,
+//! `settings=DIRECTORY` (see [`settings`]), `seed=random`, and `shims=no` (the host's `sysctl`,
+//! `tc`, `ip`, `ethtool`, `nstat` and `python3` run as they are).
 //!
 //! `unsafe` stands only in files named `*_unsafe.rs`; such a module is declared with
 //! `#[allow(unsafe_code)]`.

@@ -1,24 +1,24 @@
-//! Limits of the plug-in, and what happens at each.
+//! Limits of the plug-in, and the effect of each.
 
 use millstream::Limits;
 
-/// Virtual time that passes in search of a packet, or of the end of a blocking call of the script's
-/// main thread, before the search is given up. No script waits longer than keep-alive's two hours
+/// Longest virtual time in ns in which a packet is awaited, or the end of a blocking call of the
+/// script's main thread. The wait then fails. No script waits longer than keep-alive's two hours
 /// and its probes.
 pub const WAIT_NS_MAX: u64 = 4 * 3_600 * 1_000_000_000;
 
-/// Steps of virtual time within one wait. At the limit it is given up, as above: something is due
-/// again and again and never done.
+/// Most steps of virtual time in one such wait. With more, something is due again and again without
+/// progress, and the wait fails.
 pub const WAIT_STEPS_MAX: u32 = 10_000_000;
 
-/// Times that a thread may look at the clock with nothing else happening; from then on each look
-/// takes a microsecond, since it waits by looking.
+/// Looks at the clock that a thread may take without any other request. From then on each look
+/// takes a microsecond, since the thread waits by polling.
 pub const IDLE_LOOKS_MAX: u32 = 64;
 
-/// packetdrill asks for so much less sleep than it wants, to spin for the rest.
+/// Time in ns by which packetdrill shortens each sleep, to spin for the rest.
 pub const SPIN_NS: u64 = 20_000;
 
-/// The stack's tables: packetdrill pins all memory, so they are small.
+/// Limits of the stack's tables. They are small, since packetdrill pins all memory.
 pub fn stack() -> Limits {
     Limits {
         sockets_max: 512,

@@ -1,4 +1,4 @@
-//! The caller's memory, read and written as a kernel does it: a bad address is `EFAULT`, not a
+//! The caller's memory, read and written like a kernel does: a bad address gives `EFAULT`, not a
 //! crash. Scripts pass such addresses on purpose.
 
 use posix::Errno;
@@ -6,7 +6,7 @@ use posix::Errno;
 /// The `len` bytes at `address`.
 ///
 /// # Errors
-/// `EFAULT` where nothing can be read; `ENOMEM` if no script means it.
+/// `EFAULT` where memory cannot be read; `ENOMEM` for a length that can only be a mistake.
 pub fn copy_in(address: usize, len: usize) -> Result<Vec<u8>, Errno> {
     if len == 0 {
         return Ok(Vec::new());
@@ -23,15 +23,15 @@ pub fn copy_in(address: usize, len: usize) -> Result<Vec<u8>, Errno> {
         iov_base: address as *mut libc::c_void,
         iov_len: len,
     };
-    // SAFETY: `local` is `bytes`, which is ours to write; `remote` is only read, by the kernel,
-    // which finds out for itself whether it may.
+    // SAFETY: `local` is `bytes`, which is ours to write. `remote` is only read, by the kernel,
+    // which checks it.
     let copied = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
     if copied == len as isize {
         return Ok(bytes);
     }
     if copied < 0 && is_refused() && address != 0 {
-        // SAFETY: where the kernel will not copy for us, the caller's word has to do: it passed
-        // `len` readable bytes at `address`.
+        // SAFETY: the kernel refuses to copy, so the caller's word must do: it passed `len`
+        // readable bytes at `address`.
         unsafe { std::ptr::copy_nonoverlapping(address as *const u8, bytes.as_mut_ptr(), len) };
         return Ok(bytes);
     }
@@ -41,7 +41,7 @@ pub fn copy_in(address: usize, len: usize) -> Result<Vec<u8>, Errno> {
 /// Writes `bytes` to `address`.
 ///
 /// # Errors
-/// `EFAULT` where nothing can be written.
+/// `EFAULT` where memory cannot be written.
 ///
 /// # Safety
 /// The memory at `address` must be the caller's buffer of at least that length, or not be mapped.
@@ -73,7 +73,8 @@ pub unsafe fn copy_out(address: usize, bytes: &[u8]) -> Result<(), Errno> {
     Err(Errno::FAULT)
 }
 
-/// The kernel does not offer the copy at all (a sandbox), which says nothing about the address.
+/// Whether the kernel refuses such copies as such (in a sandbox). This says nothing about the
+/// address.
 fn is_refused() -> bool {
     matches!(
         std::io::Error::last_os_error().raw_os_error(),
@@ -81,5 +82,5 @@ fn is_refused() -> bool {
     )
 }
 
-/// The most that one call passes: more is a mistake of the caller's.
+/// Most bytes that one call passes. More can only be a caller's mistake.
 const COPY_BYTES_MAX: usize = 1 << 30;

@@ -24,29 +24,30 @@ pub struct Plugin {
     thread: Mutex<Option<JoinHandle<()>>>,
     held: Held,
     is_real_time: bool,
-    /// The value of `PATH` before the directory of our commands was added.
+    /// The value of `PATH` before our commands were put first.
     path_before: Option<OsString>,
 }
 
 thread_local! {
-    /// When the call ended that this thread was blocked in, in ns; time may have moved since, but
-    /// the thread asks what time it is to know that.
+    /// End of the call in which this thread was blocked, in ns. Time may have moved since, but the
+    /// thread's next question for the time is about that end.
     static ENDED: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
-/// Instances so far: their number is the number of the script among packetdrill's arguments.
+/// Number of instances so far, which is the index of the next script among packetdrill's arguments.
 static INSTANCES: Mutex<usize> = Mutex::new(0);
 
 impl Plugin {
-    /// Starts the thread that owns the stack. The calling thread is the script's.
+    /// Starts the thread that owns the stack. The calling thread must be the one that runs the
+    /// script.
     ///
     /// # Errors
-    /// One line: what is wrong with the flags, or what the stack could not have.
+    /// A line that names an invalid flag, or a resource that the stack could not get.
     pub fn new(flags: &str) -> Result<Self, String> {
         let invocation = invocation(flags)?;
         let held = Held::default();
         let mirror = Mirror::new(invocation.settings.clone());
-        // Without a place for them the host's commands have to do.
+        // Without a directory for them the host's commands must do.
         let shims = invocation.shims.then(Shims::new).and_then(Result::ok);
         let path_before = shims.as_ref().map(put_first);
         let clock = if invocation.is_real_time {
@@ -60,8 +61,8 @@ impl Plugin {
         let thread = std::thread::Builder::new()
             .name("millstream".to_owned())
             .spawn(move || {
-                // The script's set-up runs before its first call, and the stack begins with the
-                // settings that it makes.
+                // Open the stack at the first call: the script's set-up has run by then, and its
+                // settings hold from the start.
                 let Ok(first) = asked.recv() else { return };
                 match World::open(&invocation, clock, mirror, shims, its_held) {
                     Ok(world) => Actor::new(world, driver).run(first, &asked),
@@ -83,7 +84,7 @@ impl Plugin {
         self.held.is_ours(fd)
     }
 
-    /// A socket call; sleeps until it is over.
+    /// Makes a socket call, and sleeps until it is over.
     ///
     /// # Errors
     /// The call's `errno`.
@@ -108,10 +109,10 @@ impl Plugin {
         }
     }
 
-    /// A packet arrives at the stack.
+    /// Lets a packet arrive at the stack.
     ///
     /// # Errors
-    /// `EINVAL` if it is none.
+    /// `EINVAL` if the bytes are no packet.
     pub fn inject(&self, packet: Vec<u8>) -> Result<(), Errno> {
         match self.asks.ask(What::Inject(packet)) {
             Some(Answer::Done { .. }) => Ok(()),
@@ -123,8 +124,8 @@ impl Plugin {
         }
     }
 
-    /// The next packet that leaves the stack, and when it did, in microseconds. If none ever will,
-    /// this is the end: packetdrill would ask for ever.
+    /// The next packet that leaves the stack, and its time in microseconds. If none can ever leave,
+    /// the process ends, since packetdrill would ask for ever.
     pub fn next_packet(&self) -> (Vec<u8>, i64) {
         match self.asks.ask(What::Next) {
             Some(Answer::Packet { packet, at_ns }) => (packet, micros(at_ns)),
@@ -133,7 +134,7 @@ impl Plugin {
         }
     }
 
-    /// Time passes.
+    /// Lets time pass.
     pub fn sleep(&self, micros: u32) {
         let ns = u64::from(micros) * 1_000;
         if self.is_real_time {
@@ -167,7 +168,7 @@ impl Drop for Plugin {
             .unwrap_or_else(PoisonError::into_inner)
             .take();
         if let Some(thread) = thread {
-            // A thread that panicked has said so.
+            // A panic of the thread was already reported.
             let _ = thread.join();
         }
         if let Some(path) = &self.path_before {
@@ -193,7 +194,7 @@ fn invocation(flags: &str) -> Result<Invocation, String> {
     Invocation::new(&arguments, &script, flags)
 }
 
-/// Puts our commands before the host's; what `PATH` was before.
+/// Puts our commands before the host's, and returns the old value of `PATH`.
 fn put_first(shims: &Shims) -> Option<OsString> {
     remove_at_exit(shims.directory().to_owned());
     let before = std::env::var_os("PATH").unwrap_or_else(|| PATH_DEFAULT.into());
@@ -208,7 +209,7 @@ fn complain(reason: &str) {
     eprintln!("millstream: {reason}");
 }
 
-/// Ends the run as packetdrill itself ends one that fails.
+/// Ends the process with the status that packetdrill has for a failed script.
 fn end(reason: &str) -> ! {
     complain(reason);
     std::process::exit(1)
@@ -218,6 +219,6 @@ fn micros(ns: u64) -> i64 {
     (ns / 1_000) as i64
 }
 
-/// Where virtual time begins: some time after boot, as a kernel's would.
+/// Begin of virtual time in ns: some time after boot, like a kernel's.
 const START_NS: u64 = 1_000_000_000_000;
 const PATH_DEFAULT: &str = "/usr/sbin:/usr/bin:/sbin:/bin";

@@ -4,19 +4,18 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::sync::{Mutex, Once, PoisonError};
 
-/// Directories to be removed when the process ends, however it does.
+/// Directories to be removed when the process ends by `exit`.
 static LEFT: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 static AT_EXIT: Once = Once::new();
 
-/// Sets a variable of the environment that the script's commands will see.
+/// Sets an environment variable, which the script's commands will see.
 pub fn set_variable(name: &str, value: &OsStr) {
-    // SAFETY: packetdrill's main thread calls us, and its other thread waits for work: nobody reads
-    // the environment meanwhile.
+    // SAFETY: packetdrill's main thread calls us while its other thread waits for work, so no
+    // thread reads the environment.
     unsafe { std::env::set_var(name, value) };
 }
 
-/// Has `directory` removed when the process ends by `exit`, which is how packetdrill ends when a
-/// script fails.
+/// Removes `directory` when the process ends by `exit`. packetdrill ends so when a script fails.
 pub fn remove_at_exit(directory: PathBuf) {
     AT_EXIT.call_once(|| {
         // SAFETY: `remove_left` is a function without arguments that does not unwind.
@@ -37,6 +36,6 @@ extern "C" fn remove_left() {
 
 /// Sets `errno` for the caller.
 pub fn set_errno(errno: posix::Errno) {
-    // SAFETY: the address of this thread's `errno`, valid as long as the thread is.
+    // SAFETY: the address of this thread's `errno` is valid as long as the thread lives.
     unsafe { *libc::__errno_location() = errno.raw_os_error() };
 }

@@ -1,5 +1,5 @@
-//! A port that the stack listens on is reserved in the kernel too, as far as the kernel lets us.
-//! Nobody else takes it, and `/proc/net/tcp`, in which scripts look for listeners, shows it.
+//! Reservation of the stack's listening ports in the kernel, as far as it permits. No other program
+//! takes such a port. Scripts find the listener in `/proc/net/tcp`.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -8,7 +8,7 @@ use std::os::fd::OwnedFd;
 use posix::Address;
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType, sockopt};
 
-/// The kernel's sockets, by the descriptors of ours.
+/// Sockets of the kernel, by the descriptors of the stack's sockets.
 #[derive(Debug, Default)]
 pub struct Reservations(BTreeMap<i32, Reservation>);
 
@@ -19,7 +19,7 @@ struct Reservation {
 }
 
 impl Reservations {
-    /// `fd` has an address.
+    /// Notes the address to which `fd` is bound.
     pub fn bound(&mut self, fd: i32, address: &Address) {
         if let Address::Inet(local) = *address {
             let socket = None;
@@ -27,7 +27,7 @@ impl Reservations {
         }
     }
 
-    /// `fd` listens at it.
+    /// Reserves the port of `fd`, which now listens.
     pub fn listens(&mut self, fd: i32) {
         if let Some(reservation) = self.0.get_mut(&fd)
             && reservation.socket.is_none()
@@ -36,13 +36,14 @@ impl Reservations {
         }
     }
 
-    /// `fd` is closed.
+    /// Frees the port of `fd`, which is closed.
     pub fn closed(&mut self, fd: i32) {
         self.0.remove(&fd);
     }
 }
 
-/// A listening socket of the kernel's. At any address: ours is none of its own.
+/// A listening socket of the kernel, at the unspecified address: the kernel does not have the
+/// stack's.
 fn reserve(local: SocketAddr) -> rustix::io::Result<OwnedFd> {
     let (family, any): (_, IpAddr) = match local {
         SocketAddr::V4(_) => (AddressFamily::INET, Ipv4Addr::UNSPECIFIED.into()),

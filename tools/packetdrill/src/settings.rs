@@ -1,18 +1,18 @@
-//! The settings of the moment: what a script has set by `sysctl`, or by writing under `/proc/sys`
-//! and `/sys/module`.
+//! The current settings: those that a script made by `sysctl`, or by writing under `/proc/sys` and
+//! `/sys/module`.
 //!
-//! Scripts set them by shell lines, for the kernel. A stack that stands beside the kernel mirrors
-//! them, by the kernel's names (`net.ipv4.tcp_rmem`; a module's parameters as
-//! `module.tcp_cubic.beta`). Where a setting comes from, the first that has it:
+//! Scripts make settings by shell lines, for the kernel. A stack beside the kernel mirrors them by
+//! the kernel's names (`net.ipv4.tcp_rmem`, or `module.tcp_cubic.beta` for a module's parameter).
+//! The first of these sources that has a setting counts:
 //!
-//! 1. a note: a file of that name in the directory of the [shims](crate::shims), which note what
-//!    they are told to set, or in the directory that `MILLSTREAM_SETTINGS` or the flag `settings=`
-//!    names, where shims of others may write it. A note is void when the kernel's value has changed
-//!    since;
-//! 2. the kernel, if its value has changed since the script began, or if we may write it, so that
-//!    the script's line had its effect there. The congestion control is taken only if it has
-//!    changed: what a machine prefers says nothing about a script;
-//! 3. nobody: then the stack has what the suites' `defaults.sh` sets.
+//! 1. a note of the [shims](crate::shims), in a file of that name. Shims note what they are told to
+//!    set. Such a note is void if the kernel's value has changed since;
+//! 2. a file of that name in the directory of `MILLSTREAM_SETTINGS` or of the flag `settings=`,
+//!    where others may write;
+//! 3. the kernel, if its value has changed since the script began. It also counts unchanged if we
+//!    may write it, since the script's line had its effect there. The congestion control is taken
+//!    only if changed: a machine's preference says nothing about a script;
+//! 4. the defaults: the values that the suites' `defaults.sh` sets.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -27,14 +27,14 @@ use crate::shims::Shims;
 pub struct Mirror {
     /// The kernel's values when the script began.
     at_first: BTreeMap<String, String>,
-    /// We may write them.
+    /// Whether this process may write the kernel's settings.
     is_writable: bool,
-    /// Another's notes.
+    /// Directory with settings from outside.
     notes: Option<PathBuf>,
 }
 
 impl Mirror {
-    /// The settings as they are before the script sets any.
+    /// A mirror that takes the kernel's present values as those before the script.
     pub fn new(notes: Option<PathBuf>) -> Self {
         Self {
             at_first: kernel_values(),
@@ -44,7 +44,7 @@ impl Mirror {
         }
     }
 
-    /// The settings as they are now. Those of which nothing is known are missing.
+    /// The current settings. Those without a known value are missing.
     pub fn read(&self, shims: Option<&Shims>) -> BTreeMap<String, String> {
         let kernel = kernel_values();
         let mut settings: BTreeMap<String, String> = kernel
@@ -70,7 +70,7 @@ impl Mirror {
     }
 }
 
-/// A directory of files called after settings.
+/// The settings in a directory: names and contents of its files.
 fn notes(directory: &Path) -> impl Iterator<Item = (String, String)> + use<> {
     let entries = fs::read_dir(directory).into_iter().flatten().flatten();
     entries.filter_map(|entry| {
@@ -97,7 +97,8 @@ fn kernel_values() -> BTreeMap<String, String> {
     values
 }
 
-/// Of `/proc/sys/net/ipv4`, what concerns TCP and is its own in each network namespace.
+/// Whether a file of `/proc/sys/net/ipv4` is a TCP setting that each network namespace has for
+/// itself.
 fn is_mirrored(name: &str) -> bool {
     let is_list = name.ends_with("_congestion_control") && name != "tcp_congestion_control";
     name.starts_with("tcp_") && !is_list && name != "tcp_mem"

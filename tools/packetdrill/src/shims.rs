@@ -1,11 +1,11 @@
-//! Commands that a script runs to change the host, or to ask what the host's TCP counted: while the
-//! script runs, ones of our own stand before them on `PATH`.
+//! Shims for commands by which a script changes the host or asks for its TCP counters. While the
+//! script runs they come first on `PATH`.
 //!
-//! packetdrill runs a script's shell lines in its own environment. There is no `tun0` when a
-//! plug-in is the network, so `tc`, `ip` and `ethtool` on it would fail and end the script.
-//! `sysctl` may be forbidden. `nstat` would tell of the kernel. So each of them notes its arguments
-//! for the stack, and lets the host's command of the same name do what it can. It fails only where
-//! the script asks about the failure.
+//! packetdrill runs a script's shell lines in its own environment. With a plug-in as the network
+//! there is no `tun0`, so `tc`, `ip` and `ethtool` on it would fail and end the script. `sysctl`
+//! may be forbidden, and `nstat` would show the kernel's counters. Each shim therefore notes its
+//! arguments for the stack, and lets the host's command of the same name do what it can. It fails
+//! only where the script tests for that failure.
 //!
 //! ```text
 //! DIRECTORY/bin/{sysctl,tc,ip,ethtool,nstat,python3}   first on PATH
@@ -20,7 +20,7 @@ use std::fs;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// See the module's documentation. The directory goes with it.
+/// See the module's documentation. Dropping this removes the directory.
 #[derive(Debug)]
 pub struct Shims {
     directory: PathBuf,
@@ -28,10 +28,10 @@ pub struct Shims {
 }
 
 impl Shims {
-    /// The commands, in a new directory that no other user can write to.
+    /// Writes the commands to a new directory that only this user can write to.
     ///
     /// # Errors
-    /// The file system's.
+    /// An error of the file system.
     pub fn new() -> std::io::Result<Self> {
         let mut directory = std::env::temp_dir();
         for attempt in 0.. {
@@ -67,27 +67,27 @@ impl Shims {
         Ok(shims)
     }
 
-    /// The directory that goes before `PATH`.
+    /// The directory that goes first on `PATH`.
     pub fn bin(&self) -> PathBuf {
         self.directory.join("bin")
     }
 
-    /// All of it.
+    /// The directory that holds everything.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// The file in which settings are noted.
+    /// The directory of settings, one file for each.
     pub fn notes(&self) -> PathBuf {
         self.directory.join("settings")
     }
 
-    /// The kernel's values right after it was.
+    /// The directory with the kernel's values right after each setting was noted.
     pub fn seen(&self) -> PathBuf {
         self.directory.join("seen")
     }
 
-    /// The wire's MTU as `ip link` made it, or `ip route` the route's, if that is less.
+    /// The MTU in bytes that `ip link` gave the device or `ip route` the route, whichever is less.
     pub fn mtu(&self) -> Option<usize> {
         let read = |name: &str| {
             let text = fs::read_to_string(self.directory.join(name)).ok()?;
@@ -100,17 +100,18 @@ impl Shims {
             .min()
     }
 
-    /// How often `ip tcp_metrics` was flushed.
+    /// Number of times that `ip tcp_metrics` was flushed.
     pub fn flushes(&self) -> u64 {
         fs::metadata(self.directory.join("flushed")).map_or(0, |data| data.len())
     }
 
-    /// `tc` has the wire drop all that leaves.
+    /// Whether `tc` has put a queue without room before the wire, which drops everything that
+    /// leaves.
     pub fn is_blackhole(&self) -> bool {
         self.directory.join("blackhole").exists()
     }
 
-    /// Puts counters where `nstat` finds them.
+    /// Writes the counters to the file that the shim of `nstat` reads.
     pub fn publish(&mut self, counters: &BTreeMap<&'static str, u64>) {
         if *counters == self.published {
             return;
@@ -119,7 +120,7 @@ impl Shims {
             .iter()
             .map(|(name, count)| format!("{name} {count}\n"))
             .collect();
-        // A command that finds no counters says so itself.
+        // `nstat` itself reports a missing file.
         let _ = fs::write(self.directory.join("counters"), lines);
         self.published.clone_from(counters);
     }
@@ -131,7 +132,8 @@ impl Drop for Shims {
     }
 }
 
-/// The beginning of all shims: the host's commands come after ours, and a setting is noted.
+/// The beginning of all shims. It takes them off `PATH` for the host's commands, and defines
+/// `note`.
 const COMMON: &str = include_str!("shims/common.sh");
 
 /// The routes that packetdrill makes over its device.

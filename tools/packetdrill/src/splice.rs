@@ -1,4 +1,5 @@
-//! `splice` and `sendfile` between a socket of ours and a pipe or file of the kernel's: by a copy.
+//! `splice` and `sendfile` between a socket of the stack and a pipe or file of the kernel, by
+//! copying.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -8,10 +9,10 @@ use rustix::fs::{FileType, fstat};
 use crate::descriptors_unsafe::borrow;
 use crate::plugin::Plugin;
 
-/// Moves up to `len` bytes.
+/// Moves up to `len` bytes between a socket and a pipe. Returns their number.
 ///
 /// # Errors
-/// As splice(2).
+/// The errors of splice(2).
 pub fn splice(
     plugin: &Plugin,
     fd_in: i32,
@@ -49,10 +50,11 @@ pub fn splice(
     }
 }
 
-/// `sendfile` to a socket of ours: what was sent, from `offset` on.
+/// Sends a file's bytes to a socket, from `offset` or else from the file's position. Returns their
+/// number.
 ///
 /// # Errors
-/// As sendfile(2).
+/// The errors of sendfile(2).
 pub fn sendfile(
     plugin: &Plugin,
     fd_out: i32,
@@ -108,7 +110,7 @@ fn write_all(fd: BorrowedFd<'_>, mut bytes: &[u8]) -> Result<(), Errno> {
 }
 
 const SPLICE_F_NONBLOCK: u32 = 2;
-/// Most bytes that a pipe holds.
+/// Most bytes that a pipe is taken to hold.
 const PIPE_BYTES_MAX: usize = 65_536;
-/// The most of a file that one call sends.
+/// Most bytes of a file that one call sends.
 const FILE_BYTES_MAX: usize = 64 << 20;

@@ -1,5 +1,5 @@
-//! The stack's world: its sockets, the wire whose far end packetdrill holds, the time, and the
-//! settings that a script makes.
+//! The stack and its surroundings: sockets, the wire whose far end packetdrill holds, the clock,
+//! and the script's settings.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -23,17 +23,17 @@ pub struct World {
     mirror: Mirror,
     shims: Option<Shims>,
     reservations: Reservations,
-    /// How often the script has had peers forgotten, as far as the stack has done so.
+    /// Number of flushes of `ip tcp_metrics` on which the stack has acted.
     flushes: u64,
-    /// The settings as they were last applied.
+    /// The settings last applied to the stack.
     applied: BTreeMap<String, String>,
 }
 
 impl World {
-    /// A stack with the settings of this moment.
+    /// A stack with the current settings.
     ///
     /// # Errors
-    /// One line: why not.
+    /// A line that names the reason.
     pub fn open(
         invocation: &Invocation,
         clock: Clock,
@@ -58,7 +58,7 @@ impl World {
             mirror,
             shims,
             reservations: Reservations::default(),
-            // Those before the first call found nothing to be forgotten.
+            // Flushes before the first call found no peers to forget.
             flushes: 0,
             applied,
         };
@@ -66,17 +66,17 @@ impl World {
         Ok(world)
     }
 
-    /// The time.
+    /// The time of the stack's clock, in ns.
     pub fn now_ns(&self) -> u64 {
         self.host.now_ns()
     }
 
-    /// The clock, if it is in our hands.
+    /// The clock, if it is virtual.
     pub fn virtual_clock(&self) -> Option<&VirtualClock> {
         self.host.virtual_clock()
     }
 
-    /// Lets the stack do what it has to do now.
+    /// Lets the stack do everything due now, and publishes its counters.
     pub fn turn(&mut self) {
         self.host.turn();
         if let Some(shims) = &mut self.shims {
@@ -84,15 +84,15 @@ impl World {
         }
     }
 
-    /// When the stack has something to do.
+    /// The stack's next deadline, in ns.
     pub fn next_deadline_ns(&self) -> Option<u64> {
         self.host.next_deadline_ns()
     }
 
-    /// A packet arrives. Whom it is for is us.
+    /// Lets a packet arrive. Its destination becomes an address of the stack.
     ///
     /// # Errors
-    /// One line: why it cannot.
+    /// A line that names the reason.
     pub fn inject(&mut self, packet: &[u8]) -> Result<(), String> {
         if let Some(destination) = destination(packet) {
             self.own(destination);
@@ -100,13 +100,13 @@ impl World {
         self.host.inject(packet)
     }
 
-    /// The next packet that has left, unless the script made the wire a hole.
+    /// The next packet that has left. While the script's `tc` blocks the wire there is none.
     pub fn departed(&mut self) -> Option<Departed> {
         self.follow_hole();
         self.host.departed()
     }
 
-    /// Prepares what a call needs before it begins: an address.
+    /// Gives the stack the address to which a call wants to bind.
     pub fn prepare(&mut self, request: &Request) {
         if let Request::Bind {
             address: Address::Inet(address),
@@ -117,7 +117,7 @@ impl World {
         }
     }
 
-    /// Applies the effects of a call that is over.
+    /// Applies the effects of a finished call on the reservations.
     pub fn finish(&mut self, request: &Request, result: Result<i64, Errno>) {
         match (request, result) {
             (Request::Bind { fd, address }, Ok(_)) => self.reservations.bound(*fd, address),
@@ -130,29 +130,30 @@ impl World {
     fn own(&mut self, address: IpAddr) {
         let address = address.to_canonical();
         if !address.is_unspecified() && !address.is_multicast() {
-            // Without room for the request nothing would work anyway.
+            // Fails only when the queue of requests is full. Nothing works then anyway.
             let _ = self.host.sockets.context().add_address(on_link(address));
         }
     }
 
-    /// The wire takes nothing while the script makes it a hole.
+    /// Blocks the wire as long as the script's `tc` does.
     fn follow_hole(&mut self) {
         let is_hole = self.shims.as_ref().is_some_and(Shims::is_blackhole);
         self.host.set_congested(is_hole);
     }
 
-    /// The script may have run a command: its settings are ours.
+    /// Follows the script's commands, of which one may have run: settings, flushes, the blocked
+    /// wire.
     pub fn settings_may_have_changed(&mut self) {
         self.follow_hole();
         let flushes = self.shims.as_ref().map_or(0, Shims::flushes);
         if flushes != self.flushes {
-            // As below.
+            // See below for the ignored error.
             let _ = self.host.sockets.context().forget_peers();
             self.flushes = flushes;
         }
         let settings = self.mirror.read(self.shims.as_ref());
         if settings != self.applied {
-            // Without room for the request nothing would work anyway.
+            // Fails only when the queue of requests is full. Nothing works then anyway.
             let _ = self
                 .host
                 .sockets
@@ -178,7 +179,7 @@ fn destination(packet: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// TCP's settings: those that the suites presuppose, and over them the ones that are known.
+/// The configuration of TCP: the defaults of the suites, overridden by the known settings.
 fn with_defaults(known: &BTreeMap<String, String>) -> TcpConfig {
     let defaults = sysctl::DEFAULTS.iter();
     let mut settings: BTreeMap<String, String> = defaults
@@ -188,5 +189,5 @@ fn with_defaults(known: &BTreeMap<String, String>) -> TcpConfig {
     configured(&settings)
 }
 
-/// The range of local ports, as Linux chooses them.
+/// The range of local ports, Linux's default.
 const LOCAL_PORTS: (u16, u16) = (32_768, 60_999);

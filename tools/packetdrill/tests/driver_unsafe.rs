@@ -1,6 +1,6 @@
-//! The plug-in driven as packetdrill drives it, without packetdrill. It is loaded at run time and
-//! called through the structure that it fills in. A second thread makes calls that block, and
-//! libc's own functions work on its descriptors.
+//! Tests that drive the plug-in as packetdrill does, without packetdrill. The plug-in is loaded at
+//! run time and called through the structure that it fills in. A second thread makes calls that
+//! block, and libc's own functions are called on its descriptors.
 
 use std::ffi::{CString, c_int, c_void};
 use std::path::PathBuf;
@@ -11,7 +11,7 @@ use millstream_packetdrill::interface_unsafe::Interface;
 /// The plug-in, as a program that loaded it holds it.
 struct Driver(Interface);
 
-// SAFETY: the interface is for calls from any thread; so packetdrill uses it.
+// SAFETY: the interface may be called from any thread, as packetdrill does.
 unsafe impl Send for Driver {}
 // SAFETY: as above.
 unsafe impl Sync for Driver {}
@@ -35,8 +35,8 @@ impl Driver {
         let library = library();
         let library = CString::new(library.to_str().unwrap()).unwrap();
         let flags = libc::RTLD_NOW | libc::RTLD_LOCAL | libc::RTLD_NODELETE | libc::RTLD_DEEPBIND;
-        // SAFETY: the library is ours; the symbol has the signature that it is called with; the
-        // structure is plain pointers, for which zeroes will do.
+        // SAFETY: the library is ours and the symbol has this signature. The structure has only
+        // pointers, for which zeros are valid.
         unsafe {
             let handle = libc::dlopen(library.as_ptr(), flags);
             assert!(!handle.is_null(), "{library:?}");
@@ -62,7 +62,8 @@ impl Driver {
         assert_eq!(sent, 0);
     }
 
-    /// Flags, sequence number and ACK number of the next segment that leaves, and when it did.
+    /// Flags, sequence number and ACK number of the next segment that leaves, and its time in
+    /// microseconds.
     fn receive(&self) -> (u8, u32, u32, i64) {
         let mut packet = [0_u8; 2_048];
         let (mut len, mut micros) = (packet.len(), 0_i64);
@@ -151,7 +152,7 @@ fn checksum(bytes: &[u8]) -> u16 {
     !sum as u16
 }
 
-/// Waits until the kernel shows a thread asleep, as packetdrill does after it started a blocking
+/// Waits until the kernel shows a thread asleep, as packetdrill does after starting a blocking
 /// call.
 fn wait_until_asleep(thread: i32) {
     let path = format!("/proc/self/task/{thread}/stat");
@@ -166,12 +167,12 @@ fn wait_until_asleep(thread: i32) {
     }
 }
 
-/// Does `call` in another thread, and `meanwhile` in this one once that thread sleeps in it.
+/// Makes `call` in another thread, and runs `meanwhile` in this one once that thread sleeps in it.
 fn while_blocked<T: Send, U>(call: impl FnOnce() -> T + Send, meanwhile: impl FnOnce() -> U) -> T {
     std::thread::scope(|scope| {
         let (tell, told) = std::sync::mpsc::channel();
         let blocked = scope.spawn(move || {
-            // SAFETY: it has no preconditions.
+            // SAFETY: `gettid` has no preconditions.
             tell.send(unsafe { libc::gettid() }).unwrap();
             call()
         });
@@ -206,7 +207,7 @@ fn a_connection_is_accepted_read_looked_at_and_closed() {
             ack: seq + 1,
             payload: b"",
         });
-        // Time goes on; the call ended when it did.
+        // Time goes on, but the call keeps the time at which it ended.
         assert_eq!(call!(driver, usleep, 3_600_000_000), 0);
     });
     assert!(fd >= 0);
@@ -229,7 +230,7 @@ fn a_connection_is_accepted_read_looked_at_and_closed() {
     assert_eq!(&bytes[..read as usize], b"question");
     assert_eq!(driver.receive().2, 9);
 
-    // libc's functions, as packetdrill calls them on its own.
+    // packetdrill itself calls these functions of libc.
     let mut info = [0_u8; 280];
     let mut len = info.len() as libc::socklen_t;
     let at = info.as_mut_ptr().cast::<c_void>();
@@ -242,7 +243,7 @@ fn a_connection_is_accepted_read_looked_at_and_closed() {
     assert_eq!((flags & FIN, seq, ack), (FIN, iss + 1, 9));
 }
 
-/// A connection with so many bytes to read.
+/// A connection with `payload` to read.
 fn connection_with(driver: &Driver, payload: &[u8]) -> c_int {
     let listener = driver.listener();
     let segment = |flags, seq, ack, payload| {

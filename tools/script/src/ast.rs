@@ -1,20 +1,19 @@
-//! A packet script as read: what happens when.
+//! A packet script after parsing: its events, each with its time.
 //!
-//! The parser makes these values, the runner plays them. Names of constants are kept as words until
-//! they are needed: the same word may be an error number, a flag or a part of a sentence.
+//! The parser makes these values and the runner plays them. Names of constants stay words until
+//! they are needed, since the same word may be an error number, a flag or a part of a sentence.
 
 /// Microseconds of script time.
 pub(super) type Micros = i64;
 
-/// A whole script.
 #[derive(Debug, Default)]
 pub(super) struct Script {
-    /// `--name=value` lines at its head.
+    /// The `--name=value` lines at the head of the script.
     pub options: Vec<(String, Option<String>)>,
     /// The shell command before the first event.
     pub init: Option<Command>,
     pub events: Vec<Event>,
-    /// The shell command after the last event; it runs in any case.
+    /// The shell command after the last event. It runs even if the script fails.
     pub cleanup: Option<Command>,
 }
 
@@ -24,7 +23,7 @@ pub(super) struct Command {
     pub text: String,
 }
 
-/// One line of the play.
+/// A timed line of the script: a packet, a call, a command or code.
 #[derive(Debug)]
 pub(super) struct Event {
     pub line: u32,
@@ -32,18 +31,18 @@ pub(super) struct Event {
     pub action: Action,
 }
 
-/// When an event is due.
+/// The time at which an event is due. Literals are seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum When {
-    /// `0.1`: since the start.
+    /// `0.1`: counted from the start of the script.
     At(Micros),
-    /// `+0.1`: after the event before.
+    /// `+0.1`: counted from the event before.
     After(Micros),
-    /// `*`: whenever it comes; outbound packets only.
+    /// `*`: at any time; outbound packets only.
     Any,
-    /// `0.1~0.2`; outbound packets only.
+    /// `0.1~0.2`: at any time in this range; outbound packets only.
     Between(Micros, Micros),
-    /// `+0.1~+0.2`; outbound packets only.
+    /// `+0.1~+0.2`: the same range, counted from the event before; outbound packets only.
     BetweenAfter(Micros, Micros),
 }
 
@@ -60,7 +59,7 @@ pub(super) enum Action {
 pub(super) enum Direction {
     /// `<`: to the stack under test.
     Inbound,
-    /// `>`: from it.
+    /// `>`: from the stack under test.
     Outbound,
 }
 
@@ -71,21 +70,21 @@ pub(super) struct Packet {
     pub body: Body,
 }
 
-/// `[ect0]`, `(tos 0x10)`, `(ttl 64)`, `(flowlabel 0x1)`.
+/// IP header fields that a script writes: `[ect0]`, `(tos 0x10)`, `(ttl 64)`, `(flowlabel 0x1)`.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct IpInfo {
     pub tos: Option<Tos>,
-    /// 0: not written.
+    /// 0: the script does not give one.
     pub flow_label: u32,
-    /// 0: not written.
+    /// 0: the script does not give one.
     pub ttl: u8,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Tos {
-    /// The two bits of ECN.
+    /// The two ECN bits; DSCP is not given.
     Ecn(u8),
-    /// Either of ECT(0) and ECT(1); outbound only.
+    /// ECT(0) or ECT(1), either will do; outbound only.
     Ect01,
     /// The whole byte.
     Byte(u8),
@@ -108,25 +107,25 @@ pub(super) struct Ports {
 #[derive(Debug, Clone)]
 pub(super) struct Tcp {
     pub ports: Ports,
-    /// The flag bits as in the header's 13th and 14th byte, AE (bit 8) included.
+    /// Flag bits as in bytes 13 and 14 of the header, AE (bit 8) included.
     pub flags: u16,
-    /// The three ECN bits were written as a digit, the ACE counter of accurate ECN.
+    /// The script wrote the three ECN bits as a digit: the ACE counter of accurate ECN.
     pub is_ace: bool,
     pub seq: u32,
     pub payload: u16,
     pub ack: u32,
-    /// None: not compared.
+    /// None: the window is not compared.
     pub window: Option<u16>,
     pub urgent: u16,
-    /// The bytes of the options; None for `<...>`: not compared.
+    /// The bytes of the options. None stands for `<...>`: options are not compared.
     pub options: Option<Vec<u8>>,
 }
 
 #[derive(Debug, Clone)]
 pub(super) struct Icmp {
-    /// `unreachable`, or `type_3`.
+    /// The type: `unreachable`, or `type_3`.
     pub kind: String,
-    /// `frag_needed`, or `code_4`.
+    /// The code: `frag_needed`, or `code_4`.
     pub code: Option<String>,
     pub mtu: Option<u32>,
     pub id: u16,
@@ -143,7 +142,7 @@ pub(super) enum Quoted {
     Udp {
         payload: u16,
     },
-    /// Nothing: so many bytes of ICMP.
+    /// No packet is quoted: the ICMP message carries so many bytes.
     Raw {
         bytes: u16,
     },
@@ -154,22 +153,22 @@ pub(super) enum Quoted {
 pub(super) struct Call {
     pub name: String,
     pub arguments: Vec<Expr>,
-    /// `0.1...0.2`: it blocks, and returns at this time, meant as [`When`] is.
+    /// `0.1...0.2`: the call blocks and returns at the second time, which counts as [`When`] does.
     pub until: Option<Micros>,
     pub result: Expr,
-    /// The name of the error expected.
+    /// The name of the expected error.
     pub errno: Option<String>,
 }
 
 /// An argument or a result.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Expr {
-    /// `...`: what the runner thinks right.
+    /// `...`: the runner chooses the argument, or accepts any result.
     Ellipsis,
     Int(i64),
     Word(String),
     Text(Vec<u8>),
-    /// `[a, b]`, and `{a, b}`.
+    /// `[a, b]` or `{a, b}`.
     List(Vec<Expr>),
     Or(Box<Expr>, Box<Expr>),
     Assign(String, Box<Expr>),
@@ -208,7 +207,7 @@ pub(super) enum Expr {
     },
 }
 
-/// Which member of `epoll_data_t` a script names.
+/// The member of `epoll_data_t` that a script names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum EpollData {
     Fd,
@@ -220,7 +219,7 @@ pub(super) enum EpollData {
 /// A `struct msghdr`.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Message {
-    /// Lengths of its buffers.
+    /// Lengths of its buffers, in bytes.
     pub buffers: Vec<u64>,
     pub flags: Expr,
     pub control: Vec<Expr>,

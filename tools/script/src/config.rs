@@ -8,36 +8,38 @@ use packetio::limits::{MTU_MAX, MTU_MIN};
 use super::ast::Micros;
 use crate::limits::SCRIPT_US_MAX;
 
-/// Settings by `--name=value` lines and by the caller.
+/// Settings from the script's `--name=value` lines and from the caller.
 #[derive(Debug, Clone)]
 pub(super) struct Config {
-    /// Sockets that name no family are of this one.
+    /// The family of sockets whose call names none.
     pub is_v6_socket: bool,
-    /// Packets are of this one: different with IPv4-mapped addresses.
+    /// The family of packets. It differs from the sockets' family with IPv4-mapped addresses.
     pub is_v6_wire: bool,
     pub local: IpAddr,
     pub remote: IpAddr,
     pub bind_port: u16,
     pub connect_port: u16,
     pub mtu: usize,
-    /// Bytes of the segments that what is injected was made of by aggregation; 0: it is as it is.
+    /// Segment size in bytes that aggregation merged injected packets from. 0: injected packets are
+    /// not aggregates.
     pub mss: usize,
     pub tolerance: Micros,
     pub tolerance_percent: f64,
-    /// An echoed timestamp that was never sent is worked out from the first one.
+    /// An echoed timestamp that was never sent is computed from the first one.
     pub scales_echo: bool,
     /// Microseconds of a tick of the timestamp clock; 0: timestamps are not compared.
     pub timestamp_tick: Micros,
     pub strict_segments: bool,
-    /// Commands before all others, with commas between them.
+    /// Files whose commands run before the script's own, separated by commas.
     pub init_scripts: Option<String>,
-    /// A packet that differs is only reported.
+    /// A packet that differs is reported, and the script goes on.
     pub packets_may_differ: bool,
-    /// A call that gives something else is only reported.
+    /// A call with another result is reported, and the script goes on.
     pub calls_may_differ: bool,
 }
 
-/// The words that suites define from outside, with the values that their scripts were written for.
+/// The words that test suites define from outside, with the values for which their scripts were
+/// written.
 pub(super) fn suite_defines(is_v6: bool) -> BTreeMap<String, String> {
     let (cookie, zero, level, kind) = if is_v6 {
         (
@@ -66,7 +68,7 @@ pub(super) fn suite_defines(is_v6: bool) -> BTreeMap<String, String> {
 }
 
 impl Config {
-    /// `options` in order; of several with one name the last counts.
+    /// Settings from `options`, in order. The last of several with one name counts.
     pub(super) fn new(options: &[(String, Option<String>)]) -> Result<Config, String> {
         let last = |name: &str| {
             let mut found = options.iter().filter(|option| option.0 == name);
@@ -111,7 +113,7 @@ impl Config {
             remote,
             bind_port: 8080,
             connect_port: 8080,
-            // With IPv6's longer header, so that segments are as long as with IPv4.
+            // IPv6's header is 20 bytes longer. The larger MTU keeps segments as long as with IPv4.
             mtu: if is_v6_wire { 1520 } else { 1500 },
             mss: 0,
             tolerance: 4000,
@@ -125,7 +127,7 @@ impl Config {
         })
     }
 
-    /// The device takes packets of so many bytes.
+    /// Sets the size in bytes of the largest packet that the device takes.
     pub(super) fn set_mtu(&mut self, bytes: usize) -> Result<(), String> {
         if !(MTU_MIN..=MTU_MAX).contains(&bytes) {
             return Err(format!(
@@ -163,7 +165,7 @@ impl Config {
                 self.packets_may_differ = value.contains("packet");
                 self.calls_may_differ = value.contains("syscall");
             }
-            // Options that concern the machine on which packetdrill runs.
+            // Options that concern only the machine on which packetdrill runs are ignored.
             "ip_version" | "gateway_ip" | "netmask_ip" | "speed" | "code_command"
             | "code_format" | "code_sockopt" | "define" | "D" | "debug" | "verbose" | "dry_run"
             | "is_anyip" | "send_omit_free" | "wire_client" | "wire_server" | "wire_server_ip"

@@ -1,8 +1,6 @@
-//! IP packets as they are on the wire: what the stack sent, taken apart, and what a script injects,
-//! put together.
+//! IP packets as bytes: parsed when the stack sent them, built when a script injects them.
 //!
-//! Apart from the checksum nothing is shared with `wire`: the ruler should not be cut from the
-//! cloth.
+//! Only the checksum is shared with `wire`. A mistake in a common parser would hide itself.
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
@@ -26,7 +24,7 @@ pub(super) struct Datagram {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Content {
     Tcp(Segment),
-    /// ICMP of the packet's family, from the type on; the checksum's bytes are zero.
+    /// ICMP or ICMPv6 by the packet's family, from the type byte on; the checksum bytes are zero.
     Icmp(Vec<u8>),
     Udp(Vec<u8>),
     Other(u8),
@@ -39,7 +37,7 @@ pub(super) struct Segment {
     pub dst_port: u16,
     pub seq: u32,
     pub ack: u32,
-    /// As [`flag`].
+    /// Flag bits as in [`flag`].
     pub flags: u16,
     /// The three reserved bits between header length and flags.
     pub reserved: u8,
@@ -78,7 +76,7 @@ impl Segment {
         out
     }
 
-    /// In the notation of scripts. Without a window if it is not compared.
+    /// The segment in the notation of scripts, without its window if windows are not compared.
     pub(super) fn display(&self, is_ace: bool, with_window: bool) -> String {
         let mut out = self.flag_names(is_ace);
         let len = self.payload.len();
@@ -124,7 +122,7 @@ impl Datagram {
         }
     }
 
-    /// Takes apart what the stack sent, and checks all checksums.
+    /// Parses a packet that the stack sent, and checks all checksums.
     pub(super) fn parse(packet: &[u8]) -> Result<Datagram, String> {
         let (mut datagram, number, body) = match packet.first().map(|first| first >> 4) {
             Some(4) => parse_v4(packet)?,
@@ -147,12 +145,12 @@ impl Datagram {
         Ok(datagram)
     }
 
-    /// The same with another body.
+    /// The same IP header with another body.
     pub(super) fn with(&self, body: Content) -> Datagram {
         Datagram { body, ..*self }
     }
 
-    /// How many bytes [`Datagram::emit`] makes.
+    /// Number of bytes that [`Datagram::emit`] makes.
     pub(super) fn byte_len(&self) -> usize {
         let header = if self.src.is_ipv6() { 40 } else { 20 };
         header
@@ -165,7 +163,7 @@ impl Datagram {
             }
     }
 
-    /// The bytes, with all checksums.
+    /// The packet's bytes, with all checksums.
     pub(super) fn emit(&self) -> Vec<u8> {
         let is_v6 = self.src.is_ipv6();
         let (number, mut body) = match &self.body {
@@ -295,7 +293,7 @@ fn emit_tcp(segment: &Segment) -> Vec<u8> {
     bytes
 }
 
-/// The IP header before `body_len` bytes.
+/// The IP header that goes before `body_len` bytes.
 pub(super) fn header(datagram: &Datagram, number: u8, body_len: usize) -> Vec<u8> {
     let mut bytes;
     match (datagram.src, datagram.dst) {

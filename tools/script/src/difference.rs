@@ -1,31 +1,31 @@
-//! How two records of one script differ, and what to call the difference.
+//! Differences between two records of one script, and the class of each.
 //!
-//! `cargo xtask script --compare` shows what [`differences`] finds and counts the classes. Where
-//! real time makes things fuzzy the comparison is loose: how a burst was cut into segments does not
-//! count, nor a time within the tolerance. A class says what differs first, not why: a cause is
-//! found by reading.
+//! `cargo xtask script --compare` shows what [`differences`] finds and counts the classes. The
+//! comparison is loose where real time is fuzzy: neither the cut of a burst into segments counts,
+//! nor a time within the tolerance. A class says which field differs first. The cause must be found
+//! by reading.
 
 use super::ast::{Micros, flag};
 use super::datagram::Segment;
 use super::option;
 use super::record::{Left, Record, Said, seconds};
 
-/// Segments this close together may be one burst, cut in some way.
+/// Longest time in µs between segments that may be one burst, cut in some way.
 const BURST: Micros = 3_000;
 
 /// A difference between two records.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
-    /// In the same words for every script: the field that differs, or which packet only one of them
-    /// sent.
+    /// The field that differs, or the kind of packet that only one side sent. The words are the
+    /// same for every script.
     pub class: String,
-    /// The deeds of each side, a line each.
+    /// Events of each side, one on a line.
     pub text: String,
     at: Micros,
 }
 
-/// How two records differ: the first packet and the first call that do, since what follows is
-/// mostly their consequence. The earlier one comes first.
+/// The first packet and the first call that differ, the earlier one first. Later differences are
+/// left out, since most are consequences of these.
 pub fn differences(names: [&str; 2], records: [&Record; 2], tolerance_us: i64) -> Vec<Difference> {
     let [(left, left_said), (right, right_said)] = records.map(Record::parts);
     let packet = first_packet(names, [&left, &right], tolerance_us);
@@ -35,17 +35,18 @@ pub fn differences(names: [&str; 2], records: [&Record; 2], tolerance_us: i64) -
     found
 }
 
-/// The first packets of two lists. Parts of a burst are put together until both are equally long.
+/// The first packets of two lists. Segments of a burst are joined until both sides are equally
+/// long.
 struct Pair {
     packets: [Option<Left>; 2],
-    /// How many packets of each list they are.
+    /// Number of packets joined, for each list.
     taken: [usize; 2],
-    /// On both sides what follows belongs to the same burst.
+    /// The burst goes on with the next packet, on both sides.
     goes_on: bool,
 }
 
 impl Pair {
-    /// None: both lists are empty.
+    /// The pair at the head of two lists. None: both lists are empty.
     fn first(left: &[Left], right: &[Left]) -> Option<Pair> {
         let lists = [left, right];
         let mut packets = lists.map(|list| list.first().cloned());
@@ -90,7 +91,7 @@ impl Pair {
     }
 }
 
-/// Whether the packet at this place may belong to one burst with the one before it.
+/// Whether the packet at `at` may belong to the same burst as the one before it.
 fn continues(packets: &[Left], at: usize) -> bool {
     let (Some((before_at, before)), Some((at, segment))) =
         (packets.get(at.wrapping_sub(1)), packets.get(at))
@@ -122,7 +123,7 @@ fn first_packet(
                 let next = Pair::first(left, right);
                 next.is_some_and(|next| next.differs(true, tolerance).is_none())
             };
-            // The rest fits if one of the two is left out.
+            // One side sent an additional packet if the rest fits without it.
             let is_one_more = [fits(rest[0], right), fits(left, rest[1])];
             let show = |name: &str, packet: Option<&Left>| {
                 let shown = packet.map(|(at, segment)| {
@@ -197,7 +198,8 @@ fn text_of<'a>(line: Option<&(Micros, &'a Said)>) -> &'a str {
     line.map_or("nothing", |(_, said)| said.text.as_str())
 }
 
-/// The first field of `tcp_info` that was printed and differs; else the call's name.
+/// The class of a call or print: the first printed field of `tcp_info` that differs, else the
+/// call's name.
 fn said_class<'a>(a: &str, b: &str, names: impl Iterator<Item = &'a String>) -> String {
     let mut words = a.split(' ').zip(b.split(' ')).skip(1).zip(names);
     match words.find(|((a, b), _)| a != b) {
@@ -220,7 +222,7 @@ fn kind(segment: &Segment, is_again: bool) -> &'static str {
     }
 }
 
-/// Whether the packet sends again what was sent before; `edge` is the end of what was.
+/// Whether the packet only repeats bytes that were sent before; `edge` is the end of those.
 fn is_behind(sent: &Segment, edge: &mut Option<u32>) -> bool {
     let end = sent.seq.wrapping_add(sent.payload.len() as u32);
     let is_new = edge.is_none_or(|edge| end.wrapping_sub(edge) as i32 > 0);
@@ -230,7 +232,7 @@ fn is_behind(sent: &Segment, edge: &mut Option<u32>) -> bool {
     !is_new && !sent.payload.is_empty()
 }
 
-/// The name of what differs between two packets.
+/// The field in which two packets differ.
 fn packets_differ(
     (a, b): (Option<&Left>, Option<&Left>),
     is_again: bool,
@@ -239,11 +241,11 @@ fn packets_differ(
     let (Some((a_at, a)), Some((b_at, b))) = (a, b) else {
         return Some("one more");
     };
-    // Which segments end with PSH depends on how bursts are cut; what is sent again is cut anew.
+    // PSH depends on how a burst is cut, and a retransmission is cut anew.
     let loose = if is_again { flag::PSH } else { 0 };
     let fields = [
         ("flags", a.flags & !loose == b.flags & !loose),
-        // The number of a SYN that is not the script's first is secret.
+        // The sequence number of a SYN that is not the script's first is random.
         ("sequence number", a.seq == b.seq || a.has(flag::SYN)),
         ("length", a.payload.len() == b.payload.len()),
         ("ACK number", !a.has(flag::ACK) || a.ack == b.ack),
@@ -258,14 +260,14 @@ fn packets_differ(
     fields.iter().find(|field| !field.1).map(|field| field.0)
 }
 
-/// Equal, or about: what a segment costs in memory, of which windows are made, depends on how a
-/// device fills its buffers. A shut window is shut.
+/// Whether two windows are equal, or close. Windows follow a segment's cost in memory, which
+/// depends on how a device fills its buffers. A closed window equals only a closed one.
 fn same_window(a: u16, b: u16) -> bool {
     let (low, high) = (a.min(b), a.max(b));
     low == high || (low > 0 && high - low <= 2 + high / 16)
 }
 
-/// Equal, but for a timestamp of about the same time.
+/// Whether options are equal, apart from timestamps within the tolerance.
 fn same_options(a: &[u8], b: &[u8], tolerance: Micros) -> bool {
     let (Some(a_at), Some(b_at)) = (option::timestamp_at(a), option::timestamp_at(b)) else {
         return a == b;

@@ -65,18 +65,18 @@ const V6_CODES: &[(&str, u8)] = &[
     ("unknown_option", 2),
 ];
 
-/// Code words that suites put in place of the family's own.
+/// IPv4 code words that suites also use for IPv6, with the numbers that those mean there.
 const V6_OF_V4: &[(&str, u8)] = &[("host_unreachable", 3), ("packet_filtered", 1)];
 
-/// The connection that a quoted segment belongs to, as its sender sees it.
+/// The connection of a quoted segment, from the segment's sender's side.
 pub(super) struct Flow {
     pub local: (IpAddr, u16),
     pub remote: (IpAddr, u16),
-    /// Added to a quoted sequence number.
+    /// Offset added to the script's sequence number to get the quoted one.
     pub seq_offset: u32,
 }
 
-/// Type and code of a message.
+/// Type and code numbers of a message.
 pub(super) fn numbers(icmp: &Icmp, is_v6: bool) -> Result<(u8, u8), String> {
     let types = if is_v6 { V6_TYPES } else { V4_TYPES };
     let kind = number(&icmp.kind, "type_", &[types])
@@ -111,7 +111,7 @@ fn number(name: &str, prefix: &str, tables: &[&[(&str, u8)]]) -> Option<u8> {
     entries.find(|entry| entry.0 == name).map(|entry| entry.1)
 }
 
-/// The message, quoting the first 8 bytes behind the IP header of a packet of `flow`.
+/// The message, quoting a packet of `flow`: its IP header and the 8 bytes behind it.
 pub(super) fn message(icmp: &Icmp, flow: &Flow) -> Result<Vec<u8>, String> {
     let is_v6 = flow.local.0.is_ipv6();
     let (kind, code) = numbers(icmp, is_v6)?;

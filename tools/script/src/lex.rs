@@ -1,12 +1,12 @@
 //! A packet script cut into words, numbers and signs.
 //!
-//! As in the language's definition the longest reading wins. `1.2.3.4` is an address, `...` is one
-//! sign, and `.5` a number. `1:1001` is three tokens although it could begin an IPv6 address. The
-//! parser calls [`tokens`].
+//! The longest reading wins, as the language defines. `1.2.3.4` is an address, `...` is one sign,
+//! and `.5` a number. `1:1001` is three tokens although it could begin an IPv6 address. The parser
+//! calls [`tokens`].
 
 use super::Mismatch;
 
-/// A token, with the text that it was made from.
+/// A token and its text.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Token {
     pub line: u32,
@@ -80,7 +80,7 @@ impl<'a> Lexer<'a> {
         Ok(self.cut(kind, len, &self.rest[..len]))
     }
 
-    /// Takes `len` bytes.
+    /// A token of the next `len` bytes, which are taken; `text` becomes its text.
     fn cut(&mut self, kind: Kind, len: usize, text: &str) -> Token {
         let line = self.line;
         self.skip(len);
@@ -97,7 +97,7 @@ impl<'a> Lexer<'a> {
         self.rest = rest;
     }
 
-    /// Blanks and comments.
+    /// Skips blanks and comments.
     fn skip_blanks(&mut self) -> Result<(), Mismatch> {
         loop {
             let blank = self.rest.len() - self.rest.trim_start().len();
@@ -120,7 +120,7 @@ impl<'a> Lexer<'a> {
         Mismatch::new(self.line, cause)
     }
 
-    /// Strings, shell commands and code.
+    /// The token of a string, a shell command or code, if one begins with `first`.
     fn quoted(&mut self, first: char) -> Result<Option<Token>, Mismatch> {
         let kind = match first {
             '"' => Kind::Text,
@@ -162,7 +162,7 @@ fn longest(text: &str, first: char) -> (Kind, usize) {
     if text.starts_with("...") {
         return (Kind::Ellipsis, 3);
     }
-    // Kinds of equal length: the earlier wins.
+    // Of readings with equal length the earlier one wins.
     let readings = [
         (Kind::Float, float_len(text)),
         (Kind::Int, int_len(text)),
@@ -187,16 +187,16 @@ fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
-/// Bytes at the start of `text` that are `of` a kind; ASCII only.
+/// Length in bytes of the beginning of `text` whose characters satisfy `of`; ASCII only.
 fn run(text: &str, of: impl Fn(char) -> bool) -> usize {
     text.find(|c| !of(c)).unwrap_or(text.len())
 }
 
-/// The longest addresses there are: no further is looked for one.
+/// Longest addresses in characters. A longer text is not searched for one.
 const IPV4_CHARS_MAX: usize = 15;
 const IPV6_CHARS_MAX: usize = 45;
 
-/// As [`run`], but at most `max`.
+/// The same as [`run`], but at most `max` bytes.
 fn run_up_to(max: usize, text: &str, of: impl Fn(u8) -> bool) -> usize {
     text.bytes().take(max).take_while(|c| of(*c)).count()
 }
@@ -236,7 +236,7 @@ fn ipv4_len(text: &str) -> usize {
     prefix_that_parses::<std::net::Ipv4Addr>(&text[..len])
 }
 
-/// An address with a `::` or with all its groups.
+/// Length of an address with a `::` or with all its groups; 0: there is none.
 fn ipv6_len(text: &str) -> usize {
     let is_part = |c: u8| c.is_ascii_hexdigit() || c == b':' || c == b'.';
     let len = run_up_to(IPV6_CHARS_MAX, text, is_part);

@@ -46,7 +46,7 @@ use std::fmt;
 pub use difference::{Difference, differences};
 pub use record::Record;
 
-/// On what a script is played.
+/// The machine on which a script is played.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Machine {
     /// Our stack, in this process and in virtual time.
@@ -57,41 +57,40 @@ pub enum Machine {
     Kernel,
 }
 
-/// How to run a script.
+/// Options of a run.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
     /// The machine on which the script is played.
     pub on: Machine,
-    /// The least tolerance in µs, whatever a script says: a kernel's timers tick, and a busy
+    /// The least tolerance in µs, whatever a script says. A kernel's timers tick, and a busy
     /// machine is late.
     pub tolerance_us_min: u32,
-    /// Keeps a record of packets, calls and ignored commands in [`Report::trace`], and with a
-    /// mismatch too.
+    /// Records packets, calls and ignored commands in [`Report::trace`] and [`Mismatch::trace`].
     pub trace: bool,
-    /// Nothing that the script expects is compared: what is seen is put into [`Report::record`].
+    /// Compares nothing that the script expects, and puts what is seen into [`Report::record`].
     pub record: bool,
-    /// With [`Options::record`]: an echo means the timestamp that left at that time or a little
-    /// later, as a kernel in real time is late by parts of a millisecond.
+    /// With [`Options::record`]: an echo in the script stands for the timestamp that left at that
+    /// time or a little later. A kernel in real time is late by parts of a millisecond.
     pub echoes_what_left: bool,
-    /// On our stack: timers fire when those of a Linux would whose clock began so many ms later.
+    /// On our stack: timers fire with the ticks of a Linux clock whose first tick comes after so
+    /// many ms.
     pub ticks_ms: Option<u16>,
-    /// Options as in the script, without the dashes, before its own: `("ip_version", "ipv6")`. A
-    /// script's own win.
+    /// Options without the dashes, put before the script's own: `("ip_version", "ipv6")`. The
+    /// script's own override them.
     pub options: Vec<(String, String)>,
-    /// Words and what stands for them: `--define`. They come on top of what the known suites
-    /// define.
+    /// Words and their replacements: `--define`. They are added to those of the known suites.
     pub defines: BTreeMap<String, String>,
-    /// A packet that left and that the script does not expect is a mismatch also at the end of the
-    /// script. Else it is one only when another packet is expected, as with packetdrill.
+    /// Fails a script at whose end a packet has left that it does not expect. Otherwise such a
+    /// packet fails it only when another one is expected, as in packetdrill.
     pub nothing_left: bool,
 }
 
-/// How a script went that went well.
+/// The result of a script that passed.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Report {
     /// Events played.
     pub events: usize,
-    /// Virtual time from its first event to its last, in ns.
+    /// Time from the first event to the last, in ns; virtual unless the kernel plays.
     pub elapsed_ns: u64,
     /// A line per packet, call and ignored command, with [`Options::trace`].
     pub trace: String,
@@ -99,15 +98,14 @@ pub struct Report {
     pub record: Record,
 }
 
-/// The first thing in a script that is not as it should be: what the stack did, or how the script
-/// is written.
+/// The first fault in a script: something that the stack did otherwise, or an error in the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mismatch {
     /// The line of the script.
     pub line: u32,
     /// The expectation beside what was seen; packets on lines of their own.
     pub cause: String,
-    /// As [`Report::trace`], up to here.
+    /// The lines of [`Report::trace`] up to the mismatch.
     pub trace: String,
 }
 
@@ -150,7 +148,7 @@ pub fn run(text: &str, options: &Options) -> Result<Report, Mismatch> {
     config.tolerance = config.tolerance.max(options.tolerance_us_min.into());
     match options.on {
         Machine::Stack => runner::play(&script, config, options),
-        // A network namespace is a thread's own.
+        // A thread of its own, since the kernel's network namespace belongs to a thread.
         Machine::Kernel => {
             let played = std::thread::scope(|scope| {
                 scope
@@ -165,11 +163,11 @@ pub fn run(text: &str, options: &Options) -> Result<Report, Mismatch> {
 /// Reads the script `text` without running it, with the code and the commands in it.
 ///
 /// # Errors
-/// The fault in how it is written.
+/// The first error in the text.
 pub fn check(text: &str) -> Result<(), Mismatch> {
     let script = parse::script(text, &config::suite_defines(false))?;
     let mut allowed = shell::Allowance::default();
-    // Any text is a command. Its effect is not checked, but it may exceed the allowance.
+    // Any text is a valid command, but it may exceed the allowance.
     let mut command = |line, text: &str| match shell::outcome(text, &mut allowed) {
         Ok(_) => Ok(()),
         Err(cause) => Err(Mismatch::new(line, cause)),

@@ -1,7 +1,7 @@
 //! TCP options as bytes: walking through them, and writing them in the notation of scripts.
 //!
-//! The runner keeps its own reading of options, apart from `wire`'s: it compares what the stack
-//! sent, and a mistake in a common reader would not show.
+//! The runner keeps its own parser of options, apart from `wire`'s. It judges what the stack sent,
+//! and a mistake in a common parser would hide itself.
 
 use std::fmt::Write as _;
 
@@ -21,7 +21,7 @@ pub(super) mod kind {
     pub const EXPERIMENT: u8 = 254;
 }
 
-/// An option and where its body lies in the bytes.
+/// An option, and the range of its body in the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
     pub kind: u8,
@@ -29,7 +29,7 @@ pub(super) struct Place {
     pub end: usize,
 }
 
-/// Where the options lie; None if their lengths make no sense.
+/// The options in order; None if their lengths make no sense.
 pub(super) fn places(bytes: &[u8]) -> Option<Vec<Place>> {
     let mut places = Vec::new();
     let mut at = 0;
@@ -65,7 +65,7 @@ pub(super) fn timestamp_at(bytes: &[u8]) -> Option<usize> {
         .map(|place| place.start)
 }
 
-/// Whether SACK blocks are among them.
+/// Whether `bytes` contain SACK blocks.
 pub(super) fn has_sack(bytes: &[u8]) -> bool {
     places(bytes).is_some_and(|places| places.iter().any(|place| place.kind == kind::SACK))
 }

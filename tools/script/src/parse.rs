@@ -15,8 +15,8 @@ use super::ast::{Action, Command, Event, Micros, Script, When};
 use super::lex::{Kind, Token, tokens};
 use crate::limits::{NESTING_MAX, SCRIPT_BYTES_MAX, SCRIPT_US_MAX};
 
-/// Reads a script. `defines` are words and what stands for them; the script's own `--define` lines
-/// come on top.
+/// Parses a script. `defines` are words and their replacements; the script's own `--define` lines
+/// are added to them.
 pub(super) fn script(text: &str, defines: &BTreeMap<String, String>) -> Result<Script, Mismatch> {
     if text.len() > SCRIPT_BYTES_MAX {
         return Err(Mismatch::new(1, "the script is too long"));
@@ -57,10 +57,10 @@ pub(super) fn script(text: &str, defines: &BTreeMap<String, String>) -> Result<S
 }
 
 struct Parser {
-    /// The last one is [`Kind::End`] and is never passed.
+    /// The tokens. The last one is [`Kind::End`] and is never passed.
     tokens: Vec<Token>,
     at: usize,
-    /// How deep the expression that is read is nested.
+    /// Nesting depth of the expression at `at`.
     depth: usize,
 }
 
@@ -69,7 +69,7 @@ impl Parser {
         &self.tokens[self.at]
     }
 
-    /// The token `ahead` of the next one.
+    /// The token that is `ahead` places behind the next one.
     fn ahead(&self, ahead: usize) -> &Token {
         &self.tokens[(self.at + ahead).min(self.tokens.len() - 1)]
     }
@@ -227,7 +227,7 @@ impl Parser {
         Ok(value)
     }
 
-    /// Puts what they stand for in the place of defined words.
+    /// Replaces the defined words among the tokens.
     fn define(&mut self, defines: &BTreeMap<String, String>) {
         for token in &mut self.tokens {
             if token.kind != Kind::Word {
@@ -306,7 +306,7 @@ impl Parser {
         Ok(When::Between(from, self.time()?))
     }
 
-    /// Seconds, as microseconds.
+    /// A time in seconds, returned as microseconds.
     fn time(&mut self) -> Result<Micros, Mismatch> {
         if !self.is_at(Kind::Float) && !self.is_at(Kind::Int) {
             return Err(self.unexpected("a time"));
@@ -328,7 +328,7 @@ impl Parser {
     }
 }
 
-/// `1.5` seconds in microseconds, without rounding by floating point; further digits are dropped.
+/// `1.5` seconds in microseconds, without floating-point rounding. Digits beyond six are dropped.
 fn micros(text: &str) -> Option<Micros> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let whole: Micros = if whole.is_empty() {

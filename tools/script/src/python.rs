@@ -1,10 +1,11 @@
 //! The code between `%{` and `}%`: as much Python as assertions about a connection need.
 //!
-//! Numbers, strings, lists, comparisons in chains, arithmetic, `and`/`or`/`not`, comprehensions,
-//! f-strings, the functions that come with the language; assignment, `assert`, `if`, `for`, in
-//! blocks by indentation. What is beyond (`def`, classes) is refused with its line. The runner owns
-//! one [`Python`] per script, so a name assigned in one piece of code is known in the next. It sets
-//! the names of `tcp_info` before each piece.
+//! Supported are numbers, strings, lists, chained comparisons, arithmetic, `and`/`or`/`not`,
+//! comprehensions, f-strings and the built-in functions. Statements are assignment, `assert`, `if`
+//! and `for`, in blocks by indentation. Anything else (`def`, classes) is refused with its line.
+//!
+//! The runner owns one [`Python`] per script, so a name assigned in one piece of code is known
+//! in the next. It sets the names of `tcp_info` before each piece.
 
 mod calls;
 mod eval;
@@ -30,7 +31,7 @@ pub(super) enum Value {
 }
 
 impl fmt::Display for Value {
-    /// As Python's `str`.
+    /// Text as from Python's `str`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Value::None => f.write_str("None"),
@@ -51,15 +52,16 @@ impl fmt::Display for Value {
     }
 }
 
-/// The names and what they stand for.
+/// The interpreter's state: names and their values, and output.
 #[derive(Default)]
 pub(super) struct Python {
     names: BTreeMap<String, Value>,
     /// Text that was printed.
     pub output: String,
-    /// The piece of code that runs has called `sys.exit`.
+    /// `sys.exit` was called in the piece of code that runs.
     is_over: bool,
-    /// Values that all of it has made, up to a limit: names keep theirs from one piece to the next.
+    /// Number of values made by all pieces together, up to a limit: names keep theirs from one to
+    /// the next.
     made: usize,
 }
 
@@ -69,7 +71,7 @@ impl Python {
     }
 
     /// Runs code that starts in `line` of the script. Fails at an assertion that does not hold, and
-    /// at code that makes no sense.
+    /// at code that cannot be run.
     pub(super) fn run(&mut self, line: u32, code: &str) -> Result<(), Mismatch> {
         let program = parse::program(line, code)?;
         self.is_over = false;
@@ -77,7 +79,7 @@ impl Python {
     }
 }
 
-/// Reads code that starts in `line` of the script without running it.
+/// Parses code that starts in `line` of the script without running it.
 pub(super) fn check(line: u32, code: &str) -> Result<(), Mismatch> {
     parse::program(line, code).map(|_| ())
 }

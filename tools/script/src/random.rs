@@ -1,11 +1,10 @@
-//! Scripts drawn from a seed, in which nothing is expected: the same faults for our stack and for
-//! the kernel.
+//! Scripts drawn from a seed, without expectations: our stack and the kernel get the same faults.
 //!
 //! A connection is opened from either side, then segments arrive and calls are made. Most are those
-//! of a sane peer and a sane program. Some have a number at or beyond an edge, a flag that has no
-//! business there, a stale timestamp, or a SACK block of bytes that were never sent. The text is a
-//! script like any other, so that one that shows a difference can be kept, cut and read. `cargo
-//! xtask script --compare --random` plays them.
+//! of a sane peer and a sane program. Some have a number at or beyond an edge, an unexpected flag,
+//! a stale timestamp, or a SACK block of bytes that were never sent. The text is an ordinary
+//! script, so one that shows a difference can be kept, shortened and read. `cargo xtask script
+//! --compare --random` plays them.
 
 pub mod path;
 mod receiver;
@@ -14,9 +13,10 @@ use std::fmt::Write as _;
 
 use world::random::Random;
 
-/// First sequence numbers of the peer: also short of where numbers wrap.
+/// Initial sequence numbers of the peer; two are close to a wrap of 32 or 31 bits.
 const PEER_ISNS: [u32; 4] = [0, 0, 4_294_966_000, 2_147_482_000];
-/// Options of the peer's SYN, and whether they agree on timestamps, SACK and a window scale.
+/// Options of the peer's SYN; whether they agree on timestamps and on SACK; and the window scale,
+/// or 0.
 const OPENINGS: &[(&str, bool, bool, u32)] = &[
     ("", false, false, 0),
     ("<mss 1000>", false, false, 0),
@@ -37,12 +37,12 @@ const OPENINGS: &[(&str, bool, bool, u32)] = &[
     ),
     ("<mss 536,nop,nop,TS val 200 ecr 0>", true, false, 0),
 ];
-/// Pauses, in ms: clear of the timers that stand at 40 and 200.
+/// Pauses in ms. They stay clear of the timers at 40 and 200 ms.
 const PAUSES_MS: [u32; 14] = [0, 0, 0, 1, 1, 2, 5, 10, 10, 20, 60, 70, 120, 260];
-/// Lengths of data.
+/// Lengths of data in bytes.
 const LENGTHS: [u32; 8] = [1, 10, 100, 536, 1000, 1000, 1460, 2920];
 
-/// Flags without business, or with a rare one.
+/// Flags that are unexpected in a segment, or rare.
 const ODD_FLAGS: &[&str] = &[
     "R", "R.", "S", "S.", "F.", "FP.", "F", "P", "-", "U.", "SF", "SR", "FR.", "PU.", "S.P", "E.",
     "W.", "EW.",
@@ -85,29 +85,29 @@ pub fn script(seed: u64) -> String {
 
 struct Draw {
     dice: Random,
-    /// Options are set between the steps, drawn by dice of their own: seeds without are what they
-    /// were.
+    /// Socket options are set between the steps. Their own dice keep scripts of other seeds
+    /// unchanged.
     sets_options: bool,
     own: Random,
     text: String,
-    /// How many of a hundred segments are odd.
+    /// Share of odd segments, in percent.
     hostility: u64,
     has_timestamps: bool,
     has_sack: bool,
-    /// A window scale was agreed on, and which is the peer's.
+    /// Whether a window scale was agreed on. The peer's is `scale`.
     has_scale: bool,
     scale: u32,
     isn: u32,
-    /// Before the next line.
+    /// Pause before the next line.
     pause_ms: u32,
     now_ms: u32,
     /// The sequence number that the peer sends next, relative to its SYN.
     peer_next: u32,
     peer_fin: bool,
-    /// Bytes that the program wrote, and whether it has shut down writing.
+    /// Bytes that the program wrote; `fin`: it has also shut down writing.
     written: u32,
     fin: bool,
-    /// The highest byte that the peer has acknowledged.
+    /// The highest acknowledgment number that the peer has sent.
     una: u32,
     fd: i32,
     is_open: bool,
@@ -122,7 +122,7 @@ struct Draft {
     window: u32,
     urgent: u32,
     options: Vec<String>,
-    /// The packet has no timestamp, even if timestamps were agreed on.
+    /// The packet has no timestamp option, even if timestamps were agreed on.
     lacks_timestamp: bool,
 }
 
@@ -143,7 +143,7 @@ impl Draw {
         self.dice.percent(hostility)
     }
 
-    /// The end of what the host may have sent.
+    /// The end of the sequence numbers that the host may have sent.
     fn sent(&self) -> u32 {
         1 + self.written + u32::from(self.fin)
     }
@@ -185,7 +185,7 @@ impl Draw {
         }
     }
 
-    /// Something that does not belong into a handshake.
+    /// Segments that do not belong in a handshake.
     fn intrude(&mut self) {
         while self.dice.percent(self.hostility / 2) {
             let draft = self.odd_segment();
@@ -223,7 +223,7 @@ impl Draw {
             options,
             lacks_timestamp,
         } = draft;
-        // A SYN's number is absolute in scripts.
+        // Scripts write a SYN's sequence number as an absolute one.
         let seq = match flags.contains('S') {
             true => seq.wrapping_add(self.isn),
             false => seq,
@@ -250,7 +250,8 @@ impl Draw {
         self.line(&text);
     }
 
-    /// The peer's clock, `back` behind, and the echo of what left before the pause.
+    /// A timestamp option: the peer's clock, `back` ms behind, and the echo of what left before the
+    /// pause.
     fn timestamp(&mut self, back: u32) -> String {
         let value = (200 + self.now_ms + self.pause_ms).wrapping_sub(back);
         let echo = 100 + self.now_ms;
@@ -359,7 +360,8 @@ impl Draw {
         let next = self.peer_next;
         match self.dice.below(8) {
             0 | 1 => {
-                // Linux takes more than it can say without a scale: that it does is known.
+                // Without a window scale Linux accepts more than it can announce. That known
+                // difference is avoided.
                 let edge = match self.has_scale {
                     true => self.dice.pick(&[65_535, 268_000, 268_800, 270_000]),
                     false => 300_000,
@@ -386,7 +388,7 @@ impl Draw {
             }
             2 => {
                 draft.flags = self.dice.pick(ODD_FLAGS).to_owned();
-                // As flags are written.
+                // The language wants flags in a fixed order.
                 draft.flags = ordered(&draft.flags);
             }
             3 => {
@@ -422,7 +424,7 @@ impl Draw {
         }
     }
 
-    /// An option whose effect is seen on the wire, or a send with a flag of the kind.
+    /// Sets a socket option whose effect is seen on the wire, or sends with a flag like `MSG_MORE`.
     fn set_option(&mut self) {
         let fd = self.fd;
         let (level, name, values): (&str, &str, &[u32]) = self.own.pick(&[

@@ -1,4 +1,4 @@
-//! A record: all that a host did in a play without expectations.
+//! A record: everything that a host did in a play without expectations.
 //!
 //! The runner makes a [`Record`] when [`Options::record`](super::Options) says so; `cargo xtask
 //! script --compare` plays a script on two hosts and shows how the two records
@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use super::ast::Micros;
 use super::datagram::Segment;
 
-/// The value by which records call the first timestamp that leaves. Scripts echo it.
+/// The recorded value of the first timestamp that leaves, which scripts echo.
 pub(super) const FIRST_TIMESTAMP: u32 = 100;
 
 /// All that a host did, in order.
@@ -25,14 +25,14 @@ struct Entry {
     what: What,
 }
 
-/// A packet and when it left.
+/// A packet, and the time at which it left.
 pub(super) type Left = (Micros, Segment);
 
 #[derive(Debug, Clone, PartialEq)]
 enum What {
-    /// A packet left. Timestamps count from [`FIRST_TIMESTAMP`].
+    /// A packet that left. Timestamps count from [`FIRST_TIMESTAMP`].
     Packet(Segment),
-    /// A call and what it gave, or what code printed.
+    /// A call and its result, or a line that code printed.
     Said(Said),
 }
 
@@ -40,8 +40,8 @@ enum What {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Said {
     pub text: String,
-    /// Names of the words of a printed line. Empty: the line was not printed, or its words have no
-    /// names.
+    /// Names of the words of a printed line. Empty if the line was not printed by code, or if its
+    /// words have no names.
     pub names: Vec<String>,
 }
 
@@ -60,13 +60,13 @@ impl Record {
         self.entries.push(Entry { at, what });
     }
 
-    /// Packets so far.
+    /// Number of packets so far.
     pub(super) fn packets(&self) -> usize {
         let is_packet = |entry: &&Entry| matches!(entry.what, What::Packet(_));
         self.entries.iter().filter(is_packet).count()
     }
 
-    /// The packets that left, and when.
+    /// The packets that left, each with its time.
     pub(super) fn departed(&self) -> impl Iterator<Item = (Micros, &Segment)> {
         self.entries.iter().filter_map(|entry| match &entry.what {
             What::Packet(segment) => Some((entry.at, segment)),
@@ -74,7 +74,7 @@ impl Record {
         })
     }
 
-    /// The packets and the rest, each in order.
+    /// The packets, and the other entries, each in order.
     pub(super) fn parts(&self) -> (Vec<Left>, Vec<(Micros, &Said)>) {
         let (mut packets, mut said) = (Vec::new(), Vec::new());
         for entry in &self.entries {
@@ -86,7 +86,7 @@ impl Record {
         (packets, said)
     }
 
-    /// A line per entry.
+    /// The record as text, an entry a line.
     pub fn display(&self) -> String {
         let mut text = String::new();
         for Entry { at, what } in &self.entries {

@@ -1,9 +1,9 @@
-//! The play: events in order, each at its time.
+//! Execution of a script: its events in order, each at its time.
 //!
 //! Owns the state of a run: the sockets, the socket that packets belong to, the blocked call.
 //! `runner/inbound.rs` and `runner/outbound.rs` handle packets, `runner/calls.rs` and
-//! `runner/arguments.rs` handle calls. The rules of time and of belonging are packetdrill's,
-//! because other people's scripts rely on them.
+//! `runner/arguments.rs` handle calls. Times, and the assignment of packets to sockets, follow
+//! packetdrill's rules, because existing scripts rely on them.
 
 mod arguments;
 mod before;
@@ -34,13 +34,13 @@ use super::shell::{self, Allowance, Effect, Status};
 use super::{Machine, Mismatch, Options, Report};
 use crate::limits::SCRIPT_US_MAX;
 
-/// The longest time that a command sleeps.
+/// The longest time that a shell command may sleep, in µs.
 const SLEEP_MAX: Micros = 3600 * 1_000_000;
 
-/// How long a call that is about to be made waits for a blocked one to return.
+/// How long a new call waits for a blocked one to return, in µs.
 const BLOCKED_WAIT: Micros = 1_000_000;
 
-/// Plays `script`.
+/// Plays `script` on the machine that the options name, and reports what happened.
 pub(super) fn play(
     script: &Script,
     mut config: Config,
@@ -98,7 +98,7 @@ pub(super) fn play(
     }
 }
 
-/// A command that is known to fail ends a script.
+/// Fails if the command is known to fail, which ends a script.
 fn check_status(text: &str, status: Status) -> Result<(), String> {
     match status {
         Status::Is(0) | Status::Unknown => Ok(()),
@@ -111,11 +111,11 @@ struct Runner<'s> {
     config: Config,
     options: &'s Options,
     host: Box<dyn Host>,
-    /// Descriptors and connections, also closed ones.
+    /// Descriptors and connections, closed ones included.
     conns: Vec<Conn>,
-    /// The one that packets belong to.
+    /// Index in `conns` of the connection that packets belong to.
     under_test: Option<usize>,
-    /// Bytes in each pipe.
+    /// Bytes held by each pipe.
     pipes: Vec<usize>,
     python: Python,
     /// Actions that the script's commands may still take.
@@ -125,27 +125,27 @@ struct Runner<'s> {
     /// The event before.
     before: Option<Due>,
     trace: String,
-    /// Packets and results that were seen, if nothing is expected.
+    /// Packets and results that were seen, with `Options::record`.
     record: Record,
-    /// Packets of the record that a line of the script stands for.
+    /// Number of recorded packets for which the script has a line.
     claimed: usize,
-    /// Settings and commands of the script that have no effect here.
+    /// Settings and commands of the script that have no effect on this host.
     not_done: Vec<String>,
 }
 
-/// When the event that is played is due, in script time.
+/// The times of the event that is played, in script time.
 #[derive(Debug, Clone, Copy, Default)]
 struct Due {
     line: u32,
     at: Micros,
-    /// The end of a range.
+    /// The end of a range of times.
     until: Option<Micros>,
-    /// Whenever.
+    /// Any time will do.
     is_any: bool,
-    /// The time to which the event's times are relative.
+    /// The origin of a relative time.
     offset: Micros,
     is_relative: bool,
-    /// An inbound packet: the next one's time counts from its own, however late it was.
+    /// An inbound packet, however late. The next one's relative time counts from when this was due.
     is_inbound: bool,
 }
 
@@ -193,7 +193,7 @@ impl<'s> Runner<'s> {
         }
     }
 
-    /// When `event` is due, now that the ones before it have been played.
+    /// The time at which `event` is due, after the ones before it have been played.
     fn due(&self, event: &Event) -> Result<Due, Mismatch> {
         let is_inbound = matches!(
             &event.action,
@@ -249,7 +249,7 @@ impl<'s> Runner<'s> {
         Mismatch::new(self.now_playing.line, cause)
     }
 
-    /// A line of the record.
+    /// Adds a line to the trace.
     fn note(&mut self, line: std::fmt::Arguments<'_>) {
         if self.options.trace {
             let _ = writeln!(self.trace, "{} {line}", seconds(self.host.now()));
@@ -266,7 +266,7 @@ impl<'s> Runner<'s> {
         Ok(())
     }
 
-    /// Lets time pass until `at`; what is due in between happens when it is due.
+    /// Lets time pass until `at`. Everything due in between happens on time.
     fn pass_until(&mut self, at: Micros) -> Result<(), Mismatch> {
         while self.host.now() < at {
             self.host.step(at);
@@ -276,7 +276,7 @@ impl<'s> Runner<'s> {
         Ok(())
     }
 
-    /// Fails if what was due at `due` happened at another time. The tolerance grows with the time
+    /// Fails if an event due at `due` happened at another time. The tolerance grows with the time
     /// since the event before.
     fn check_time(&self, due: Due, happened: Micros, what: &str) -> Result<(), Mismatch> {
         if due.is_any {
@@ -336,7 +336,7 @@ impl<'s> Runner<'s> {
                         self.host.set(name, value);
                     }
                 }
-                // The settings end with the run.
+                // Settings end with the run, so there is nothing to restore.
                 Effect::Restore => {}
                 Effect::ForgetPeers => match self.host.forget_peers() {
                     true => self.note(format_args!("peers are forgotten")),
@@ -369,7 +369,8 @@ impl<'s> Runner<'s> {
         }
     }
 
-    /// Said in any case: the script goes on under other settings than it asks for.
+    /// Reports an ignored setting even without a trace: the script runs under other settings than
+    /// it asks for.
     fn setting_ignored(&mut self, name: &str, value: &str) {
         let text = format!("setting ignored: {name} = {value}");
         let _ = writeln!(self.trace, "{} {text}", seconds(self.host.now()));
@@ -381,7 +382,7 @@ impl<'s> Runner<'s> {
         self.not_done.push(format!("command ignored: {text}"));
     }
 
-    /// Runs code with the names of the connection's `tcp_info`.
+    /// Runs code after defining the names of the connection's `tcp_info`.
     fn code(&mut self, text: &str) -> Result<(), Mismatch> {
         let line = self.now_playing.line;
         let Some(at) = self.under_test else {
@@ -408,7 +409,7 @@ impl<'s> Runner<'s> {
     }
 }
 
-/// Microseconds as seconds.
+/// Microseconds as text in seconds.
 fn seconds(micros: Micros) -> String {
     let sign = if micros < 0 { "-" } else { "" };
     let micros = micros.unsigned_abs();

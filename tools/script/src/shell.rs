@@ -1,13 +1,13 @@
-//! The shell commands of a script, as far as they mean something to a stack: settings.
+//! The shell commands of a script, as far as they concern a stack: settings.
 //!
-//! Nothing is executed. `sysctl`, writes to `/proc/sys` and `/sys/module/*/parameters`, metrics of
-//! routes and the suites' own helpers become [`Effect`]s; everything else is reported as ignored.
+//! Nothing is executed. `sysctl`, writes to `/proc/sys` and `/sys/module/*/parameters`, route
+//! metrics and the suites' own helpers become [`Effect`]s. Everything else is reported as ignored.
 //! Lists, conditions and `exit` are followed as far as statuses are known, since a command that
-//! fails ends a script. A command that is not known here is taken to succeed, and nothing that
-//! rests on that fails.
+//! fails ends a script. An unknown command is assumed to succeed, and no failure is derived from
+//! that assumption.
 //!
-//! Files: `shell/words` cuts the text, `shell/flow` follows it and judges conditions, `shell/route`
-//! reads `ip`.
+//! Files: `shell/words` splits the text into tokens, `shell/flow` follows it and judges conditions,
+//! `shell/route` reads `ip`.
 
 use std::time::Duration;
 
@@ -22,9 +22,9 @@ pub(super) use self::flow::outcome;
 /// Actions that the commands of a script may still take. One allowance serves one script.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Allowance {
-    /// Calls of the text that runs.
+    /// Function calls left for the text that runs.
     calls: usize,
-    /// Words and letters. 0: it is used up.
+    /// Words and letters left. 0: the allowance is used up.
     work: usize,
 }
 
@@ -43,19 +43,19 @@ pub(super) enum Effect {
     /// A setting by its `sysctl` name (`net.ipv4.tcp_ecn`), or `module.parameter`
     /// (`tcp_cubic.hystart`), or [`ROUTE_WINDOW`](world::virtual_host::ROUTE_WINDOW).
     Set { name: String, value: String },
-    /// The suites' common settings.
+    /// Sets the common settings of the suites (`defaults.sh`).
     Defaults,
-    /// Back to the settings at the script's start.
+    /// Restores the settings of the script's start.
     Restore,
-    /// The host forgets what it remembers of peers: `ip tcp_metrics flush`.
+    /// Makes the host forget its peers: `ip tcp_metrics flush`.
     ForgetPeers,
-    /// A queue that takes nothing stands before the device, or is taken away.
+    /// Puts a queue that takes nothing before the device, or removes it.
     Congested(bool),
-    /// The device takes packets of so many bytes: `ip link set .. mtu N`.
+    /// Sets the MTU of the device in bytes: `ip link set .. mtu N`.
     Mtu(usize),
-    /// Time passes.
+    /// Lets time pass.
     Sleep(Duration),
-    /// The command has no effect here; this is its text.
+    /// Has no effect here; this is the command's text.
     Ignored(String),
 }
 
@@ -70,15 +70,15 @@ pub(super) enum Status {
 /// Effects of a text of commands, and its status.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Outcome {
-    /// In order.
+    /// Effects in the order of the commands.
     pub effects: Vec<Effect>,
     pub status: Status,
 }
 
 const OK: Status = Status::Is(0);
 
-/// Adds the effects of one command: its words, without those before its name, and the file to which
-/// its output goes.
+/// Adds the effects of one command. `words` begin with its name; `to` is the file that takes its
+/// output.
 fn command(words: &[&str], to: Option<&str>, out: &mut Vec<Effect>) -> Status {
     let text = || match to {
         Some(path) => format!("{} > {path}", words.join(" ")),
@@ -90,7 +90,8 @@ fn command(words: &[&str], to: Option<&str>, out: &mut Vec<Effect>) -> Status {
         _ if path.ends_with("defaults.sh") => {
             out.push(Effect::Defaults);
             if path == "./defaults.sh" {
-                // The kernel's own copy of the file differs from the older one in this.
+                // The kernel's copy of `defaults.sh` enables Fast Open, which the older one does
+                // not.
                 out.extend(setting("net.ipv4.tcp_fastopen=0x3"));
             }
         }
@@ -117,7 +118,7 @@ fn command(words: &[&str], to: Option<&str>, out: &mut Vec<Effect>) -> Status {
             let written = format!("{}={}", to.unwrap_or_default(), written(words));
             out.push(file_setting(&written).unwrap_or_else(ignored));
         }
-        // The device's offloads are not seen on a wire that has none.
+        // Offloads of the device cannot be seen here, since the wire has none.
         ("ethtool", ["-K" | "--features" | "--offload", ..]) => out.push(ignored()),
         ("ip", _) => return route::ip(rest, &text(), out),
         ("ifconfig", [.., "mtu", bytes]) => {
@@ -142,7 +143,7 @@ fn command(words: &[&str], to: Option<&str>, out: &mut Vec<Effect>) -> Status {
     OK
 }
 
-/// `tee` and the like: `text` goes to each of `paths`.
+/// Writes `text` to each of `paths`, as `tee` does.
 fn write_to(paths: &[&str], text: &str, out: &mut Vec<Effect>) {
     for path in paths.iter().filter(|path| !path.starts_with('-')) {
         let setting = file_setting(&format!("{path}={text}"));
@@ -150,7 +151,7 @@ fn write_to(paths: &[&str], text: &str, out: &mut Vec<Effect>) {
     }
 }
 
-/// The output of `echo` or `printf`.
+/// The text that `echo` or `printf` prints.
 fn written(words: &[&str]) -> String {
     let words: Vec<&str> = words[1..]
         .iter()
@@ -165,13 +166,13 @@ fn base_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// `2`, `0.5`, `100ms` is none.
+/// Seconds like `2`, `0.5` or `2s`. None for other units, like `100ms`.
 fn seconds(text: &str) -> Option<Duration> {
     let seconds: f64 = text.strip_suffix('s').unwrap_or(text).parse().ok()?;
     Duration::try_from_secs_f64(seconds).ok()
 }
 
-/// `net.ipv4.tcp_ecn=1`
+/// A setting like `net.ipv4.tcp_ecn=1`.
 fn setting(word: &str) -> Option<Effect> {
     let (name, value) = word.split_once('=')?;
     Some(Effect::Set {
@@ -180,7 +181,8 @@ fn setting(word: &str) -> Option<Effect> {
     })
 }
 
-/// `/proc/sys/net/ipv4/tcp_ecn=1`, `/sys/module/tcp_cubic/parameters/hystart=0`
+/// A setting by its file: `/proc/sys/net/ipv4/tcp_ecn=1`,
+/// `/sys/module/tcp_cubic/parameters/hystart=0`.
 fn file_setting(word: &str) -> Option<Effect> {
     let (path, value) = word.split_once('=')?;
     let name = if let Some(name) = path.strip_prefix("/proc/sys/") {
@@ -197,7 +199,7 @@ fn file_setting(word: &str) -> Option<Effect> {
     })
 }
 
-/// Replaces `$((15*1024))`, products of numbers, by their value.
+/// Replaces products like `$((15*1024))` by their value.
 fn arithmetic(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;

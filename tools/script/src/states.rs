@@ -1,21 +1,21 @@
-//! The state table of RFC 9293 3.10.7 as scripts: each state, and in it each kind of segment that
-//! may arrive. Nothing is expected.
+//! The state table of RFC 9293 section 3.10.7 as scripts: each kind of segment arrives in each
+//! state. Nothing is expected.
 //!
-//! The kernel is the oracle (`cargo xtask script --compare --states`); what our stack makes of the
-//! table stands in `tests/states.txt`, so that no change to it passes unseen (`tests/states.rs`).
+//! The kernel is the oracle (`cargo xtask script --compare --states`). Our stack's answers stand in
+//! `tests/states.txt`, so that `tests/states.rs` notices every change.
 
 /// A cell of the table.
 #[derive(Debug, Clone)]
 pub struct Cell {
-    /// The state and what arrives in it: `established/rst_in_window`.
+    /// The state and the segment that arrives in it: `established/rst_in_window`.
     pub name: String,
-    /// The script that leads there.
+    /// The script that leads to the state and sends the segment.
     pub text: String,
     /// When the segment arrives, in milliseconds.
     pub arrives_ms: u32,
 }
 
-/// A state and how it is reached.
+/// A state, and the steps that lead to it.
 struct State {
     name: &'static str,
     steps: &'static [&'static [&'static str]],
@@ -36,21 +36,21 @@ const ACCEPT: &[&str] = &[
     "+0 fcntl(4, F_SETFL, O_RDWR|O_NONBLOCK) = 0",
 ];
 const SHUT: &[&str] = &["+0 shutdown(4, SHUT_WR) = 0"];
-/// Later than the ACK of the peer's FIN, which a kernel holds back for a tick of its clock.
+/// Shuts down after the ACK of the peer's FIN, which a kernel delays for a tick of its clock.
 const SHUT_LATER: &[&str] = &["+.01 shutdown(4, SHUT_WR) = 0"];
 const CLOSE: &[&str] = &["+0 close(4) = 0"];
 const ACK_OF_FIN: &[&str] = &["+.01 < . 1:1(0) ack 2 win 30000"];
 const FIN: &[&str] = &["+.01 < F. 1:1(0) ack 1 win 30000"];
 const FIN_AFTER_OURS: &[&str] = &["+.01 < F. 1:1(0) ack 2 win 30000"];
-/// Acknowledges our FIN, from a peer that has sent its own.
+/// An ACK of our FIN, from a peer that has sent its own.
 const ACK_OF_BOTH: &[&str] = &["+.01 < . 2:2(0) ack 2 win 30000"];
 const WRITE: &[&str] = &["+0 write(4, ..., 100) = 100"];
 const CLOSE_LATER: &[&str] = &["+.01 close(4) = 0"];
 const SYN_ACK: &[&str] = &["+.01 < S. 0:0(0) ack 1 win 30000 <mss 1000,nop,wscale 0>"];
-/// A listener that hands over who has said something.
+/// A listener that hands over only connections on which data arrived.
 const DEFER: &[&str] = &["+0 setsockopt(3, SOL_TCP, TCP_DEFER_ACCEPT, [5], 4) = 0"];
 const ACK: &[&str] = &["+.01 < . 1:1(0) ack 1 win 30000"];
-/// A listener that takes data on SYNs, also without a cookie.
+/// A listener that accepts data in SYNs, even without a cookie.
 const FAST: &[&str] = &[
     "+0 `sysctl -q net.ipv4.tcp_fastopen=0x602`",
     "+0 bind(3, ..., ...) = 0",
@@ -170,8 +170,8 @@ const STATES: [State; 24] = [
     ),
 ];
 
-/// A kind of segment: flags, sequence number from RCV.NXT, length, ACK number from what stands
-/// there, window.
+/// A kind of segment: its flags, sequence number, length, ACK number and window. `off` is the
+/// sequence number's distance from RCV.NXT.
 struct Kind {
     name: &'static str,
     flags: &'static str,
@@ -182,13 +182,13 @@ struct Kind {
     urgent: u32,
 }
 
-/// The bytes that a segment acknowledges.
+/// ACK number of a segment.
 enum Ack {
-    /// Nothing, without the flag.
+    /// No ACK flag.
     None,
-    /// From SND.UNA.
+    /// Distance from SND.UNA.
     Una(i64),
-    /// From SND.NXT.
+    /// Distance from SND.NXT.
     Next(i64),
 }
 
@@ -206,14 +206,14 @@ const fn kind(name: &'static str, flags: &'static str, off: i64, len: u32, ack: 
     }
 }
 
-/// Between two segments of the peer, and before the one that the cell is about.
+/// Pauses between two segments of the peer, and before the cell's own segment.
 const STEP_MS: u32 = 10;
 const PAUSE_MS: u32 = 20;
 
-/// Far outside any window.
+/// A distance beyond any window.
 const FAR: i64 = 4_000_000;
 
-/// The window that a SYN of ours offers.
+/// The window that our SYN offers.
 const WINDOW: i64 = 65_535;
 
 const KINDS: [Kind; 76] = [
@@ -323,17 +323,18 @@ pub fn cells() -> Vec<Cell> {
 }
 
 impl State {
-    /// How long the way into the state takes.
+    /// Duration of the steps into the state, in ms.
     fn reached_ms(&self) -> u32 {
         let lines = self.steps.concat();
         let waits = lines.iter().filter(|line| line.starts_with("+.01"));
         waits.count() as u32 * STEP_MS
     }
 
-    /// Into the state, the segment, and after a while what the application is told.
+    /// The script of a cell: the steps, the segment, and later the questions of the application.
     fn script(&self, kind: &Kind) -> String {
         let mut lines = vec![
-            // Options of our SYN that the peer's SYN lacks are not compared here.
+            // The peer's SYN has neither option, so ours leaves both out. They are not the subject
+            // here.
             "`sysctl -q net.ipv4.tcp_timestamps=0 net.ipv4.tcp_sack=0`".to_owned(),
             "0 socket(..., SOCK_STREAM, IPPROTO_TCP) = 3".to_owned(),
             "+0 fcntl(3, F_SETFL, O_RDWR|O_NONBLOCK) = 0".to_owned(),
@@ -368,7 +369,7 @@ impl State {
         )
     }
 
-    /// Early enough that no timer of the connection has fired since.
+    /// Questions about the result, asked before any timer of the connection fires.
     fn questions(&self) -> Vec<String> {
         let fd = self.fd;
         let mut lines = Vec::new();
@@ -382,7 +383,7 @@ impl State {
             return lines;
         }
         if self.name.starts_with("orphan") {
-            // Whether anybody is at home: an old segment earns an ACK, or a RST.
+            // Tests whether the connection still exists: an old segment gets an ACK, or else a RST.
             lines.push("+.5 < . 0:0(0) ack 2 win 30000".to_owned());
             lines.push("+.01 getsockopt(3, SOL_SOCKET, SO_ERROR, [0], [4]) = 0".to_owned());
             return lines;

@@ -1,7 +1,6 @@
 //! Names that scripts use for numbers: flags, options, events, errors.
 //!
-//! Values are Linux's on x86-64. Those of socket calls come from `posix`, which understands them;
-//! the rest stands here.
+//! Values are Linux's on x86-64. Those of socket calls come from `posix`, the others stand here.
 
 use posix::number;
 
@@ -80,7 +79,7 @@ table! {
     CAP_MAC_OVERRIDE = 32, CAP_MAC_ADMIN = 33, CAP_SYSLOG = 34, CAP_WAKE_ALARM = 35, CAP_BLOCK_SUSPEND = 36,
 }
 
-/// Errors by name, `<asm-generic/errno.h>`.
+/// Errors by name, from `<asm-generic/errno.h>` and `<asm-generic/errno-base.h>`.
 const ERRORS: &[(&str, i64)] = &[
     ("EPERM", 1),
     ("ENOENT", 2),
@@ -217,7 +216,7 @@ const ERRORS: &[(&str, i64)] = &[
     ("ERFKILL", 132),
 ];
 
-/// The number behind a name.
+/// The number for a name.
 pub(super) fn value(name: &str) -> Option<i64> {
     let found = TABLE.iter().chain(ERRORS).find(|entry| entry.0 == name);
     found.map(|entry| entry.1)
@@ -231,7 +230,7 @@ pub(super) fn error_name(errno: i32) -> String {
     }
 }
 
-/// `POLLIN|POLLOUT`, or `EPOLLIN|EPOLLOUT` with that prefix.
+/// Names of the bits: `POLLIN|POLLOUT`, or `EPOLLIN|EPOLLOUT` with that prefix.
 pub(super) fn events(prefix: &str, bits: u32) -> String {
     let mut names = Vec::new();
     let mut rest = bits;

@@ -1,4 +1,4 @@
-//! `struct tcp_info` taken apart into the names that assertions use.
+//! `struct tcp_info`, parsed into the names that assertions use.
 
 use super::python::{Python, Value};
 
@@ -70,7 +70,7 @@ const FIELDS: &[(&str, usize, usize)] = &[
     ("received_ce_bytes", 272, 4),
 ];
 
-/// Bytes of the structure.
+/// Length of the structure in bytes.
 pub(super) const LEN: usize = 280;
 
 /// Names for values of `tcpi_state`, `tcpi_ca_state` and `tcpi_options`.
@@ -102,7 +102,7 @@ const NAMES: &[(&str, i128)] = &[
     ("TCP_INFINITE_SSTHRESH", 0x7fff_ffff),
 ];
 
-/// Sets the names of the structure's fields; what the bytes do not reach is 0.
+/// Defines the names of the structure's fields. Fields beyond the bytes are 0.
 pub(super) fn define(info: &[u8], python: &mut Python) {
     for (name, value) in NAMES {
         python.set(name, Value::Int(*value));
@@ -125,8 +125,8 @@ pub(super) fn define(info: &[u8], python: &mut Python) {
     set("options2", ecn >> 8);
 }
 
-/// Names of `TCP_CC_INFO` with offset and bytes. The algorithms share a union; those fields are
-/// known that its bytes reach.
+/// Names of `TCP_CC_INFO` with offset and bytes. The algorithms share a union, so its bytes define
+/// the names of every algorithm whose fields they reach.
 const CONGESTION: &[&[(&str, usize, usize)]] = &[
     &[
         ("bbr_bw_lo", 0, 4),
@@ -170,7 +170,7 @@ const MEMORY: [&str; 9] = [
 /// Bytes of `SO_MEMINFO`.
 pub(super) const MEMORY_LEN: usize = 4 * MEMORY.len();
 
-/// Sets the names of what the congestion control says of itself.
+/// Defines the names of the congestion control's report.
 pub(super) fn define_congestion(info: &[u8], python: &mut Python) {
     for fields in CONGESTION {
         let len = fields
@@ -187,7 +187,7 @@ pub(super) fn define_congestion(info: &[u8], python: &mut Python) {
     }
 }
 
-/// Sets the names of what the socket's buffers hold.
+/// Defines the names of the socket's memory counts.
 pub(super) fn define_memory(info: &[u8], python: &mut Python) {
     for (at, name) in MEMORY.iter().enumerate() {
         let value = number(info, 4 * at, 4);

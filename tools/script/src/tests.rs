@@ -1,4 +1,4 @@
-//! Messages of a run beside its verdict.
+//! Messages of a run, beside its result.
 
 use super::{Mismatch, Options, Report, run};
 use std::io::Write as _;
@@ -90,7 +90,7 @@ fn call_is_written_as_it_is_made() {
     }
 }
 
-/// A connection: its listener is descriptor 3, it is descriptor 4.
+/// A connection: descriptor 3 is its listener, descriptor 4 the connection.
 const ACCEPTED: &str = "+0 bind(3, ..., ...) = 0
 +0 listen(3, 1) = 0
 +0 < S 0:0(0) win 65535 <mss 1000,nop,wscale 7>
@@ -219,8 +219,7 @@ fn kernel_takes_what_is_put_together_as_a_whole() {
     }
     let options = Options {
         on: super::Machine::Kernel,
-        // The kernel's answers are compared, and not their times: a busy machine is late by any
-        // time.
+        // Only answers matter here, not times: a busy machine may be late by any time.
         tolerance_us_min: 30_000_000,
         ..Options::default()
     };

@@ -1,8 +1,8 @@
-//! Packet scripts on this machine's kernel: the oracle of `scripts/`, and of random scripts.
+//! Packet scripts on this machine's kernel, the oracle of `scripts/` and of random scripts.
 //!
 //! A sample of our own scripts is played on the kernel, which must do what they expect. The seeds
-//! in `compare_seeds.txt`, which once found a difference, are played on both. Needs root, as a
-//! namespace of its own does; without it the test says that it did not run.
+//! in `compare_seeds.txt` once showed a difference, and are played on both. Network namespaces need
+//! root; without it the tests report that they did not run.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -10,20 +10,20 @@ use std::process::{Command, Output};
 use std::sync::Mutex;
 use std::thread;
 
-/// Kernels at once; they mostly sleep.
+/// Number of kernels at once; they mostly sleep.
 const JOBS: usize = 8;
-/// Each eighth of our scripts is played.
+/// One script in so many is played.
 const SAMPLE_EVERY: usize = 8;
-/// A script that waits longer than this is none for a quick test, in seconds.
+/// Longest script in seconds; longer ones are skipped to keep the test quick.
 const LONGEST_S: f64 = 3.0;
-/// Scripts in which we differ from the kernel on purpose: docs/differences.md says why.
+/// Scripts in which we differ from the kernel on purpose; docs/differences.md gives the reasons.
 const DIFFERENT: [&str; 2] = [
     "established/mtu_probe_and_all_behind_it_are_lost.pkt",
     "established/window_taken_back.pkt",
 ];
 
-/// In the names of scripts of what the kernel does not have: accurate ECN is younger than Linux
-/// 6.18, HyStart++ it never had, and DCTCP is a module that need not be there.
+/// Words in the names of scripts about features that the kernel lacks. Accurate ECN is younger than
+/// Linux 6.18, HyStart++ was never in it, and DCTCP is a module that may be missing.
 const ABSENT: [&str; 3] = ["accecn", "hystart_plus_plus", "dctcp_"];
 
 fn run_script(arguments: &[&str]) -> Output {
@@ -45,11 +45,11 @@ fn can_run(test: &str) -> bool {
     is_root
 }
 
-/// How often what has failed is played again, alone.
+/// How often a script that failed is played again, alone.
 const AGAIN: u32 = 5;
 
-/// The failure of a subject that fails every time. The kernel's clock is the real one. On a busy
-/// machine a packet may be injected so late that a timer of the kernel's fires first.
+/// The output of a subject that fails in every play. The kernel's clock is the real one. On a busy
+/// machine a packet may be injected so late that one of the kernel's timers fires first.
 fn lasts(subject: &str, play: impl Fn(&str) -> Output) -> Option<String> {
     let mut text = String::new();
     for _ in 0..AGAIN {
@@ -63,7 +63,7 @@ fn lasts(subject: &str, play: impl Fn(&str) -> Output) -> Option<String> {
     Some(text)
 }
 
-/// Plays each, several at once; fails with what those said that fail every time.
+/// Plays all subjects, several at once, and fails with the output of those that fail every time.
 fn all(subjects: Vec<String>, play: impl Fn(&str) -> Output + Sync) {
     assert!(!subjects.is_empty());
     let next = Mutex::new(subjects.into_iter());
@@ -102,7 +102,7 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// How long a script takes, in seconds: `.. passed (11 events, 0.201 s)`.
+/// Duration of a script in seconds, from its output: `.. passed (11 events, 0.201 s)`.
 fn seconds(file: &str) -> f64 {
     let text = said(&run_script(&[file]));
     let number = text
@@ -169,8 +169,8 @@ fn seeds_that_once_differed_are_the_same() {
     });
 }
 
-/// A close that lingers blocks, and frees its number at once. A second close in the end would take
-/// the number from its holder by then, another script of this process.
+/// A lingering close blocks, but frees its number at once. If the runner closed that number again
+/// at the end, it would close another script's descriptor.
 #[test]
 fn close_that_blocks_gives_its_number_away_at_once() {
     if !can_run("close_that_blocks_gives_its_number_away_at_once") {
@@ -182,11 +182,11 @@ fn close_that_blocks_gives_its_number_away_at_once() {
     words.resize(25, script.to_str().expect("a path"));
     let output = run_script(&words);
     let said = said(&output);
-    // Whether they differ is for others to say; here nothing may be lost.
+    // A difference is no failure here. All scripts must have been played.
     assert!(said.contains(", 0 not compared"), "{said}");
 }
 
-/// Ends while its close waits for an ACK.
+/// A script that ends while its close waits for an ACK.
 const LINGERS: &str = "
     0 socket(..., SOCK_STREAM, IPPROTO_TCP) = 3
    +0 bind(3, ..., ...) = 0

@@ -1,10 +1,10 @@
 //! Every packet script of `scripts/`, named by folder and file, over IPv4 as it is written and over
 //! IPv6.
 //!
-//! A folder is a state, a file what arrives in it. A script must pass, and nothing may leave that
-//! it does not expect. Over IPv6 (`--ip_version=ipv6`) the MTU is 20 bytes larger, so that segments
-//! are as long. All scripts run but those that `ipv4_only.txt` lists with a reason, and those that
-//! name a version themselves. Who is listed must fail there: the list only shrinks.
+//! A folder is a state, a file is an event in it. A script must pass, and nothing may leave that it
+//! does not expect. Over IPv6 (`--ip_version=ipv6`) the MTU is 20 bytes larger, so that segments
+//! are as long. Scripts that name a version, or that `ipv4_only.txt` lists with a reason, do not
+//! run over IPv6. A listed script must fail there, so that the list only shrinks.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use libtest_mimic::{Arguments, Failed, Trial};
 use script::{Mismatch, Options, run};
 
-/// Scripts that are about IPv4 itself, one in a line, with the reason behind a colon.
+/// Scripts about IPv4 itself, one on a line, with the reason behind a colon.
 const IPV4_ONLY: &str = include_str!("ipv4_only.txt");
 
 fn main() {
@@ -54,7 +54,7 @@ fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// Reasons by the names of scripts.
+/// The reasons, by script name.
 fn exceptions() -> BTreeMap<&'static str, &'static str> {
     let lines = IPV4_ONLY.lines().filter(|line| !line.starts_with('#'));
     lines

@@ -1,15 +1,15 @@
-//! The state table as our stack answers it, cell by cell, against `states.txt`: a change of it is a
-//! change of that file.
+//! Our stack's answers to the state table, cell by cell, against `states.txt`. A changed answer
+//! must change that file.
 //!
-//! `STATES_WRITE=1 cargo test -p script --test states` writes the file anew. Where the kernel
-//! answers otherwise `docs/differences.md` says why.
+//! `STATES_WRITE=1 cargo test -p script --test states` rewrites the file. `docs/differences.md`
+//! says why where the kernel answers otherwise.
 
 use std::fmt::Write as _;
 use std::path::Path;
 
 use script::{Options, run, states};
 
-/// When a line of a record was.
+/// The time of a record's line, in seconds.
 fn seconds(line: &str) -> f64 {
     let word = line.split(' ').next().unwrap_or_default();
     word.parse().expect("a time")

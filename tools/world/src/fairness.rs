@@ -1,20 +1,20 @@
-//! Whether flows that are alike share a bottleneck: Jain's index over what each carried in a window
-//! of time.
+//! Fairness of like flows at a bottleneck: Jain's index over the bytes that each carried in a
+//! window of time.
 
-/// The time at which the flows have found their shares, ns.
+/// Begin of the window in ns: the flows have found their shares.
 pub const FROM_NS: u64 = 20_000_000_000;
-/// The time at which the flows have been watched for long enough, ns.
+/// End of the window in ns.
 pub const TO_NS: u64 = 110_000_000_000;
-/// Least index of fairness, of a perfect 1. Two flows of which one has three times the other's
-/// share have 0.8.
+/// Least index that passes; 1 is perfect. Two flows of which one has three times the other's share
+/// have 0.8.
 const INDEX_MIN: f64 = 0.8;
-/// Flows of BBR, version 1, that measured different least round trips leave each other less: of
-/// three one may stay at a fifth of the others' (decision 0018).
+/// Least index for BBR version 1. Its flows share less evenly after measuring different shortest
+/// round trips: of three, one may stay at a fifth of the others' (decision 0018).
 const INDEX_MIN_BBR: f64 = 0.7;
-/// Least part of the bottleneck's rate that all flows together must use.
+/// Least part of the bottleneck's rate that all flows must use together.
 pub const USE_MIN: f64 = 0.7;
 
-/// The least index that flows of one algorithm are to reach.
+/// The least index for flows of one algorithm.
 #[must_use]
 pub fn index_min(congestion: tcp::CongestionAlgorithm) -> f64 {
     match congestion {
@@ -23,7 +23,7 @@ pub fn index_min(congestion: tcp::CongestionAlgorithm) -> f64 {
     }
 }
 
-/// Jain's index: 1 if all are equal, one over their number if one has all.
+/// Jain's index: 1 if all shares are equal, 1/n if one of n flows has everything.
 #[must_use]
 pub fn jain(shares: &[f64]) -> f64 {
     let sum: f64 = shares.iter().sum();

@@ -1,5 +1,5 @@
-//! The kinds of faults by name, and sets of them: what `--off` and the search for a smaller failing
-//! world switch off.
+//! Kinds of faults by name, and sets of them. `--off` and the search for a smaller failing world
+//! switch off such sets.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ macro_rules! kinds {
             /// Every kind.
             pub const ALL: &'static [Self] = &[$(Self::$kind,)*];
 
-            /// Its name on a command line.
+            /// The name on a command line.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$kind => $name,)* }
@@ -23,11 +23,11 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// Frames are lost one by one.
+    /// Single frames are lost.
     Loss = "loss",
     /// Frames are lost in bursts.
     Burst = "burst",
-    /// Frames are overtaken.
+    /// Frames are held back, so that others overtake them.
     Reorder = "reorder",
     /// Frames arrive twice.
     Duplicate = "duplicate",
@@ -37,7 +37,7 @@ kinds! {
     Blackhole = "blackhole",
     /// Delays vary.
     Jitter = "jitter",
-    /// Frames are a few odd microseconds late.
+    /// Each frame is late by a few odd microseconds.
     Lateness = "late",
     /// Links have a rate and a queue.
     Queue = "queue",
@@ -45,17 +45,17 @@ kinds! {
     Mtu = "mtu",
     /// Tables and buffers are small.
     Scarcity = "scarcity",
-    /// Frames wait in the driver.
+    /// Frames wait in the driver before the stack sees them.
     Coalesce = "coalesce",
     /// The driver has few slots.
     Slots = "slots",
     /// Clocks jump forward.
     ClockJump = "clock",
-    /// Forged ICMP errors.
+    /// ICMP errors are forged.
     IcmpLie = "icmp",
-    /// Forged segments.
+    /// Segments are forged.
     Attack = "attack",
-    /// Settings of TCP other than the default.
+    /// Settings of TCP differ from the default.
     Settings = "settings",
 }
 
@@ -64,25 +64,25 @@ kinds! {
 pub struct FaultSet(u32);
 
 impl FaultSet {
-    /// None.
+    /// The empty set.
     pub const NONE: Self = Self(0);
 
-    /// Whether `kind` is in it.
+    /// Whether the set contains `kind`.
     #[must_use]
     pub const fn contains(self, kind: FaultKind) -> bool {
         self.0 & 1 << kind as u32 != 0
     }
 
-    /// With `kind` in it.
+    /// The set with `kind` added.
     #[must_use]
     pub const fn with(self, kind: FaultKind) -> Self {
         Self(self.0 | 1 << kind as u32)
     }
 
-    /// From names with commas between.
+    /// The set of names separated by commas.
     ///
     /// # Errors
-    /// The name that is none, with those that are.
+    /// The unknown name, with a list of the known ones.
     pub fn parse(names: &str) -> Result<Self, String> {
         let mut set = Self::NONE;
         for name in names.split(',').filter(|name| !name.is_empty()) {

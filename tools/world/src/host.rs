@@ -1,4 +1,4 @@
-//! One host: its stack, its driver's far end, its clock, and its applications.
+//! One host of a world: its stack, the far end of its driver, its clock, and its applications.
 //!
 //! ```text
 //!   network ──▶ far end ─ loopback ─▶ Stack ◀── jobs, events, byte rings ──▶ Ends
@@ -24,7 +24,7 @@ use super::queue::{Event, Flying, Queue};
 use super::trace::{Direction, Trace};
 use super::watch::Watch;
 
-/// Turns after which a stack that is still busy at the same instant will be so for ever.
+/// Most turns at one instant. A stack that is still busy then will be so for ever.
 const TURNS_MAX: usize = 5_000;
 const SCRATCH_BYTES: usize = 16 << 10;
 
@@ -32,24 +32,24 @@ const SCRATCH_BYTES: usize = 16 << 10;
 pub struct Shared {
     /// The world.
     pub plan: Plan,
-    /// Its time.
+    /// World time in ns.
     pub now_ns: u64,
-    /// Events to come.
+    /// Future events.
     pub queue: Queue,
     /// The network that joins the hosts.
     pub net: Net,
-    /// Addresses.
+    /// Addresses of the hosts.
     pub addresses: Addresses,
-    /// The deeds of the applications.
+    /// Records of what the applications did.
     pub ledger: Ledger,
-    /// The events so far.
+    /// Trace of the events so far.
     pub trace: Trace,
-    /// Buffers of the applications.
+    /// Buffers that applications share: one for bytes read, one for bytes expected.
     pub scratch: [Vec<u8>; 2],
 }
 
 impl Shared {
-    /// A world before its first instant.
+    /// The state of a world before its first instant.
     #[must_use]
     pub fn new(plan: Plan, live: bool) -> Self {
         Self {
@@ -77,16 +77,16 @@ pub struct Host {
     stack: Stack,
     sockets: Sockets,
     far: Loopback,
-    /// Frames for which the driver had no slot yet.
+    /// Frames that wait for a slot of the driver.
     waiting: VecDeque<Flying>,
     /// Offset of the host's clock from the world's, in ns.
     clock_ns: u64,
     coalesce_ns: u64,
-    /// When its next turn is entered; `u64::MAX`: not at all.
+    /// World time in ns of the next turn; `u64::MAX`: none is entered.
     due_ns: u64,
     listeners: Vec<(SocketId, usize)>,
     ends: BTreeMap<Key, End>,
-    /// When ends want to be woken; some no longer do.
+    /// Times at which ends want to be woken. Outdated ones are kept and do no harm.
     wakes: BTreeSet<(u64, Key)>,
     watch: Watch,
     inspection: Inspection,
@@ -131,7 +131,7 @@ impl Host {
     /// Opens the listeners of the flows that this host serves.
     ///
     /// # Errors
-    /// No socket is in stock.
+    /// The stack has no free socket.
     pub fn listen(&mut self, shared: &mut Shared) -> Result<(), String> {
         for (number, flow) in shared.plan.flows.iter().enumerate() {
             if flow.server != self.number || flow.simultaneous {
@@ -150,7 +150,7 @@ impl Host {
         Ok(())
     }
 
-    /// Nobody will connect any more.
+    /// Closes the listeners, since nobody will connect any more.
     pub fn end_listeners(&mut self, shared: &mut Shared) {
         for (id, _) in self.listeners.drain(..) {
             self.sockets.close(id, Requests::CLOSE);
@@ -158,7 +158,7 @@ impl Host {
         self.enter_turn(shared, shared.now_ns);
     }
 
-    /// Begins an end of a connection that this host opens. False: no socket is free.
+    /// Begins this host's end of a connection that it opens. False: no socket is free.
     pub fn begin(&mut self, shared: &mut Shared, flow: usize, side: usize, number: u32) -> bool {
         let plan = &shared.plan.flows[flow];
         let hosts = [plan.client, plan.server];
@@ -190,7 +190,7 @@ impl Host {
         true
     }
 
-    /// The clock jumps.
+    /// Moves the host's clock forward by `by_ns`.
     pub fn jump(&mut self, shared: &mut Shared, by_ns: u64) {
         self.clock_ns += by_ns;
         shared
@@ -199,7 +199,7 @@ impl Host {
         self.enter_turn(shared, shared.now_ns);
     }
 
-    /// A frame arrives in the driver, or waits for it to have room.
+    /// Lets a frame arrive at the driver, where it may wait for a slot.
     pub fn arrive(&mut self, shared: &mut Shared, frame: Flying) {
         self.waiting.push_back(frame);
         self.fill_driver(shared);
@@ -219,7 +219,7 @@ impl Host {
             }
             slot.write(0, &frame.bytes);
             slot.set_len(frame.bytes.len());
-            // The send cannot fail: the other end lives as long as this one.
+            // Cannot fail, since the other end lives as long as this one.
             let _ = self.far.send(1);
             let direction = if frame.forged {
                 Direction::Forged
@@ -244,10 +244,10 @@ impl Host {
         }
     }
 
-    /// A turn was entered for now: does it, unless it was done already.
+    /// Runs the turn that was entered for now, unless it was already run.
     ///
     /// # Errors
-    /// The fault that was found.
+    /// A fault that an observer found.
     pub fn turn(&mut self, shared: &mut Shared) -> Result<(), String> {
         if shared.now_ns < self.due_ns {
             return Ok(());
@@ -319,7 +319,7 @@ impl Host {
         }
     }
 
-    /// The applications act upon events and upon their own clocks. True: they asked the stack for
+    /// Lets the applications act upon events and their own clocks. True: they asked the stack for
     /// something.
     fn act(&mut self, shared: &mut Shared) -> Result<bool, String> {
         let mut told = std::mem::take(&mut self.told);
@@ -367,17 +367,17 @@ impl Host {
         }
     }
 
-    /// Ends that are not over.
+    /// Number of ends that are not over.
     #[must_use]
     pub fn open(&self) -> usize {
         self.ends.len()
     }
 
-    /// The time is up: an end may wait for a peer that has gone, so the end is abandoned.
-    /// Any other end that is left is stuck.
+    /// Ends the host's connections when the world's time is up. An end that waits for a departed
+    /// peer is abandoned. Any other end is stuck.
     ///
     /// # Errors
-    /// The end that is stuck.
+    /// The stuck end.
     pub fn abandon(&mut self, shared: &mut Shared) -> Result<(), String> {
         self.inspection
             .nothing_waits(&self.stack)
@@ -399,14 +399,13 @@ impl Host {
         Ok(())
     }
 
-    /// The memory that the stack holds.
+    /// Memory that the stack holds.
     #[must_use]
     pub fn usage(&self) -> Usage {
         self.stack.usage()
     }
 
-    /// The knowledge of the observer on the host's wire about its flows: a liar must not guess
-    /// these numbers.
+    /// The observer on the host's wire. It knows the sequence numbers that a liar must not guess.
     #[must_use]
     pub fn watch(&self) -> &Watch {
         &self.watch

@@ -1,34 +1,34 @@
-//! Looks into the stack after every turn: windows and timers within what the RFCs allow, and a
-//! timer for everything that waits.
+//! Inspection of a stack after every turn. Windows and timers must stay within the RFCs' limits,
+//! and everything that waits needs a timer.
 
 use stack::Stack;
 use wire::FlowKey;
 
 use super::plan::Plan;
 
-/// Number of connections that are inspected after a turn; the tables fill low places first.
+/// Most connections that are inspected after a turn. Tables fill their low places first.
 const CONNECTIONS_MAX: usize = 24;
-/// Segments beyond the congestion window: limited transmit (two, RFC 3042) and a probe for the
-/// tail's loss (one, RFC 8985 7).
+/// Segments allowed beyond the congestion window: limited transmit (two, RFC 3042) and a tail loss
+/// probe (one, RFC 8985 7).
 const ALLOWANCE: u32 = 3;
-/// A window that shrank below what is in flight lets nothing leave but probes for the tail's loss,
-/// a new segment each: so many in a row at most.
+/// Most new segments in a row while more is in flight than a shrunk window allows. Each must be a
+/// tail loss probe.
 const PROBES_MAX: u32 = 4;
-/// Open, disorder: no window is being reduced.
+/// Highest `ca_state` in which the window is not being reduced: open (0) or disorder (1).
 const CALM_STATES_MAX: u8 = 1;
 
 /// See the module's documentation.
 pub struct Inspection {
     tcp: tcp::Config,
-    /// Congestion windows before the turn.
+    /// Congestion windows before the turn, by connection.
     before: Vec<(FlowKey, u32)>,
-    /// Connections that sent one new segment although more than the window was in flight, and how
-    /// often in a row.
+    /// Connections that sent a new segment although more than the window was in flight, and how
+    /// many times in a row.
     probing: Vec<(FlowKey, u32)>,
 }
 
 impl Inspection {
-    /// For a host of a plan.
+    /// An inspection for host `number` of a plan.
     #[must_use]
     pub fn new(plan: &Plan, number: usize) -> Self {
         Self {
@@ -38,7 +38,7 @@ impl Inspection {
         }
     }
 
-    /// A turn begins.
+    /// Notes the windows at the begin of a turn.
     pub fn before(&mut self, stack: &Stack) {
         self.before.clear();
         let windows = stack
@@ -48,10 +48,10 @@ impl Inspection {
         self.before.extend(windows);
     }
 
-    /// A turn is over, in which the connections `sent` sent something new.
+    /// Inspects the connections after a turn in which those in `sent` sent new data.
     ///
     /// # Errors
-    /// The value that is outside of its limits.
+    /// A value outside its limits.
     pub fn after(&mut self, stack: &Stack, sent: &[FlowKey]) -> Result<(), String> {
         for (key, conn) in stack.connections().take(CONNECTIONS_MAX) {
             let info = conn.info();
@@ -107,10 +107,11 @@ impl Inspection {
         news == 1 && *probes <= PROBES_MAX
     }
 
-    /// The time is up: whatever a connection still wants to send will never arrive.
+    /// Checks at the world's end that nothing still waits to be sent or acknowledged, as it would
+    /// never arrive.
     ///
     /// # Errors
-    /// A connection that waits for an acknowledgment.
+    /// A connection with data that waits.
     pub fn nothing_waits(&self, stack: &Stack) -> Result<(), String> {
         for (key, conn) in stack.connections() {
             let info = conn.info();

@@ -1,5 +1,5 @@
 //! Random worlds: two to eight stacks, a network between them, faults, applications, and observers
-//! that know the rules. A seed says all of it.
+//! that know the rules. A seed determines everything.
 //!
 //! ```text
 //!   seed ─▶ draw ─▶ Plan ─▶ World: hosts (stack + applications) ◀─▶ net (lines, switches, routers) ◀─ lies
@@ -10,9 +10,10 @@
 //!                             └ trace       hash, last events
 //! ```
 //!
-//! [`check`] runs a seed, twice if asked to, and on failure looks for faults that it fails without.
-//! `cargo xtask sim` calls it; so does the test with the seeds that once failed. [`virtual_host`]
-//! is no part of worlds: packet scripts and the packetdrill plug-in run on it.
+//! [`check`] runs a seed, twice if asked to, and on failure looks for faults without which it still
+//! fails. It is called by `cargo xtask sim` and by the test of seeds that once failed.
+//! [`virtual_host`] is not part of the worlds: packet scripts and the packetdrill plug-in run on
+//! it.
 
 #![forbid(unsafe_code)]
 

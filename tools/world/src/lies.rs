@@ -1,5 +1,5 @@
-//! Someone off the path who sees addresses and ports but no sequence number: resets, SYNs, data and
-//! ICMP errors with numbers of his own making. None may have an effect on any stream.
+//! Off-path attackers who know addresses and ports but no sequence number. They send resets, SYNs,
+//! data and ICMP errors with invented numbers. None of these may affect a stream.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -14,10 +14,10 @@ use super::plan::{Lie, LieKind};
 use super::queue::Flying;
 use super::random::Random;
 
-/// Numbers that are tried until one is no lucky guess.
+/// Most draws until a number is no lucky guess.
 const TRIES_MAX: usize = 8;
 
-/// The host that a lie is told to, and the frame; `None`: no host can be lied to.
+/// The forged frame, and the host that gets it. `None`: there is no connection to lie about.
 #[must_use]
 pub fn forge(shared: &Shared, hosts: &[Host], lie: &Lie) -> Option<(usize, Flying)> {
     let plan = &shared.plan.flows[lie.flow];
@@ -59,7 +59,7 @@ pub fn forge(shared: &Shared, hosts: &[Host], lie: &Lie) -> Option<(usize, Flyin
     Some((to, flying))
 }
 
-/// A sequence number and an acknowledgment far from any that mean something.
+/// A sequence number and an ACK number, both far from any valid ones.
 fn numbers(dice: &mut Random, host: &Host, key: &FlowKey) -> Option<(u32, u32)> {
     for _ in 0..TRIES_MAX {
         let (seq, ack) = (dice.word() as u32, dice.word() as u32);

@@ -14,34 +14,35 @@ use world::{Options, draw};
 #[derive(Parser)]
 #[command(name = "sim", bin_name = "cargo xtask sim")]
 struct Cli {
-    /// How many seeds
+    /// Number of seeds to run
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     seeds: u64,
-    /// Only this seed
+    /// Run only this seed
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
     /// The first seed
     #[arg(long, value_name = "S", default_value_t = 1)]
     from: u64,
-    /// From one seed to the next: 40 runs the worlds in which flows compete
+    /// Distance from one seed to the next; `--from 40 --step 40` runs only worlds in which flows
+    /// compete
     #[arg(long, value_name = "N", default_value_t = 1)]
     step: u64,
-    /// Threads
+    /// Number of threads
     #[arg(long, value_name = "J", default_value_t = default_jobs())]
     jobs: usize,
     /// Print everything that happens
     #[arg(long)]
     trace: bool,
-    /// Faults to leave out, with commas between
+    /// Kinds of faults to leave out, separated by commas
     #[arg(long, value_name = "KINDS", default_value = "", value_parser = FaultSet::parse)]
     off: FaultSet,
-    /// Print the world and do not run it
+    /// Print the world without running it
     #[arg(long)]
     show: bool,
     /// Stop after this many failures
     #[arg(long, value_name = "N", default_value_t = 5)]
     failures: usize,
-    /// One line for each failure
+    /// Print only a line for each failure
     #[arg(long)]
     brief: bool,
 }
@@ -57,7 +58,7 @@ fn main() -> ExitCode {
         print!("{}", draw::draw(seed).without(cli.off));
         return ExitCode::SUCCESS;
     }
-    // A panic is reported with its seed, once.
+    // Silence the default message: a panic is reported once, with its seed.
     std::panic::set_hook(Box::new(|panic| {
         if std::env::var_os("RUST_BACKTRACE").is_some() {
             eprintln!("{panic}\n{}", std::backtrace::Backtrace::force_capture());

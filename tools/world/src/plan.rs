@@ -1,5 +1,5 @@
-//! The plan of a world: plain values, drawn from a seed by [`draw`](super::draw), changed by
-//! switching faults off, printed when a seed fails.
+//! The plan of a world: plain values. [`draw`](super::draw) makes them from a seed, switching off
+//! faults changes them, and a failing seed prints them.
 
 use std::fmt;
 
@@ -8,85 +8,85 @@ use stack::context::SocketOption;
 
 use super::faults::{FaultKind, FaultSet};
 
-/// Longest RTO of Linux's settings.
+/// The longest RTO under Linux's default settings, in ns: 120 s.
 const CORKED_NS_MAX: u64 = 120_000_000_000;
 
-/// A world before it begins. Times are nanoseconds of the world's own clock, which starts at 0.
+/// A world before it begins. Times are in ns of the world's clock, which starts at 0.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The seed from which the plan was drawn.
     pub seed: u64,
-    /// Faults end here; what they delayed has to come to its end afterwards.
+    /// Time in ns at which faults end. Connections that they delayed must finish afterwards.
     pub heal_ns: u64,
-    /// Strains that the network and the hosts may put on connections, in all.
+    /// Strains that network and hosts together may put on connections.
     pub strain: Strain,
-    /// The stacks.
+    /// The hosts, each with its stack.
     pub hosts: Vec<HostPlan>,
-    /// Hosts first, in their order; then what joins them.
+    /// Nodes of the network: the hosts in their order, then switch or routers.
     pub nodes: Vec<NodePlan>,
     /// The edges between nodes; they form a tree.
     pub links: Vec<LinkPlan>,
     /// The plans of the applications.
     pub flows: Vec<FlowPlan>,
-    /// Hosts' clocks that jump forward: when, whose, how far.
+    /// Forward jumps of hosts' clocks: time in ns, host, distance in ns.
     pub jumps: Vec<(u64, usize, u64)>,
-    /// Packets that a liar puts onto the wire: when, which flow, to which of its ends.
+    /// Packets that a liar puts onto the wire.
     pub lies: Vec<Lie>,
-    /// Two or more like flows share a bottleneck, and are to share it fairly.
+    /// Two or more like flows share a bottleneck, and must share it fairly.
     pub fair: bool,
 }
 
-/// Strains that a world may put on a connection, judged by its plan. They decide which failures are
-/// excused.
+/// Strains that a world may put on a connection. They decide which failures are excused.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Strain {
-    /// So many losses in a row, or so few retries, that a connection may time out.
+    /// A connection may time out, because of many losses in a row or few retries.
     pub may_time_out: bool,
-    /// Neighbours may be hard to find (ARP and ND packets get lost).
+    /// ARP and ND packets may be lost, so neighbours may be hard to find.
     pub lossy: bool,
-    /// Tables or buffers so small that handshakes and segments are refused.
+    /// Tables or buffers are so small that handshakes and segments are refused.
     pub scarce: bool,
 }
 
-/// One stack.
+/// The plan of one host and its stack.
 #[derive(Clone, Debug)]
 pub struct HostPlan {
     /// Settings of TCP.
     pub tcp: tcp::Config,
     /// Sizes of its tables.
     pub limits: Limits,
-    /// The time that the host's clock shows when the world begins.
+    /// Time in ns that the host's clock shows when the world begins.
     pub clock_ns: u64,
-    /// How long frames lie in the driver before a turn looks at them.
+    /// Time in ns that frames wait in the driver before a turn takes them.
     pub coalesce_ns: u64,
-    /// Slots of its driver, per direction.
+    /// Slots of its driver, in each direction.
     pub slots: usize,
-    /// MTU of its port.
+    /// MTU of its port, in bytes.
     pub mtu: usize,
 }
 
-/// The treatment of frames by a node.
+/// The kind of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodePlan {
-    /// Gives them to the stack of this number.
+    /// Gives frames to the stack of this number.
     Host(usize),
-    /// Passes them on by MAC address.
+    /// Passes frames on by MAC address.
     Switch,
     /// Passes packets on by IP address.
     Router {
-        /// Says so when a packet is too big for the next link.
+        /// Sends an ICMP error for a packet too big for the next link, instead of dropping it
+        /// silently.
         tells_too_big: bool,
     },
 }
 
-/// An edge.
+/// A link between two nodes.
 #[derive(Clone, Debug)]
 pub struct LinkPlan {
-    /// The nodes at its ends.
+    /// Numbers of the nodes at its ends.
     pub ends: [usize; 2],
-    /// The largest IP packet that routers put on it.
+    /// The largest IP packet in bytes that routers put on it.
     pub mtu: usize,
-    /// From the first end to the second, and back.
+    /// The line from the first end to the second, and the line back.
     pub lines: [LinePlan; 2],
 }
 
@@ -95,79 +95,79 @@ pub struct LinkPlan {
 pub struct LinePlan {
     /// Bits per second; 0: no limit.
     pub rate_bits: u64,
-    /// Bytes that may wait for the rate.
+    /// Bytes that may wait in the queue.
     pub queue_bytes: u64,
-    /// Packets of ECN-capable flows are marked when more bytes than this wait; 0: never.
+    /// Length of the queue in bytes above which packets of ECN-capable flows are marked; 0: never.
     pub mark_bytes: u64,
-    /// Every frame is late by this.
+    /// Delay of every frame, in ns.
     pub delay_ns: u64,
-    /// ... and by up to this on top, without overtaking.
+    /// Largest additional delay in ns; frames keep their order.
     pub jitter_ns: u64,
-    /// ... and by up to this, so that no two frames take exactly the same time.
+    /// Largest additional delay in ns that makes the transit time of every frame different.
     pub late_ns_max: u64,
-    /// A frame is lost.
+    /// Probability that a frame is lost, in millionths.
     pub loss_ppm: u32,
-    /// Losses in bursts.
+    /// Losses in bursts; None: there are none.
     pub burst: Option<Burst>,
-    /// A frame is held back so that others overtake it.
+    /// Probability that a frame is held back so that others overtake it, in millionths.
     pub reorder_ppm: u32,
-    /// By how much.
+    /// Time in ns for which it is held back.
     pub reorder_ns: u64,
-    /// A frame arrives twice.
+    /// Probability that a frame arrives twice, in millionths.
     pub duplicate_ppm: u32,
-    /// One bit is flipped.
+    /// Probability that a bit of a frame is flipped, in millionths.
     pub corrupt_ppm: u32,
-    /// From when to when every frame is lost.
+    /// Times in ns in which every frame is lost: begin and end.
     pub blackholes: Vec<(u64, u64)>,
 }
 
-/// Gilbert and Elliott's model: a good state without loss and a bad one.
+/// The Gilbert-Elliott model: a good state without loss, and a bad one.
 #[derive(Clone, Copy, Debug)]
 pub struct Burst {
-    /// From good to bad, per frame.
+    /// Probability of going from good to bad at a frame, in millionths.
     pub begin_ppm: u32,
-    /// From bad to good, per frame.
+    /// Probability of going from bad to good at a frame, in millionths.
     pub end_ppm: u32,
-    /// A frame is lost in the bad state.
+    /// Probability that a frame is lost in the bad state, in millionths.
     pub loss_ppm: u32,
 }
 
-/// A connection, or many like it one after another.
+/// Connections of one kind, one after another.
 #[derive(Clone, Debug)]
 pub struct FlowPlan {
     /// Number of the host that connects.
     pub client: usize,
     /// Number of the host that accepts; with `simultaneous` it connects too.
     pub server: usize,
-    /// The server's port, its own.
+    /// Port of the server, which no other flow uses.
     pub port: u16,
-    /// Over IPv6.
+    /// Uses IPv6.
     pub v6: bool,
-    /// When the first connection begins.
+    /// Begin of the first connection, in ns.
     pub start_ns: u64,
-    /// How many connections.
+    /// Number of connections.
     pub count: u32,
-    /// From one connection's begin to the next one's.
+    /// Time in ns from the begin of one connection to that of the next.
     pub gap_ns: u64,
     /// Both ends connect at once.
     pub simultaneous: bool,
-    /// The client's first bytes go with its SYN, where it has a cookie.
+    /// The client's first bytes go with its SYN, if it has a cookie.
     pub fast_open: bool,
-    /// Client's and server's part.
+    /// The parts of client and server.
     pub ends: [EndPlan; 2],
 }
 
-/// One application's part in a connection. It reads all the time, at its pace, and follows its
-/// steps for the rest.
+/// One application's part in a connection. It reads all the time at its pace, and meanwhile follows
+/// its steps.
 #[derive(Clone, Debug, Default)]
 pub struct EndPlan {
-    /// In their order.
+    /// Steps in their order.
     pub steps: Vec<Step>,
-    /// Bytes read at once; 0: all there is.
+    /// Most bytes per read; 0: everything there is.
     pub read_piece: u32,
-    /// Time between two reads.
+    /// Time between two reads, in ns.
     pub read_gap_ns: u64,
-    /// Lets go of the socket when its steps are done, without waiting for the peer's end.
+    /// Closes the socket after its last step, without waiting for the peer's end.
     pub leaves_early: bool,
     /// Options of its socket.
     pub options: Vec<SocketOption>,
@@ -176,18 +176,18 @@ pub struct EndPlan {
 /// A step of an application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Writes so many bytes, so many at once, with so much time between.
+    /// Writes bytes in pieces, with pauses between them.
     Write {
-        /// In all.
+        /// Bytes in all.
         bytes: u64,
-        /// At once.
+        /// Bytes per write.
         piece: u32,
-        /// Between.
+        /// Time between two writes, in ns.
         gap_ns: u64,
     },
-    /// Waits until so many bytes have been read since the connection began.
+    /// Waits until this many bytes have been read since the connection began.
     Await(u64),
-    /// Does nothing for so long.
+    /// Does nothing for this time, in ns.
     Pause(u64),
     /// Sends FIN.
     Shutdown,
@@ -195,14 +195,14 @@ pub enum Step {
     Abort,
 }
 
-/// A packet of someone who sees the addresses and ports, and no sequence number.
+/// A packet of a liar, who knows addresses and ports but no sequence number.
 #[derive(Clone, Copy, Debug)]
 pub struct Lie {
     /// The time at which the packet is sent, ns.
     pub at_ns: u64,
-    /// The flow that the packet pretends to belong to.
+    /// Number of the flow to which the packet pretends to belong.
     pub flow: usize,
-    /// The end of the flow that gets the packet: 0, the client.
+    /// The end of the flow that gets the packet: 0 is the client.
     pub end: usize,
     /// The kind of the lie.
     pub kind: LieKind,
@@ -210,16 +210,16 @@ pub struct Lie {
     pub dice: u64,
 }
 
-/// The message of a liar.
+/// The message of a lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LieKind {
     /// A reset.
     Reset,
     /// A SYN.
     Syn,
-    /// A SYN that is acknowledged.
+    /// A SYN-ACK.
     SynAck,
-    /// Data.
+    /// A data segment.
     Data,
     /// A bare ACK.
     Ack,
@@ -240,20 +240,20 @@ impl FlowPlan {
         bytes.sum()
     }
 
-    /// One of its ends may end it with a reset.
+    /// Whether one of its ends may end the connection with a reset.
     #[must_use]
     pub fn may_reset(&self) -> bool {
         let may = |end: &EndPlan| end.leaves_early || end.steps.contains(&Step::Abort);
         self.ends.iter().any(may)
     }
 
-    /// Time that its applications take on their own.
+    /// Time in ns that its applications take by themselves.
     #[must_use]
     pub fn leisure_ns(&self) -> u64 {
         let mut ns = 0;
         for (end, plan) in self.ends.iter().enumerate() {
-            // A cork holds the rest of every write for as long as an RTO, which a clock that jumped
-            // may have driven to its maximum.
+            // A cork holds the last part of a write back for up to an RTO. A clock jump may have
+            // driven the RTO to its maximum.
             let corked = plan.options.contains(&SocketOption::Cork(true));
             let held_ns = if corked { CORKED_NS_MAX } else { 0 };
             for step in &plan.steps {
@@ -277,8 +277,8 @@ impl FlowPlan {
 }
 
 impl Plan {
-    /// Every flow is over by then, or it sticks: after the faults end, what the applications and
-    /// the slowest link take, several times over, and the longest timers of TCP.
+    /// Time in ns by which the flow is over or stuck. It is the end of the faults, plus a multiple
+    /// of the time that applications and the slowest link take, plus TCP's longest timers.
     #[must_use]
     pub fn bound_ns(&self, flow: &FlowPlan) -> u64 {
         const SECOND: u64 = 1_000_000_000;
@@ -293,14 +293,13 @@ impl Plan {
         };
         let all_bytes: u64 = self.flows.iter().map(written).sum();
         let wire_ns = (u128::from(all_bytes) * 8_000_000_000 / u128::from(rate_bits)) as u64;
-        // Round trip of windows that are each as small as the smallest buffer and each acknowledged
-        // late.
+        // Round trip in ns of windows as small as the smallest buffer, each acknowledged late.
         let round_ns: u64 = lines()
             .map(|line| line.delay_ns + line.jitter_ns + line.reorder_ns)
             .sum::<u64>()
             + SECOND / 2;
         let buffer = |host: &HostPlan| {
-            // At most half of the memory is payload, and less where segments are small.
+            // At most half of the memory holds payload, and less if segments are small.
             let bytes = host.tcp.recv_buffer.bytes_default;
             u64::from(bytes.min(host.tcp.send_buffer.bytes_default)) / 8
         };
@@ -321,7 +320,7 @@ impl Plan {
             + patience_ns
     }
 
-    /// The same world without some of its faults.
+    /// The same world without the faults in `off`.
     #[must_use]
     pub fn without(mut self, off: FaultSet) -> Self {
         for link in &mut self.links {
@@ -331,7 +330,7 @@ impl Plan {
             let rates = link.lines.each_ref().map(|line| line.rate_bits);
             link.lines.iter_mut().for_each(|line| line.without(off));
             if self.fair {
-                // The bottleneck is what such a world is about.
+                // Keep the rates: a fair world is about its bottleneck.
                 let lines = link.lines.iter_mut().zip(rates);
                 lines.for_each(|(line, rate_bits)| line.rate_bits = rate_bits);
             }

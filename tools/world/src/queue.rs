@@ -1,40 +1,40 @@
-//! A queue of events in the order of their times. Events of the same nanosecond happen in the order
-//! in which they were entered.
+//! A queue of events in the order of their times. Events of the same nanosecond keep the order in
+//! which they were entered.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// A frame under way: its bytes, and whether it is a liar's.
+/// A frame under way.
 #[derive(Debug)]
 pub struct Flying {
-    /// From the Ethernet header on.
+    /// Bytes from the Ethernet header on.
     pub bytes: Vec<u8>,
-    /// Made up by an attacker: no stack of this world sent it.
+    /// An attacker made the frame: no stack of this world sent it.
     pub forged: bool,
-    /// A bit was flipped. One is enough: two can cancel out in the checksum, which no receiver can
-    /// tell.
+    /// A bit was already flipped. A second flip could cancel the first in the checksum, which no
+    /// receiver can detect.
     pub damaged: bool,
 }
 
-/// Something that happens.
+/// An event of a world.
 #[derive(Debug)]
 pub enum Event {
-    /// A frame arrives at a node, by its link of this place in its list.
+    /// A frame arrives at a node.
     Arrive {
         /// The node.
         node: usize,
-        /// Which of the node's links.
+        /// Place of the link in the node's list.
         port: usize,
         /// The frame.
         frame: Flying,
     },
-    /// A host's stack is due.
+    /// The stack of this host takes a turn.
     Turn(usize),
-    /// A connection of a flow begins.
+    /// A connection begins: flow, and number in the flow.
     Begin(usize, u32),
-    /// A host's clock jumps.
+    /// The clock of this host jumps by so many ns.
     Jump(usize, u64),
-    /// A liar speaks: number in the plan.
+    /// A lie is sent: its number in the plan.
     Lie(usize),
 }
 
@@ -52,7 +52,7 @@ struct Entry {
 }
 
 impl Queue {
-    /// `event` will happen at `at_ns`.
+    /// Enters `event` for the time `at_ns`.
     pub fn enter(&mut self, at_ns: u64, event: Event) {
         self.entered += 1;
         self.heap.push(Reverse(Entry {
@@ -68,7 +68,7 @@ impl Queue {
         Some((entry.at_ns, entry.event))
     }
 
-    /// When the next event is.
+    /// The time of the next event, in ns.
     #[must_use]
     pub fn next_ns(&self) -> Option<u64> {
         self.heap.peek().map(|Reverse(entry)| entry.at_ns)

@@ -1,10 +1,9 @@
-//! The dice: one generator with a fixed algorithm, and streams of it that do not disturb each
-//! other.
+//! Random numbers: one generator with a fixed algorithm, and independent streams of it.
 //!
-//! A seed must mean the same world for as long as it stands in a list of regressions. So the
-//! algorithm (PCG64 MCG, whose output its crate guarantees) and the ways to draw from it stand here
-//! and nowhere else. Each part of a world has a stream of its own: switching off one kind of fault
-//! leaves the dice of all others as they fell.
+//! A seed must mean the same world for as long as it stands in a list of regressions. The algorithm
+//! (PCG64 MCG, whose output its crate guarantees) and the ways to draw from it therefore stand only
+//! here. Each part of a world has its own stream, so switching off one kind of fault leaves all
+//! other draws unchanged.
 
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::Rng;
@@ -27,17 +26,17 @@ impl Random {
         self.0.next_u64()
     }
 
-    /// Uniform below `n`; 0 if `n` is.
+    /// A uniform number below `n`; 0 if `n` is 0.
     pub fn below(&mut self, n: u64) -> u64 {
         ((u128::from(self.word()) * u128::from(n)) >> 64) as u64
     }
 
-    /// Uniform from `low` to `high`, both included.
+    /// A uniform number from `low` to `high`, both included.
     pub fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high.saturating_sub(low) + 1)
     }
 
-    /// From `low` to `high` with all orders of magnitude alike.
+    /// A number from `low` to `high`; all powers of two between them are equally likely.
     pub fn magnitude(&mut self, low: u64, high: u64) -> u64 {
         let (first, last) = (low.max(1).ilog2(), high.max(1).ilog2());
         let octave = self.between(u64::from(first), u64::from(last));
@@ -45,23 +44,24 @@ impl Random {
         self.between(base, base * 2 - 1).clamp(low, high)
     }
 
-    /// True in `ppm` of a million cases. Throws the die in every case.
+    /// True with a probability of `ppm` millionths. Always draws a number, so the stream stays in
+    /// step.
     pub fn chance_ppm(&mut self, ppm: u32) -> bool {
         self.below(1_000_000) < u64::from(ppm)
     }
 
-    /// True in `percent` of a hundred cases.
+    /// True with a probability of `percent` hundredths.
     pub fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
-    /// One of `items`, which are not none.
+    /// One of `items`, which must not be empty.
     pub fn pick<T: Copy>(&mut self, items: &[T]) -> T {
         items[self.below(items.len() as u64) as usize]
     }
 }
 
-/// A bijection that leaves no pattern (the finalizer of SplitMix64).
+/// A bijection that scatters similar words (the finalizer of SplitMix64).
 #[must_use]
 pub fn mix(word: u64) -> u64 {
     let word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -1,4 +1,4 @@
-//! One seed from its first event to its last, and what is said when it fails.
+//! One seed from its first event to its last, and the report of a failure.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,60 +16,61 @@ use super::plan::Plan;
 use super::queue::Event;
 
 const SECOND: u64 = 1_000_000_000;
-/// After the last application is through: orphans give up and TIME_WAIT passes, however slowly.
+/// Time in ns after the last application is done, in which orphans must give up and TIME_WAIT must
+/// end, however slowly.
 const AFTERMATH_NS: u64 = 3_000 * SECOND;
-/// A connection that found no socket is tried again after this time.
+/// Time in ns until a connection that found no socket is tried again.
 const RETRY_NS: u64 = SECOND / 20;
-/// Events after which a world will never end.
+/// Most events of a world. One with more will never end.
 const EVENTS_MAX: u64 = 20_000_000;
 
-/// How a seed is to be run.
+/// Options of a seed's run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
     /// Print everything that happens.
     pub trace: bool,
-    /// Faults that are switched off.
+    /// Kinds of faults that are switched off.
     pub off: FaultSet,
-    /// Run it twice, and compare the traces: nothing is left to chance, and, since sockets never
-    /// rest the second time, resting is nobody's business.
+    /// Runs it twice, the second time without packing quiet sockets, and compares the traces.
+    /// Neither chance nor packing may change anything.
     pub twice: bool,
-    /// On failure, look for faults that it fails without.
+    /// On failure, looks for faults without which the seed still fails.
     pub shrink: bool,
 }
 
-/// Figures of a run that found nothing wrong.
+/// Figures of a run without a failure.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Hash of the trace.
     pub trace: u64,
-    /// Events.
+    /// Number of events.
     pub events: u64,
-    /// The world's time when all was over.
+    /// The world's time at its end, in ns.
     pub ended_ns: u64,
-    /// Ends of connections that began.
+    /// Number of connection ends that began.
     pub ends: usize,
-    /// ... that came to a good end.
+    /// Ends that finished well.
     pub done: usize,
-    /// ... that failed, as their world excuses.
+    /// Ends that failed in a way that their world excuses.
     pub failed: usize,
-    /// ... whose peer had gone without a word.
+    /// Ends whose peer had gone without a word.
     pub abandoned: usize,
 }
 
-/// The failure of a run, with all that is needed to see it again.
+/// A failed run, with everything needed to reproduce it.
 #[derive(Clone, Debug)]
 pub struct Failure {
     /// The seed.
     pub seed: u64,
     /// The first error.
     pub cause: String,
-    /// The world's time.
+    /// The world's time of the failure, in ns.
     pub at_ns: u64,
     /// The world's description.
     pub world: String,
     /// The last events.
     pub tail: String,
-    /// Faults without which it fails as well.
+    /// Faults that were off, without which it fails as well.
     pub off: FaultSet,
 }
 
@@ -98,7 +99,7 @@ impl fmt::Display for Failure {
 /// Runs a seed.
 ///
 /// # Errors
-/// The fault, in one line.
+/// The first fault found.
 pub fn check(seed: u64, options: &Options) -> Result<Summary, Box<Failure>> {
     let first = run_once(seed, options.off, options.trace, true);
     let failure = match first {
@@ -158,8 +159,8 @@ fn run_once(seed: u64, off: FaultSet, trace: bool, rest: bool) -> Result<Summary
         })
     };
     let mut world = World::new(plan, trace).map_err(|cause| failure(cause, 0, String::new()))?;
-    // A panic is a failed debug assertion of the engine, or a bug of this crate; its seed must be
-    // shown either way.
+    // A panic is a failed debug assertion of the engine, or a bug of this crate. Its seed must be
+    // shown.
     let outcome = catch_unwind(AssertUnwindSafe(|| world.run()));
     let cause = match outcome {
         Ok(Ok(())) => return Ok(world.summary()),
@@ -182,7 +183,7 @@ struct World {
     shared: Shared,
     hosts: Vec<Host>,
     events: u64,
-    /// Connections that have yet to begin.
+    /// Number of connections that have yet to begin.
     to_begin: usize,
 }
 
@@ -232,7 +233,7 @@ impl World {
         self.finish()
     }
 
-    /// Enters the events that the plan contains.
+    /// Enters the plan's events into the queue.
     fn enter_plan(&mut self) {
         let shared = &mut self.shared;
         for (number, flow) in shared.plan.flows.iter().enumerate() {
@@ -254,7 +255,7 @@ impl World {
         self.to_begin > 0 || self.hosts.iter().any(|host| host.open() > 0)
     }
 
-    /// The next event. False: it is later than `until_ns`, or there is none.
+    /// Plays the next event. False: it is later than `until_ns`, or there is none.
     fn step_until(&mut self, until_ns: u64) -> Result<bool, String> {
         let queue = &mut self.shared.queue;
         if queue.next_ns().is_none_or(|at_ns| at_ns > until_ns) {
@@ -300,14 +301,14 @@ impl World {
         }
         self.to_begin -= 1;
         if both && !self.hosts[server].begin(&mut self.shared, flow, 1, number) {
-            // Then no host has the peer's end of the connection, and the ledger excuses it.
+            // The client then fails without a peer, which the ledger excuses.
             self.shared
                 .trace
                 .note(self.shared.now_ns, server, "no socket", [flow as u64, 0]);
         }
     }
 
-    /// The time is up.
+    /// Ends all connections when the world's time is up.
     fn abandon(&mut self) -> Result<(), String> {
         if self.to_begin > 0 && !self.shared.plan.strain.scarce {
             return Err(format!(
@@ -322,7 +323,7 @@ impl World {
         Ok(())
     }
 
-    /// All applications are through: everything must come back.
+    /// Checks that every host frees all memory after its applications are done.
     fn finish(&mut self) -> Result<(), String> {
         for host in &mut self.hosts {
             host.end_listeners(&mut self.shared);
@@ -368,7 +369,7 @@ impl World {
         Ok(())
     }
 
-    /// Bytes that each flow has carried.
+    /// Bytes that each flow has carried so far.
     fn carried(&self) -> Vec<f64> {
         let flows = 0..self.shared.plan.flows.len();
         flows

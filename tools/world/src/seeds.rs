@@ -1,4 +1,4 @@
-//! Many seeds on many threads, in order, until one fails or none is left.
+//! Runs of many seeds on many threads, in order, until enough have failed or none is left.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -12,24 +12,24 @@ const TWICE_EVERY: u64 = 20;
 pub struct Campaign {
     /// The first seed.
     pub first: u64,
-    /// How many.
+    /// Number of seeds.
     pub count: u64,
-    /// From one seed to the next.
+    /// Distance from one seed to the next.
     pub step: u64,
-    /// Threads.
+    /// Number of threads.
     pub jobs: usize,
-    /// Failures after which the rest is left undone.
+    /// Number of failures after which no more seeds are run.
     pub failures_max: usize,
-    /// How each is run.
+    /// Options of each run.
     pub options: Options,
 }
 
 /// The results of a campaign.
 #[derive(Default)]
 pub struct Report {
-    /// Seeds that were run.
+    /// Number of seeds that were run.
     pub seeds: u64,
-    /// Their sums.
+    /// Sums of their figures.
     pub total: Summary,
     /// The failures, in the order of the seeds.
     pub failures: Vec<Box<Failure>>,
@@ -40,7 +40,7 @@ struct Progress {
     report: Report,
 }
 
-/// Runs a campaign; calls `each` with every failure as it is found.
+/// Runs a campaign, and calls `each` with every failure as it is found.
 pub fn run(campaign: &Campaign, each: impl Fn(&Failure) + Sync) -> Report {
     let progress = Mutex::new(Progress {
         next: campaign.first,

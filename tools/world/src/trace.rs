@@ -1,5 +1,5 @@
-//! A trace of events in order: a hash of all of them, the last ones for the reader of a failure, or
-//! all of them as they happen.
+//! A trace of events in order. It keeps a hash of all of them and the last ones for a failure's
+//! report, or prints each as it happens.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -9,16 +9,16 @@ use wire::tcp::{Flags, Header};
 
 use super::net::packet::{self, View};
 
-/// Records that a failure shows.
+/// Records that a failure's report shows.
 const RECORDS_MAX: usize = 80;
-/// Bytes of a frame that its record keeps: all headers, the longest options included.
+/// Bytes of a frame that a record keeps: all headers, with the longest options.
 const HEAD_BYTES: usize = 14 + 40 + 60;
 
 /// See the module's documentation.
 pub struct Trace {
     hash: u64,
     last: VecDeque<Record>,
-    /// Print every record as it comes.
+    /// Prints every record as it comes.
     pub live: bool,
 }
 
@@ -40,19 +40,19 @@ enum What {
     },
 }
 
-/// Which way a frame goes, seen from its host.
+/// The direction of a frame, seen from its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// The host sent it.
     Out,
-    /// The frame arrived.
+    /// A frame of another host arrived.
     In,
-    /// The frame arrived, and no host of this world had sent it.
+    /// A frame arrived that no host of this world had sent.
     Forged,
 }
 
 impl Trace {
-    /// Nothing yet.
+    /// An empty trace.
     #[must_use]
     pub fn new(live: bool) -> Self {
         Self {
@@ -62,7 +62,7 @@ impl Trace {
         }
     }
 
-    /// The hash, equal for all runs of one seed.
+    /// The hash. It is equal for all runs of one seed.
     #[must_use]
     pub fn hash(&self) -> u64 {
         self.hash
@@ -72,7 +72,7 @@ impl Trace {
         self.hash = (self.hash.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);
     }
 
-    /// A frame at a host.
+    /// Adds a frame that a host sent or received.
     pub fn frame(&mut self, at_ns: u64, host: usize, direction: Direction, bytes: &[u8]) {
         self.mix(at_ns);
         self.mix((host as u64) << 8 | direction as u64);
@@ -95,7 +95,7 @@ impl Trace {
         self.push(Record { at_ns, host, what });
     }
 
-    /// Something else at a host, with two numbers that belong to it.
+    /// Adds another event of a host, with two numbers that describe it.
     pub fn note(&mut self, at_ns: u64, host: usize, text: &'static str, numbers: [u64; 2]) {
         self.mix(at_ns ^ numbers[0] << 32 ^ numbers[1]);
         self.push(Record {
@@ -115,7 +115,7 @@ impl Trace {
         self.last.push_back(record);
     }
 
-    /// The last records, a line each.
+    /// The last records, one on a line.
     #[must_use]
     pub fn tail(&self) -> String {
         let lines: Vec<String> = self.last.iter().map(Record::to_string).collect();
@@ -145,9 +145,9 @@ impl fmt::Display for Record {
     }
 }
 
-/// A frame of `len` bytes that begins with `head`, in a line.
+/// Writes a line about a frame of `len` bytes that begins with `head`.
 fn describe(f: &mut fmt::Formatter<'_>, head: &[u8], len: usize) -> fmt::Result {
-    // Bytes that are cut off count as zeros; no field that is shown lies there.
+    // Bytes that were cut off count as zeros. They lie beyond all fields that are shown.
     let mut whole = head.to_vec();
     whole.resize(len, 0);
     let Some(View::Ip {

@@ -1,5 +1,5 @@
 //! A host with sockets in virtual time: one context behind the BSD socket calls, and a wire of raw
-//! IP packets whose far end stands for everybody else.
+//! IP packets. The wire's far end stands for all peers.
 //!
 //! ```text
 //!   calls ──▶ Sockets ── stack ── ip_wire ──▶ departed()
@@ -7,11 +7,11 @@
 //!            turn()               inject()         advance(): the clock, from deadline to deadline
 //! ```
 //!
-//! Owns the sockets, the clock and the far end of the wire. The packet scripts and the plug-in of
-//! packetdrill call it. They turn the stack after each move of the clock, so everything happens at
-//! the instant at which it is due. The plug-in may also run it on the system's clock, which nobody
-//! moves. The hosts of random worlds are of another kind: they stand below the socket calls, many
-//! to a world.
+//! Owns the sockets, the clock and the far end of the wire. The packet scripts and the packetdrill
+//! plug-in call it. They turn the stack after each move of the clock, so everything happens at the
+//! instant at which it is due. The plug-in may also run it on the system's clock, which cannot be
+//! moved. The hosts of random worlds are different: they work below the socket calls, many to a
+//! world.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -23,13 +23,13 @@ use packetio::loopback::LoopbackOptions;
 use packetio::{Backend, WireSpec};
 use posix::{Sockets, sysctl};
 
-/// Lateness of injected packets in ns, in turn. No packet of a real peer arrives exactly a whole
-/// number of milliseconds after another, nor takes the same time twice. With a packet on the
-/// instant, a pause of 1 ms would not be longer than 1 ms, and every round trip the shortest one.
+/// Lateness of injected packets in ns, in rotation. Packets of a real peer never arrive exactly a
+/// whole number of milliseconds apart, nor take the same time twice. Without lateness a pause of 1
+/// ms would not exceed 1 ms, and every round trip would equal the shortest.
 const LATENESS_NS: [u64; 8] = [7_000, 3_000, 11_000, 5_000, 13_000, 1_000, 9_000, 15_000];
 
 /// The least move of the clock towards a deadline, in ns. The stack may name a deadline that has
-/// come and do nothing at it.
+/// already come and do nothing at it.
 const STEP_NS: u64 = 1_000;
 
 /// The name of a route's `initcwnd` in segments, for which Linux has no setting.
@@ -41,9 +41,9 @@ pub struct VirtualHost {
     pub sockets: Sockets,
     clock: Clock,
     wire: IpWireEnd,
-    /// Number of injections whose lateness was taken.
+    /// Number of injections so far, which selects the next lateness.
     injections: usize,
-    /// Whether the queue before the device takes nothing.
+    /// Whether the queue before the device accepts no packet.
     is_congested: bool,
     _runtime: Runtime,
 }
@@ -53,7 +53,7 @@ impl VirtualHost {
     /// the wire answers for all of them.
     #[must_use]
     pub fn config(locals: &[IpAddr], clock: Clock) -> Config {
-        // The backend is never opened: the port comes ready made.
+        // `open` supplies the port, so this backend is never opened.
         let unused = Backend::Loopback(LoopbackOptions::default());
         let mut config = Config::new(WireSpec::from(unused));
         config.addresses = locals.iter().copied().map(on_link).collect();
@@ -61,11 +61,11 @@ impl VirtualHost {
         config
     }
 
-    /// A host on the clock of its configuration, whose wire takes packets of `mtu` bytes; `sockets`
-    /// makes its socket calls.
+    /// A host on its configuration's clock, whose wire takes packets of `mtu` bytes. `sockets`
+    /// makes its socket calls from the context.
     ///
     /// # Errors
-    /// The part that could not be made, and why.
+    /// The part that could not be made, and the reason.
     pub fn open(
         config: Config,
         mtu: usize,
@@ -93,7 +93,7 @@ impl VirtualHost {
         self.clock.now_ns()
     }
 
-    /// The clock, if it is in our hands.
+    /// The clock, if it is virtual.
     #[must_use]
     pub fn virtual_clock(&self) -> Option<&VirtualClock> {
         match &self.clock {
@@ -102,7 +102,7 @@ impl VirtualHost {
         }
     }
 
-    /// Lets the stack do what it can do at this instant.
+    /// Lets the stack do everything that is due at this instant.
     pub fn turn(&mut self) {
         self.sockets.turn();
     }
@@ -114,7 +114,7 @@ impl VirtualHost {
     }
 
     /// Moves a virtual clock to `due_ns`, by a step at least, or to `limit_ns` if that comes first.
-    /// The answer says whether the instant of `due_ns` was reached.
+    /// True: `due_ns` was reached.
     pub fn advance(&self, due_ns: Option<u64>, limit_ns: u64) -> bool {
         let Some(clock) = self.virtual_clock() else {
             return false;
@@ -126,17 +126,17 @@ impl VirtualHost {
         next_ns.is_some()
     }
 
-    /// The time by which the next injection is late, in ns: the caller lets it pass first.
+    /// The lateness of the next injection, in ns. The caller lets this time pass first.
     pub fn take_lateness_ns(&mut self) -> u64 {
         let lateness_ns = LATENESS_NS[self.injections % LATENESS_NS.len()];
         self.injections += 1;
         lateness_ns
     }
 
-    /// A packet arrives at this instant.
+    /// Lets a packet arrive at this instant.
     ///
     /// # Errors
-    /// Bytes that are no packet, or a stack that has not taken earlier packets.
+    /// The bytes are no packet, or the stack has not taken earlier packets.
     pub fn inject(&self, packet: &[u8]) -> Result<(), String> {
         self.wire.inject(packet).map_err(|error| error.to_string())
     }
@@ -151,22 +151,21 @@ impl VirtualHost {
         }
     }
 
-    /// Fills the queue before the device for good, or empties it: packets that leave meanwhile are
-    /// lost.
+    /// Blocks the queue before the device, or unblocks it. Packets that leave meanwhile are lost.
     pub fn set_congested(&mut self, is_congested: bool) {
         self.is_congested = is_congested;
         self.wire.set_blocked(is_congested);
     }
 }
 
-/// An address whose link holds all others.
+/// An address with a prefix of 0 bits, so that every other address is on its link.
 #[must_use]
 pub fn on_link(address: IpAddr) -> IpCidr {
     IpCidr::new(address, 0).unwrap_or_else(|_| IpCidr::host(address))
 }
 
-/// TCP's configuration with these settings by name; names without a counterpart are left out. The
-/// metrics of a route (`route.…`) come last by their names, so they count more than settings.
+/// TCP's configuration with these settings by name. Unknown names are skipped. Route metrics
+/// (`route.…`) sort behind the settings, so they override them.
 #[must_use]
 pub fn configured(settings: &BTreeMap<String, String>) -> TcpConfig {
     let mut tcp = TcpConfig::default();
@@ -176,7 +175,7 @@ pub fn configured(settings: &BTreeMap<String, String>) -> TcpConfig {
     tcp
 }
 
-/// Makes one setting. False: no setting has that name, or it cannot have that value.
+/// Makes one setting. False: the name is unknown, or the value is refused.
 pub fn configure(tcp: &mut TcpConfig, name: &str, value: &str) -> bool {
     fn put<T: FromStr>(value: &str, field: &mut T) -> bool {
         value.trim().parse().map(|value| *field = value).is_ok()
@@ -189,14 +188,14 @@ pub fn configure(tcp: &mut TcpConfig, name: &str, value: &str) -> bool {
         "route.rto_min" => {
             micros(value).is_some_and(|micros| set("net.ipv4.tcp_rto_min_us", &micros.to_string()))
         }
-        // These two are not TCP's own, but they limit the buffers that a socket may ask for.
+        // Not TCP settings, but they limit the buffers that a socket may ask for.
         "net.core.rmem_max" => put(value, &mut tcp.recv_buffer_option_max),
         "net.core.wmem_max" => put(value, &mut tcp.send_buffer_option_max),
         _ => set(name, value),
     }
 }
 
-/// The microseconds of `200ms`, `1s`, or `200`, which are milliseconds.
+/// Microseconds of `200ms`, `1s`, or `200`; a number without unit counts milliseconds.
 #[must_use]
 pub fn micros(time: &str) -> Option<u64> {
     let (number, unit) = match time.strip_suffix("ms") {

@@ -1,10 +1,10 @@
-//! Worlds that once failed, and a few that nobody has looked at: see `world_seeds.txt`. `cargo
-//! xtask sim` runs many more.
+//! Worlds that once failed (see `world_seeds.txt`), and the first few seeds. `cargo xtask sim` runs
+//! many more.
 
 use world::faults::{FaultKind, FaultSet};
 use world::{Options, check};
 
-/// Seeds beyond those of the list.
+/// Seeds that are run besides those of the list.
 const FRESH: std::ops::RangeInclusive<u64> = 1..=30;
 
 fn run(seed: u64, off: FaultSet, what: &str) {
@@ -25,7 +25,7 @@ fn seeds_that_once_failed() {
             continue;
         }
         let (seed, what) = line.split_once(' ').expect("a seed and what it found");
-        // They failed in worlds in which frames were never late.
+        // The seeds failed in worlds without lateness.
         let off = FaultSet::NONE.with(FaultKind::Lateness);
         run(seed.parse().expect("a seed"), off, what);
     }

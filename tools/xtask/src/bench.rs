@@ -1,5 +1,5 @@
-//! `cargo xtask bench NAME`: a release build, guided by a profile where times are measured, and the
-//! program `bench`.
+//! `cargo xtask bench NAME`: builds the program `bench` for release and runs it. Where times are
+//! measured, a profile guides the build.
 
 use std::path::{Path, PathBuf};
 
@@ -9,17 +9,17 @@ use crate::programs::speed;
 use crate::run;
 use crate::setup::{self, Need};
 
-/// Benchmarks that compare with systems of other libraries: `netstack` is built for them.
+/// Benchmarks that compare with other stacks. `netstack` is built for them.
 const WITH_RIVALS: [&str; 3] = ["message", "bulk", "all"];
-/// Benchmarks whose figures are the same from any build, or are compared with those of a plain one.
+/// Benchmarks whose figures do not depend on the build, or are compared with those of a plain one.
 const PLAIN: [&str; 3] = ["cycles", "goodput", "report"];
-/// Benchmarks that also show where a server's cycles go, by a `bench` of another build.
+/// Benchmarks that also show the cycles of each stage of a server, by a `bench` of another build.
 const WITH_STAGES: [&str; 2] = ["cycles", "all"];
 
-/// The benchmark of unmodified programs, which needs no program of ours.
+/// The benchmark of unmodified programs, for which `bench` is not needed.
 const PROGRAMS: &str = "programs";
 
-/// The chore. The options behind the name go on unread.
+/// The chore. Options behind the benchmark's name are passed on unread.
 pub fn bench(root: &Path, options: &BenchOptions) -> Result<bool, String> {
     let name = options.arguments.first().map_or("", String::as_str);
     if name == PROGRAMS {
@@ -62,7 +62,7 @@ pub fn bench(root: &Path, options: &BenchOptions) -> Result<bool, String> {
     Ok(true)
 }
 
-/// The step of the suite: instructions against the baseline.
+/// The step of the suite that compares instruction counts with the baseline.
 pub fn cycles_check(root: &Path) -> Result<(), String> {
     build_plain()?;
     let program = run::target(root).join("release/bench");
@@ -71,13 +71,13 @@ pub fn cycles_check(root: &Path) -> Result<(), String> {
     run::run(command.arg(root.join("tools/bench/cycles.json")))
 }
 
-/// The benchmarks as any release build makes them.
+/// Builds the benchmarks without a profile.
 fn build_plain() -> Result<(), String> {
     run::run(run::cargo().args(["build", "--release", "--package", "bench"]))
 }
 
-/// gVisor's netstack, where there is a Go that is new enough (1.24; Debian's is not): without it
-/// the report says that it was left out.
+/// Builds gVisor's netstack if there is a Go that is new enough (1.24; Debian's is not). Without it
+/// the report says that netstack was left out.
 fn build_netstack(root: &Path, programs: &Path) -> Result<(), String> {
     if run::find_program("go").is_none() {
         println!("xtask: no Go here: gVisor's netstack is left out");
@@ -90,8 +90,8 @@ fn build_netstack(root: &Path, programs: &Path) -> Result<(), String> {
     run::run(go.arg(".").current_dir(root.join("tools/bench/netstack")))
 }
 
-/// A `bench` that counts the cycles of each stage, in a directory of its own so that it does not
-/// replace the other.
+/// Builds a `bench` that counts the cycles of each stage. It gets its own directory, so that it
+/// does not replace the usual one.
 fn build_stages(root: &Path) -> Result<PathBuf, String> {
     let target = run::target(root).join("stages");
     let mut cargo = run::cargo();

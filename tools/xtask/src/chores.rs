@@ -1,7 +1,7 @@
-//! The single checks: what each runs, with which toolchain and settings.
+//! The single checks: the commands of each, with toolchain and settings.
 //!
-//! Each is a function of the workspace's root that says why it failed. Called alone through `cargo
-//! xtask <name>` and in order by [`crate::suite`].
+//! Each is a function of the workspace's root that returns the reason of a failure. `cargo xtask
+//! <name>` calls one of them, [`crate::suite`] calls all in order.
 
 use std::fs;
 use std::num::NonZero;
@@ -14,15 +14,15 @@ use crate::cli::FuzzOptions;
 use crate::run;
 use crate::setup::{self, NIGHTLY, Need, TARGET_NO_OS};
 
-/// Threads may be preempted this often in one loom run; three finds nearly all that more would, in
-/// minutes.
+/// Most preemptions of threads in one loom run. Three find nearly all that more would find, and
+/// take minutes.
 const LOOM_PREEMPTIONS_MAX: &str = "3";
-/// Property tests are slow under Miri.
+/// Cases of each property test under Miri, which is slow.
 const MIRI_PROPTEST_CASES: &str = "8";
-/// Inputs that the fuzzers try; longer than any frame they parse.
+/// Longest input of the fuzzers in bytes; longer than any frame that they parse.
 const FUZZ_INPUT_BYTES_MAX: &str = "2048";
 
-/// A chore that is one check.
+/// Runs one check as a chore of its own.
 pub fn alone(root: &Path, chore: fn(&Path) -> Result<(), String>) -> Result<bool, String> {
     let need = Need {
         miri: true,
@@ -58,7 +58,7 @@ pub fn clippy(_root: &Path) -> Result<(), String> {
     ]))
 }
 
-/// The tables of docs/operating.md, by the test that knows the lists: written, or compared.
+/// Writes or compares the tables of docs/operating.md, by the test that knows the lists.
 pub fn docs(check: bool) -> Result<(), String> {
     let mut test = run::cargo();
     test.args(["test", "-q", "-p", "millstream", "--test", "pages"]);
@@ -68,18 +68,18 @@ pub fn docs(check: bool) -> Result<(), String> {
     run::run(&mut test)
 }
 
-/// Licences, sources and versions of the crates that the workspace takes from others, as
-/// `deny.toml` allows them.
+/// Checks licences, sources and versions of foreign crates against `deny.toml`.
 pub fn deny(_root: &Path) -> Result<(), String> {
     run::run(run::cargo().args(["deny", "check", "licenses", "bans", "sources"]))
 }
 
-/// The proof that `wire` and `tcp` are sans-IO: they build where there is nothing to call.
+/// Builds `wire` and `tcp` for a target without an operating system, which proves that they are
+/// sans-IO.
 pub fn no_os(_root: &Path) -> Result<(), String> {
     run::run(run::cargo().args(["build", "-p", "wire", "-p", "tcp", "--target", TARGET_NO_OS]))
 }
 
-/// The documentation of every crate of the product builds, and its links lead somewhere.
+/// Builds the documentation of every product crate and checks its links.
 pub fn doc(root: &Path) -> Result<(), String> {
     let mut command = run::cargo();
     command.args(["doc", "--no-deps"]);
@@ -89,7 +89,7 @@ pub fn doc(root: &Path) -> Result<(), String> {
     run::run(command.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
-/// The names of the directories in a directory. A crate of ours bears its directory's name.
+/// The names of the directories in a directory. Our crates are named after theirs.
 fn directories_in(directory: &Path) -> Result<Vec<String>, String> {
     let entries =
         fs::read_dir(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
@@ -101,7 +101,7 @@ fn directories_in(directory: &Path) -> Result<Vec<String>, String> {
     Ok(names)
 }
 
-/// Unit and property tests within the crates, and their documentation's examples.
+/// Unit and property tests in the crates, and the examples of their documentation.
 pub fn unit(_root: &Path) -> Result<(), String> {
     run::run_tests(run::cargo().args([
         "test",
@@ -113,8 +113,8 @@ pub fn unit(_root: &Path) -> Result<(), String> {
     run::run_tests(run::cargo().args(["test", "--workspace", "--doc"]))
 }
 
-/// The tests that stand beside the crates: conversations, oracles, and those that build namespaces.
-/// One after another, for many of them want the machine for themselves.
+/// Tests beside the crates: conversations, oracles, and tests with namespaces. They run one after
+/// another, since many of them need the machine for themselves.
 pub fn integration(_root: &Path) -> Result<(), String> {
     run::run_tests(run::cargo().args([
         "test",
@@ -127,7 +127,7 @@ pub fn integration(_root: &Path) -> Result<(), String> {
     ]))
 }
 
-/// `cargo xtask sim`: the simulator's own command line, built fast and with its assertions.
+/// `cargo xtask sim`: the simulator with its own command line, optimised but with assertions.
 pub fn sim(arguments: &[String]) -> Result<(), String> {
     run::run(
         run::cargo()
@@ -136,7 +136,7 @@ pub fn sim(arguments: &[String]) -> Result<(), String> {
     )
 }
 
-/// `cargo xtask script`: packet scripts, by the program that plays and compares them.
+/// `cargo xtask script`: the program that plays and compares packet scripts.
 pub fn script(arguments: &[String]) -> Result<(), String> {
     run::run(
         run::cargo()
@@ -146,7 +146,7 @@ pub fn script(arguments: &[String]) -> Result<(), String> {
     )
 }
 
-/// So many seeds, from the first.
+/// Simulates this many seeds, from the first.
 pub fn sim_seeds(seeds: u64) -> Result<(), String> {
     sim(&["--seeds".to_owned(), seeds.to_string()])
 }
@@ -197,19 +197,19 @@ pub fn fuzz(root: &Path, options: &FuzzOptions) -> Result<bool, String> {
     Ok(true)
 }
 
-/// Every target for some seconds: finds what is shallow, and proves that each still builds and
-/// runs.
+/// Fuzzes every target for some seconds. This finds shallow faults, and proves that each target
+/// still builds and runs.
 pub fn fuzz_smoke(root: &Path, seconds: u64) -> Result<(), String> {
     fuzz_each(root, &fuzz_targets(root)?, seconds)
 }
 
-/// The committed BPF objects come from the sources beside them.
+/// Checks that the committed BPF objects come from the sources beside them.
 pub fn bpf(root: &Path) -> Result<(), String> {
     let script = root.join("bpf/build.sh");
     run::run(run::command(&script.to_string_lossy()).arg("--check"))
 }
 
-/// Each target has one thread, so as many run at once as there are cores.
+/// Fuzzes all targets. Each has one thread, so as many run at once as there are cores.
 fn fuzz_each(root: &Path, targets: &[String], seconds: u64) -> Result<(), String> {
     let alone = (targets.len() == 1).then(|| &targets[0]);
     run::run(fuzz_command(root, "build").args(alone))?;
@@ -229,7 +229,7 @@ fn fuzz_each(root: &Path, targets: &[String], seconds: u64) -> Result<(), String
                 .join()
                 .unwrap_or_else(|_| Err("a fuzz worker panicked".to_owned()))
         });
-        // Every worker is waited for, whatever the first one says.
+        // Wait for every worker, even if the first one failed.
         ends.collect::<Vec<_>>().into_iter().collect()
     })
 }
@@ -244,9 +244,9 @@ fn fuzz_command(root: &Path, action: &str) -> Command {
     command
 }
 
-/// Fuzzes one target. It prints all that the fuzzer said once it has ended, since others run too.
+/// Fuzzes one target. Its output is printed at the end, since others run at the same time.
 fn fuzz_one(root: &Path, target: &str, seconds: u64) -> Result<(), String> {
-    // The inputs that this machine found so far, if any, and those of the repository.
+    // Inputs that this machine found earlier, if any; the repository's own come after them.
     let corpus = root.join("tools/fuzz/corpus").join(target);
     fs::create_dir_all(&corpus).map_err(|error| format!("{}: {error}", corpus.display()))?;
     let seeds = seeds_of(root, target);
@@ -258,8 +258,8 @@ fn fuzz_one(root: &Path, target: &str, seconds: u64) -> Result<(), String> {
         .arg("--")
         .arg(format!("-max_total_time={seconds}"))
         .arg(format!("-max_len={FUZZ_INPUT_BYTES_MAX}"))
-        // Weighing inputs by the rarity of what they reach takes two thirds of the time where one
-        // input reaches as much as a whole stack's does.
+        // Entropic scheduling weighs inputs by rare features. It takes two thirds of the time if
+        // one input reaches as much as a whole stack does.
         .arg("-entropic=0")
         .args(["-verbosity=0", "-print_final_stats=1"]);
     let output = run::outcome(&mut command)?;
@@ -272,7 +272,7 @@ fn fuzz_one(root: &Path, target: &str, seconds: u64) -> Result<(), String> {
     }
 }
 
-/// The repository's inputs for a target: its own, or our packet scripts for their parser.
+/// The repository's inputs for a target. The parser of scripts gets our packet scripts.
 fn seeds_of(root: &Path, target: &str) -> std::path::PathBuf {
     match target {
         "script_text" => root.join("tools/script/scripts"),
@@ -296,8 +296,8 @@ fn fuzz_targets(root: &Path) -> Result<Vec<String>, String> {
     Ok(names)
 }
 
-/// Directory of a build with other flags or another toolchain. A directory of its own keeps it from
-/// discarding the usual build's work.
+/// Directory of a build with other flags or another toolchain. It keeps that build from discarding
+/// the usual build's work.
 pub fn target_of(root: &Path, chore: &str) -> std::path::PathBuf {
     run::target(root).join(chore)
 }

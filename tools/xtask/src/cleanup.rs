@@ -1,10 +1,10 @@
 //! Removal of a run's remains: network namespaces and temporary files.
 //!
-//! The project's namespaces are called `mst-<pid of their maker>-<name>` (those of the tests of
-//! packetio and capi, `millpio-…` and `capiproof-…`). A namespace whose maker is gone is removed,
-//! with the veth pairs and TAPs in it. One whose maker lives belongs to another run on this machine
-//! and stays. Temporary directories follow the same rule. Called by [`crate::run`] on a signal and
-//! by the chores when they end.
+//! The project's namespaces are named `mst-<pid of the maker>-<name>`, and by tests of packetio and
+//! capi `millpio-…` and `capiproof-…`. A namespace is removed with its veth pairs and TAPs if its
+//! maker is gone. If the maker lives, the namespace belongs to another run on this machine and
+//! stays. Temporary directories follow the same rule. [`crate::run`] calls this on a signal, and
+//! the chores call it when they end.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,8 +17,7 @@ const NAMESPACES: &str = "/run/netns";
 
 static TEMPORARY: OnceLock<Result<PathBuf, String>> = OnceLock::new();
 
-/// The run's own temporary directory: `mst-<pid>-xtask` under the system's. Children get it as
-/// TMPDIR.
+/// The run's own temporary directory: `mst-<pid>-xtask` in the system's. Children get it as TMPDIR.
 pub fn temporary_directory() -> Result<PathBuf, String> {
     TEMPORARY
         .get_or_init(|| {
@@ -29,7 +28,7 @@ pub fn temporary_directory() -> Result<PathBuf, String> {
         .clone()
 }
 
-/// `cargo xtask clean`: what interrupted runs left.
+/// `cargo xtask clean`: removes what interrupted runs left.
 pub fn clean() -> Result<bool, String> {
     let removed = sweep();
     for name in &removed {
@@ -39,7 +38,7 @@ pub fn clean() -> Result<bool, String> {
     Ok(true)
 }
 
-/// At the end of a run, also a failed or interrupted one.
+/// Cleans up at the end of a run, also of a failed or interrupted one.
 pub fn after_run() {
     if let Some(Ok(path)) = TEMPORARY.get() {
         let _ = fs::remove_dir_all(path);
@@ -84,7 +83,7 @@ fn names_in(directory: &Path) -> Vec<String> {
     names.filter_map(|name| name.into_string().ok()).collect()
 }
 
-/// A prefix of ours, then a number that is no process's.
+/// Whether the name has a prefix of ours and the number of a process that is gone.
 fn is_ownerless(name: &str) -> bool {
     let Some(maker) = maker_of(name) else {
         return false;

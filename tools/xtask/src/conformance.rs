@@ -1,9 +1,9 @@
-//! `cargo xtask conformance`: docs/conformance.md says what the sources say.
+//! `cargo xtask conformance`: checks docs/conformance.md against the sources.
 //!
-//! The page is tables with the columns of [`COLUMNS`]. A row that claims to be obeyed names the
-//! place that obeys and the test that shows it; a row that differs says why. This check finds rows
-//! whose places or tests do not exist, claims without a test, and requirements of RFC 9293 without
-//! a row. It cannot find a test that shows something else.
+//! The page has tables with the columns of [`COLUMNS`]. A row that claims obedience names the place
+//! that obeys and the test that shows it. A row that differs gives the reason. This check finds
+//! rows whose places or tests do not exist, claims without a test, and requirements of RFC 9293
+//! without a row. It cannot tell whether a test shows what the row claims.
 
 use std::path::Path;
 
@@ -12,13 +12,13 @@ use row::{Row, Verdict};
 mod references;
 mod row;
 
-/// The page, from the workspace's root.
+/// Path of the page from the workspace's root.
 const PAGE: &str = "docs/conformance.md";
 
 /// The header of every table that is read.
 const COLUMNS: [&str; 6] = ["id", "rule", "verdict", "place", "tests", "note"];
 
-/// RFC 9293's appendix B: the prefix of an identifier, and how many there are of it.
+/// Identifiers of RFC 9293's appendix B: each prefix, and its number of identifiers.
 const RFC9293_IDS: [(&str, usize); 3] = [("MUST", 69), ("SHLD", 31), ("MAY", 18)];
 
 /// The chore.
@@ -73,7 +73,7 @@ fn of_row(sources: &mut references::Sources<'_>, row: &Row) -> Vec<String> {
     causes
 }
 
-/// Identifiers of RFC 9293 that no row bears.
+/// Identifiers of RFC 9293 for which there is no row.
 fn missing(rows: &[Row]) -> impl Iterator<Item = String> + '_ {
     let all = RFC9293_IDS
         .iter()

@@ -1,4 +1,4 @@
-//! `cargo xtask demo`: set-up, a release build, and `mill demo`, which does the work.
+//! `cargo xtask demo`: set-up, a release build, and `mill demo`.
 
 use std::path::Path;
 
@@ -6,12 +6,12 @@ use crate::cli::DemoOptions;
 use crate::run;
 use crate::setup::{self, Need};
 
-/// Where the release build of `mill` lies.
+/// Path of the release build of `mill`.
 pub fn mill_binary(root: &Path) -> std::path::PathBuf {
     run::target(root).join("release/mill")
 }
 
-/// Builds `mill` as it is shipped.
+/// Builds `mill` for release.
 pub fn build_mill() -> Result<(), String> {
     run::run(run::cargo().args(["build", "--release", "--package", "mill"]))
 }
@@ -39,7 +39,7 @@ pub fn demo(root: &Path, options: &DemoOptions) -> Result<bool, String> {
     Ok(true)
 }
 
-/// Namespaces, veth pairs and AF_XDP take root.
+/// An error unless this is root, whom namespaces, veth pairs and AF_XDP need.
 pub fn must_be_root(what: &str) -> Result<(), String> {
     if rustix::process::geteuid().is_root() {
         return Ok(());

@@ -1,30 +1,30 @@
 //! Failures that test programs report, kept for the end of the log.
 //!
-//! Reads what libtest prints: the block between `failures:` and `test result:`, and the name of a
-//! test in which a program died; and what cargo says a program died of.
+//! Reads what libtest prints: the block from `failures:` to `test result:`, and the name of a test
+//! in which a program died. It also reads cargo's line about a program that a signal ended.
 
 use std::io::{BufRead, Write};
 
-/// Lines that are kept; what a broken tree prints beyond them is in the log.
+/// Most lines that are kept. A log of more failures has the others.
 const KEPT_LINES_MAX: usize = 120;
 
 /// The lines of a log that the end of a run repeats.
 #[derive(Default)]
 pub struct Noted {
-    /// Lines that tell of failures.
+    /// Lines about failures.
     pub failures: String,
-    /// A line per test that could not run here, with the reason.
+    /// Tests that could not run here, one on a line with the reason.
     pub ignored: Vec<String>,
 }
 
-/// Passes everything on and returns what has to be said again at the end.
+/// Passes everything on, and returns the lines to repeat at the end.
 pub fn pass_on(from: impl BufRead, mut to: impl Write) -> Noted {
     let mut kept = Vec::new();
     let mut ignored = Vec::new();
     let mut is_within = false;
     for line in from.split(b'\n').map_while(Result::ok) {
         let line = String::from_utf8_lossy(&line);
-        // Nobody may be reading any more; the tests go on all the same.
+        // The tests go on even if the log is no longer read.
         let _ = writeln!(to, "{line}");
         is_within |= line == "failures:";
         is_within &= !line.starts_with("test result:");
@@ -40,8 +40,8 @@ pub fn pass_on(from: impl BufRead, mut to: impl Write) -> Noted {
     }
 }
 
-/// A test that the machine or the user cannot run: libtest's line with a reason, or the line that
-/// a test prints past libtest's capture before it returns early.
+/// A test that this machine or user cannot run: from libtest's line with a reason, or from the line
+/// that a test prints past libtest's capture before it returns early.
 fn ignored_test(line: &str) -> Option<String> {
     if let Some((_, said)) = line.split_once("ignored: ") {
         return Some(said.to_owned());
@@ -50,12 +50,12 @@ fn ignored_test(line: &str) -> Option<String> {
     Some(format!("{name}: {}", reason.trim_start_matches(", ")))
 }
 
-/// A test's name stands without an outcome when its program died in it.
+/// Whether a test has no outcome, since its program died in it.
 fn is_unfinished(line: &str) -> bool {
     line.starts_with("test ") && line.trim_end().ends_with("...")
 }
 
-/// Cargo's, of a program that a signal ended.
+/// Whether this is cargo's line about a program that a signal ended.
 fn is_cause_of_death(line: &str) -> bool {
     line.contains("process didn't exit successfully") && line.contains("(signal: ")
 }

@@ -1,5 +1,5 @@
-//! Profile-guided builds (decision 0031): one build that counts what runs, exercises for it, and
-//! the build that knows what they showed.
+//! Profile-guided builds (decision 0031): a counting build, exercises that run it, and a build that
+//! uses the counts.
 //!
 //! ```text
 //! TARGET/guided/counting/    the build that counts
@@ -8,8 +8,8 @@
 //! TARGET/guided/built/       the build that uses it
 //! ```
 //!
-//! The exercises run again only when the build that counts is newer than what they showed. Called
-//! by `bench` and `install`.
+//! The exercises run again only when the counting build is newer than their profile. Called by
+//! `bench` and `install`.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -21,11 +21,11 @@ use crate::demo;
 use crate::run;
 use crate::setup::{self, Need};
 
-/// Asks the programs to say of themselves how they were built.
+/// Environment variable that makes programs report how they were built.
 const SAYS_SO: (&str, &str) = ("MILLSTREAM_BUILD", "profile-guided");
 
-/// Both ends in one thread, a fixed number of transactions: what the stack itself does, far more
-/// often than anything else.
+/// Exercises with both ends in one thread and a fixed number of transactions. They run the stack
+/// itself far more often than anything else.
 const STACK_ALONE: [&[&str]; 5] = [
     &["--connections", "64", "--transactions", "60000"],
     &["--connections", "1024", "--transactions", "60000"],
@@ -41,9 +41,9 @@ const STACK_ALONE: [&[&str]; 5] = [
     ],
 ];
 
-/// Builds `packages` for release with the profile, which is made first if there is none or it is
-/// old, and says where their files lie. `kinds` are cargo's words for what to build of them, such
-/// as `--lib`.
+/// Builds `packages` for release with the profile, and returns the directory of the files. A
+/// missing or old profile is made first. `kinds` are cargo's options for what to build, such as
+/// `--lib`.
 pub fn build(root: &Path, packages: &[&str], kinds: &[&str]) -> Result<PathBuf, String> {
     let need = Need {
         profile: true,
@@ -71,8 +71,7 @@ pub fn build(root: &Path, packages: &[&str], kinds: &[&str]) -> Result<PathBuf, 
     Ok(built.join(&host).join("release"))
 }
 
-/// A release build into a directory of its own. With `--target` the flag is not for what runs while
-/// building.
+/// A release build in a directory of its own. `--target` keeps the flag from build scripts.
 fn cargo_build(
     host: &str,
     into: &Path,
@@ -97,7 +96,7 @@ fn cargo_build(
     run::run(&mut cargo)
 }
 
-/// The commit that is built, with `+` behind it if the tree has changes.
+/// The commit being built, followed by `+` if the tree has changes.
 fn commit() -> Option<String> {
     let git = |words: &[&str]| {
         let output = Command::new("git").args(words).output().ok()?;
@@ -109,9 +108,9 @@ fn commit() -> Option<String> {
     Some(commit + if changes.is_empty() { "" } else { "+" })
 }
 
-/// Lets the benchmarks do everything that a profile should know. The stack alone runs for its
-/// weight; each wire, both cranks and the rivals run for a moment, lest the compiler takes their
-/// code for cold.
+/// Runs the benchmarks that a profile should know. The stack alone runs longest, for its weight.
+/// Each wire, both cranks and the rivals run for a moment, so that the compiler does not treat
+/// their code as cold.
 fn exercise(program: &Path, counts: &Path) -> Result<(), String> {
     if counts.exists() {
         fs::remove_dir_all(counts).map_err(|error| format!("{}: {error}", counts.display()))?;
@@ -138,12 +137,12 @@ fn exercise(program: &Path, counts: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// One profile of all counts, under a name that changes with what it says: cargo does not look into
-/// the file that a flag names.
+/// Merges all counts into a profile. Its name changes with its contents, since cargo does not read
+/// a file that a flag names.
 fn merge(host: &str, counts: &Path, place: &Path) -> Result<PathBuf, String> {
     let merged = place.join("merged");
     let mut merge = Command::new(profdata(host)?);
-    // Processes that were ended while they wrote leave files that say nothing.
+    // Processes that were ended while writing leave useless files, which must not fail the merge.
     merge.args([
         OsStr::new("merge"),
         OsStr::new("--failure-mode=all"),
@@ -188,14 +187,14 @@ fn host() -> Result<String, String> {
         .ok_or_else(|| "rustc -vV names no host".to_owned())
 }
 
-/// LLVM's program of the toolchain that builds: others do not read its files.
+/// LLVM's program of the toolchain in use; other versions cannot read its files.
 pub fn profdata(host: &str) -> Result<PathBuf, String> {
     let sysroot = run::output(run::command("rustc").args(["--print", "sysroot"]))?;
     let tools = format!("lib/rustlib/{host}/bin/llvm-profdata");
     Ok(Path::new(sysroot.trim()).join(tools))
 }
 
-/// Whether that program is there.
+/// Whether [`profdata`] is installed.
 pub fn has_profdata() -> bool {
     let path = host().and_then(|host| profdata(&host));
     path.is_ok_and(|path| path.is_file())

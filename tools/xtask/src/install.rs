@@ -1,4 +1,4 @@
-//! `cargo xtask install`: libmtcp as a distribution would lay it out.
+//! `cargo xtask install`: installs libmtcp as a distribution would.
 //!
 //! ```text
 //! PREFIX/lib/libmtcp.so -> libmtcp.so.1 -> libmtcp.so.0.1.0     libmtcp.a     pkgconfig/libmtcp.pc, mtcp.pc
@@ -8,9 +8,9 @@
 //! PREFIX/share/man/man3/*.3, man7/*.7, man8/*.8  share/doc/libmtcp/mtcp.conf
 //! ```
 //!
-//! With `--static` the shared library is left out: programs that say `-lmtcp` and nothing of where
-//! it is when they run get the archive, as from mTCP. Headers lie in `src/include` too then, where
-//! mTCP's sources have them, with those of mTCP's own that programs include.
+//! With `--static` the shared library is left out. Programs that say `-lmtcp` without a run-time
+//! path then get the archive, as from mTCP. Headers are also put in `src/include`, where mTCP's
+//! sources have them, with those of mTCP's own that programs include.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -22,15 +22,15 @@ use crate::dpdk;
 use crate::guided;
 use crate::run;
 
-/// The major version that programs ask for: crates/capi/build.rs says the same.
+/// The name with the major version that programs ask for; crates/capi/build.rs has the same.
 const SONAME: &str = "libmtcp.so.1";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// Libraries of the system that the library itself needs, for static linking alone. The compiler
-/// names the unwinder: with `-static` it uses another one.
+/// System libraries that libmtcp needs when linked statically. The compiler adds the unwinder,
+/// which is another one with `-static`.
 const PRIVATE_LIBS: &str = "-lpthread -ldl -lm";
 
-/// Functions that mTCP's library exports beside its calls, or lacks. A program may have functions
-/// of its own by these names. They come first, in the archive too.
+/// Functions that mTCP's library exports beside its calls, or lacks. They are weak, since a program
+/// may have its own by these names. They come first, in the archive too.
 const WEAK: [&str; 19] = [
     "GetNumCPUs",
     "CoreAffinitize",
@@ -53,7 +53,7 @@ const WEAK: [&str; 19] = [
     "mtcp_shutdown",
 ];
 
-/// Builds, unless told otherwise, and lays out.
+/// Builds the libraries, unless told otherwise, and installs them.
 pub fn install(root: &Path, options: &InstallOptions) -> Result<(), String> {
     let plain = run::target(root).join("release");
     let built = if options.profile_guided {
@@ -102,7 +102,7 @@ pub fn install(root: &Path, options: &InstallOptions) -> Result<(), String> {
     Ok(())
 }
 
-/// `mill`, and the library that `mill run` looks for beside it.
+/// Installs `mill`, and the library that `mill run` looks for beside it.
 fn command(options: &InstallOptions, from: &Path, to: &Path) -> Result<(), String> {
     const LIBRARY: &str = "libmillstream_preload.so";
     if !options.no_build {
@@ -117,7 +117,7 @@ fn command(options: &InstallOptions, from: &Path, to: &Path) -> Result<(), Strin
     copy(&from.join(LIBRARY), &library, 0o755)
 }
 
-/// The DPDK plug-in, where it can be built, or was.
+/// Installs the DPDK plug-in, if it can be built or was built.
 fn plugin(root: &Path, options: &InstallOptions, from: &Path, to: &Path) -> Result<(), String> {
     let directory = from.join("millstream");
     if !options.no_build && dpdk::is_possible() {
@@ -162,7 +162,7 @@ fn pkg_config(prefix: &Path) -> String {
     )
 }
 
-/// The files of a directory with this extension; a directory that is not there has none.
+/// Copies the files of a directory that have this extension. A missing directory counts as empty.
 fn copy_all(from: &Path, extension: &str, to: &Path) -> Result<(), String> {
     let entries = match fs::read_dir(from) {
         Ok(entries) => entries,
@@ -181,7 +181,7 @@ fn copy_all(from: &Path, extension: &str, to: &Path) -> Result<(), String> {
 fn make_room(path: &Path) -> Result<(), String> {
     let directory = path.parent().unwrap_or(Path::new("/"));
     fs::create_dir_all(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
-    // Never written in place: a program may have it open.
+    // Remove the old file instead of writing into it: a program may have it open.
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => {
             Err(format!("{}: {error}", path.display()))

@@ -1,6 +1,6 @@
 //! The chores of Millstream behind one door: `cargo xtask <chore>`.
 //!
-//! Owns the order of the chores and nothing of the product. Called by people and by `.ci/run`.
+//! Owns the order of the chores and no part of the product. Called by people and by `.ci/run`.
 //! Every child process is started through [`run`], so that Ctrl-C finds and ends all of them.
 
 #![forbid(unsafe_code)]

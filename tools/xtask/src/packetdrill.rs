@@ -1,8 +1,8 @@
-//! `cargo xtask packetdrill`: scripts through packetdrill itself, with our plug-in as its network.
+//! `cargo xtask packetdrill`: runs scripts with packetdrill, which has our plug-in as its network.
 //!
-//! packetdrill is not ours and not in the repository: `--binary` says where it is. Each script runs
-//! in a network namespace of its own if we may make one, so its shell lines set values there. Else
-//! the plug-in's own commands alone see to the settings.
+//! packetdrill is not in the repository: `--binary` says where it is. Each script runs in its own
+//! network namespace if we may make one, so that its shell lines set values there. Otherwise only
+//! the plug-in's own commands make settings.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -10,7 +10,7 @@ use std::process::{Command, Output};
 use crate::cli::PacketdrillOptions;
 use crate::run;
 
-/// Options of every script of a family: the addresses that the suites' own runners use.
+/// Options for all scripts of a family. The addresses are those of the suites' own runners.
 const FAMILIES: [(&str, &[&str]); 3] = [
     ("ipv4", &V4),
     ("ipv4-mapped-ipv6", &V4),
@@ -31,7 +31,7 @@ const V4: [&str; 4] = [
     "--remote_ip=192.0.2.1",
 ];
 
-/// Runs the scripts. True if all passed.
+/// Runs the scripts. True: all passed.
 pub fn packetdrill(root: &Path, options: &PacketdrillOptions) -> Result<bool, String> {
     run::run(run::cargo().args(["build", "-p", "packetdrill"]))?;
     let library = run::target(root).join("debug/libmillstream_packetdrill.so");

@@ -1,13 +1,13 @@
-//! `cargo xtask path`: the functions and files that one segment passes on its way in or out.
+//! `cargo xtask path`: counts the functions and files that a segment passes on its way in or out.
 //!
-//! The loads of `tools/world/src/bin/segment_path.rs` run under callgrind in a build that inlines
-//! and asserts nothing. Two runs differ in the number of segments. A function is on the path if it
-//! was called at least once more for each segment more, between the doors of its way ([`WAYS`]).
-//! Only the sources of the product count, without the port, which is another with each wire.
+//! The loads of `tools/world/src/bin/segment_path.rs` run under callgrind, in a build without
+//! inlining and assertions. Two runs differ in the number of segments. A function is on the path if
+//! each additional segment calls it at least once more, between the doors of its way ([`WAYS`]).
+//! Only sources of the product count, without the port, which differs between wires.
 //!
-//! A short function is a name for a value or for a small step, and is read where it is called. The
-//! chore counts functions of more than [`LINES_SHORT`] lines, with their files, and prints how many
-//! there are in all.
+//! A short function names a value or a small step, and is read where it is called. The chore
+//! therefore counts functions of more than [`LINES_SHORT`] lines, with their files. It also prints
+//! the number of all functions.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -17,24 +17,24 @@ use syn::visit::{self, Visit};
 
 use crate::run;
 
-/// Lines of code in the body of a function that is read where it is called.
+/// Most lines of code in the body of a short function.
 const LINES_SHORT: usize = 10;
-/// Segments of the shorter run: slow start is over, and tables have their size.
+/// Segments of the shorter run. Slow start is over by then, and tables have their size.
 const SEGMENTS_FIRST: u64 = 100;
-/// Segments that the longer run has more.
+/// Additional segments of the longer run.
 const SEGMENTS_MORE: u64 = 50;
 
 /// The crates that a segment passes.
 const CRATES: [&str; 6] = ["wire", "tcp", "ring", "packetio", "stack", "millstream"];
-/// The port of the loads.
+/// The port that the loads use, which is not counted.
 const PORT: &str = "crates/packetio/src/ip_wire.rs";
 
-/// A way through the product: what is called and seen from outside is its doors.
+/// A way through the product, from the public functions at which it begins.
 struct Way {
-    /// The load's name.
+    /// Name of the load in `segment_path`.
     load: &'static str,
     what: &'static str,
-    /// Functions in which counting begins, as callgrind names them.
+    /// Functions at which counting begins, by callgrind's names.
     doors: &'static [&'static str],
 }
 
@@ -99,8 +99,8 @@ fn files<'a>(functions: impl Iterator<Item = &'a Function>) -> BTreeSet<&'a Path
     functions.map(|function| &function.file).collect()
 }
 
-/// The loads, built without any inlining: a debug build still inlines what asks for it always. What
-/// an assertion of a debug build computes again is not on the way of a segment.
+/// Builds the loads without inlining; a debug build would still inline `#[inline(always)]`.
+/// Assertions are off, since what they compute is not on the path.
 fn build(root: &Path) -> Result<PathBuf, String> {
     let target = run::target(root).join("path");
     let mut cargo = run::cargo();
@@ -113,7 +113,7 @@ fn build(root: &Path) -> Result<PathBuf, String> {
     Ok(target.join("debug/segment_path"))
 }
 
-/// The functions of the product that each segment of this way passes.
+/// Functions of the product that each segment of this way passes.
 fn passed(root: &Path, program: &Path, way: &Way) -> Result<BTreeSet<Function>, String> {
     let short = Profile::of(program, way, SEGMENTS_FIRST)?;
     let long = Profile::of(program, way, SEGMENTS_FIRST + SEGMENTS_MORE)?;
@@ -135,16 +135,16 @@ fn passed(root: &Path, program: &Path, way: &Way) -> Result<BTreeSet<Function>, 
     }
 }
 
-/// A function as callgrind sees it.
+/// A function in callgrind's profile.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Seen {
     file: String,
-    /// A line of it that was executed.
+    /// Number of one of its lines that was executed.
     line: usize,
     calls: u64,
 }
 
-/// A run under callgrind, by the names of functions.
+/// The profile of a run, by names of functions.
 #[derive(Default)]
 struct Profile {
     functions: HashMap<String, Seen>,
@@ -168,8 +168,8 @@ impl Profile {
         ))
     }
 
-    /// Reads callgrind's profile format. A function's lines are `LINE COST`; the line behind
-    /// `calls=` is the callee's cost at the caller's line.
+    /// Parses callgrind's format. A function's lines are `LINE COST`. The line after `calls=` is
+    /// the callee's cost at the caller's line.
     fn parse(text: &str) -> Self {
         let mut profile = Self::default();
         let (mut file, mut own_file, mut name, mut callee) = ("", "", "", "");
@@ -209,7 +209,7 @@ impl Profile {
     }
 }
 
-/// The product's sources, each read when it is first asked for.
+/// The product's sources, each read when first needed.
 struct Sources<'a> {
     root: &'a Path,
     files: BTreeMap<PathBuf, Vec<(Function, usize)>>,
@@ -223,7 +223,7 @@ impl<'a> Sources<'a> {
         }
     }
 
-    /// The innermost function of the product around a line; `None`: another source.
+    /// The innermost function around a line; `None`: the file is not of the product.
     fn at(&mut self, file: &str, line: usize) -> Result<Option<Function>, String> {
         let file = Path::new(file);
         let relative = file.strip_prefix(self.root).unwrap_or(file);
@@ -279,7 +279,7 @@ impl Found<'_> {
 }
 
 impl Found<'_> {
-    /// Lines between the braces of a block that are neither blank nor a comment.
+    /// Number of lines between a block's braces that are neither blank nor comments.
     fn lines_within(&self, block: &syn::Block) -> usize {
         let (first, last) = (block.span().start().line, block.span().end().line);
         let inner = self.text.get(first..last.saturating_sub(1)).unwrap_or(&[]);

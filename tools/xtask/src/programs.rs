@@ -1,9 +1,9 @@
 //! `cargo xtask test --only programs`: Debian's programs, unchanged, under `mill run` over a veth.
 //!
-//! The other side is the kernel's stack. The kernel on the program's side has no address on the
-//! wire, and the counters that `mill run --report` writes say that Millstream carried the bytes.
-//! Owns two namespaces and a directory. The variable `PROGRAMS` picks the checks whose names have
-//! its value in them.
+//! The other side is the kernel's stack. On the program's side the kernel has no address on the
+//! wire, and the counters of `mill run --report` must show that Millstream carried the bytes. Owns
+//! two namespaces and a directory. The variable `PROGRAMS` selects the checks whose names contain
+//! its value.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,12 +29,12 @@ mod workers;
 
 const FAR: &str = "10.77.0.1";
 const NEAR: &str = "10.77.0.2";
-/// Bytes of the file that is served and fetched.
+/// Length in bytes of the file that is served and fetched.
 const FILE_BYTES: usize = 8 << 20;
 
 type Check = fn(&World) -> Result<(), String>;
 
-/// A program, what is checked of it (as `docs/unmodified-programs.md` says it), and how.
+/// Programs, each with the words for its check in `docs/unmodified-programs.md`, and the check.
 const CHECKS: &[(&str, &str, Check)] = &[
     ("curl", "a download of 8 MiB", |world| {
         world.fetch("curl", &["curl", "-sSo"])
@@ -184,7 +184,7 @@ const CHECKS: &[(&str, &str, Check)] = &[
     ),
 ];
 
-/// Runs every program.
+/// Runs the checks of all programs.
 pub fn check(root: &Path) -> Result<(), String> {
     if let Err(cause) = demo::must_be_root("programs") {
         run::note_ignored([cause]);
@@ -207,7 +207,7 @@ pub fn check(root: &Path) -> Result<(), String> {
     }
 }
 
-/// Two namespaces with a veth between them, and a directory with a file.
+/// Two namespaces with a veth between them, and a directory with the file.
 struct World {
     far: String,
     near: String,
@@ -218,7 +218,7 @@ struct World {
 impl Drop for World {
     fn drop(&mut self) {
         for name in [&self.far, &self.near] {
-            // One that stays is swept when the run ends.
+            // A namespace that cannot be removed now is swept when the run ends.
             let _ = run::output(run::command("ip").args(["netns", "delete", name]));
         }
     }
@@ -269,12 +269,12 @@ impl World {
         fs::write(self.path(name), bytes).map_err(|error| format!("{name}: {error}"))
     }
 
-    /// A program on the kernel's stack, on the other side.
+    /// A command that runs a program on the kernel's stack, on the far side.
     fn kernel(&self, program: &[&str]) -> Command {
         inside(&self.far, program)
     }
 
-    /// A program on Millstream.
+    /// A command that runs a program on Millstream.
     fn millstream(&self, program: &[&str]) -> Command {
         let mill = self.mill.display().to_string();
         let address = format!("{NEAR}/24");
@@ -292,9 +292,9 @@ impl World {
         inside(&self.near, &line)
     }
 
-    /// A server on Millstream that answers connections at a port.
+    /// Starts a server on Millstream, and waits until its port answers.
     fn server(&self, port: u16, program: &[&str]) -> Result<Watched, String> {
-        // The counters of the program before prove nothing.
+        // Remove the counters of an earlier program, which would prove nothing.
         let _ = fs::remove_file(self.path("report"));
         let mut command = self.millstream(program);
         let server = Watched::start(command.stdout(Stdio::null()).stderr(Stdio::null()))?;
@@ -314,7 +314,7 @@ impl World {
         Err(format!("{host}:{port} does not answer"))
     }
 
-    /// Ends a server by its usual signal, and looks at the counters.
+    /// Ends a server by its usual signal, and checks the counters.
     fn end(&self, mut server: Watched, signal: &str) -> Result<(), String> {
         let pid = server.id().to_string();
         run::output(run::command("kill").args([signal, &pid]))?;
@@ -346,7 +346,7 @@ impl World {
         }
     }
 
-    /// The kernel fetches the file from a server on Millstream.
+    /// Fetches the file from a server on Millstream, with a client on the kernel.
     fn is_served(&self, port: u16) -> Result<(), String> {
         let url = format!("http://{NEAR}:{port}/file");
         let copy = self.path("copy");
@@ -362,7 +362,7 @@ impl World {
         Ok(server)
     }
 
-    /// A client on Millstream fetches the file.
+    /// Fetches the file with a client on Millstream.
     fn fetch(&self, name: &str, program: &[&str]) -> Result<(), String> {
         let _server = self.kernel_server()?;
         let copy = self.path(name);
@@ -372,7 +372,7 @@ impl World {
         self.must_have_carried("rx_bytes", FILE_BYTES)
     }
 
-    /// A client on Millstream puts a load on a server, without an error.
+    /// Loads a server from a client on Millstream, and accepts no error.
     fn load_from(&self, name: &str, program: &[&str]) -> Result<(), String> {
         let _server = self.kernel_server()?;
         let url = format!("http://{FAR}:8000/index.html");
@@ -463,7 +463,7 @@ fn redis(world: &World) -> Result<(), String> {
     world.end(server, "-TERM")
 }
 
-/// BGSAVE forks a child that has the sockets, while a load goes on.
+/// BGSAVE forks a child that inherits the sockets, while a load goes on.
 fn redis_saves(world: &World) -> Result<(), String> {
     let line = format!("redis-benchmark -h {NEAR} -t set,get -n 60000 -c 20 -r 100000 -d 100 -q");
     let line: Vec<&str> = line.split(' ').collect();
@@ -515,7 +515,8 @@ fn memcached(world: &World) -> Result<(), String> {
     let line: Vec<&str> = line.split(' ').collect();
     let server = world.server(11211, &line)?;
     run::output(&mut world.kernel(&["python3", "-c", MEMCACHED_CLIENT, NEAR]))?;
-    // Every command of both protocols; it ends with status 0 if all are answered rightly.
+    // memccapable tries every command of both protocols. Status 0 means that all answers were
+    // right.
     run::output(&mut world.kernel(&["memccapable", "-h", NEAR]))?;
     world.end(server, "-TERM")
 }
@@ -524,7 +525,7 @@ fn iperf3_server(world: &World) -> Result<(), String> {
     for options in [&["-P8"][..], &["-P8", "-R"]] {
         let mut command = world.millstream(&["iperf3", "-s", "-1"]);
         let mut server = Watched::start(command.stdout(Stdio::null()))?;
-        // A connection that asks nothing would be the one that it serves.
+        // The server serves one connection, so a probe of its port would use that up. Wait instead.
         sleep(Duration::from_secs(1));
         let line = [&["iperf3", "-c", NEAR, "-t1"], options].concat();
         run::output(&mut world.kernel(&line))?;

@@ -16,7 +16,7 @@ struct Step {
 }
 
 impl Step {
-    /// Details of a failure beyond its line in the table.
+    /// Lines of a failure beyond the one in the table.
     fn details(&self) -> Option<(&str, &str)> {
         let (_, further) = self.failure.as_ref()?.split_once('\n')?;
         Some((self.name, further))
@@ -30,7 +30,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Runs one step, times it and keeps what became of it. A failure does not stop the next.
+    /// Runs and times a step, and keeps its outcome. A failure does not stop the next step.
     pub fn step(&mut self, name: &'static str, body: impl FnOnce() -> Result<(), String>) {
         eprintln!("\n=== {name}");
         let start = Instant::now();
@@ -46,7 +46,7 @@ impl Report {
         });
     }
 
-    /// Prints the table and the closing line. True if nothing failed.
+    /// Prints the table and the closing line. True: no step failed.
     pub fn finish(&self) -> bool {
         let width = self.steps.iter().map(|step| step.name.len()).max();
         let width = width.unwrap_or(0).max("step".len());

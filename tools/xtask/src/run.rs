@@ -1,8 +1,8 @@
-//! Starting children, and ending every one of them.
+//! Start of child processes, and their certain end.
 //!
-//! Owns the list of process groups that live, the signal thread and the run's temporary directory.
-//! Each child leads a process group of its own; `xtask` is a subreaper, so that a grandchild that
-//! outlives its parent comes back to us and is ended as well. All chores start children here.
+//! Owns the list of live process groups, the signal thread and the run's temporary directory. Each
+//! child leads its own process group. `xtask` is a subreaper: a grandchild that outlives its parent
+//! becomes its child, and is ended as well. All chores start children here.
 
 use std::collections::HashSet;
 use std::fs;
@@ -21,11 +21,11 @@ use signal_hook::iterator::Signals;
 use crate::cleanup;
 use crate::failures::{self, Noted};
 
-/// How long a child may take to leave after SIGTERM before it gets SIGKILL.
+/// Time from SIGTERM to SIGKILL for a child that does not leave.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(8);
 const LEAVE_POLL: Duration = Duration::from_millis(20);
 
-/// Process groups that live now. Their leader's pid is the group's number.
+/// Live process groups. A group's number is its leader's pid.
 static GROUPS: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
 
 /// The directory that holds the workspace's Cargo.toml.
@@ -41,7 +41,7 @@ pub fn workspace_root() -> Result<PathBuf, String> {
     Ok(root.to_path_buf())
 }
 
-/// From here on SIGINT, SIGTERM and SIGHUP end the children, clean up and leave with 128 + signal.
+/// Makes SIGINT, SIGTERM and SIGHUP end the children, clean up and exit with 128 + signal.
 pub fn watch_signals(root: &Path) -> Result<(), String> {
     std::env::set_current_dir(root).map_err(|error| format!("{}: {error}", root.display()))?;
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
@@ -60,7 +60,8 @@ pub fn watch_signals(root: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// A command that runs in the workspace's root with the run's temporary directory and no stdin.
+/// A command without stdin, which runs in the workspace's root and has the run's temporary
+/// directory.
 pub fn command(program: &str) -> Command {
     let mut command = Command::new(program);
     command.stdin(Stdio::null());
@@ -70,18 +71,18 @@ pub fn command(program: &str) -> Command {
     command
 }
 
-/// Where cargo builds.
+/// Cargo's target directory.
 pub fn target(root: &Path) -> PathBuf {
     let named = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
     root.join(named)
 }
 
-/// `cargo` of the toolchain that runs us.
+/// A command for `cargo` of the toolchain that runs us.
 pub fn cargo() -> Command {
     command("cargo")
 }
 
-/// Runs a child to its end. `Ok(())` means that it left with status 0.
+/// Runs a child to its end. An error if its status is not 0.
 pub fn run(command: &mut Command) -> Result<(), String> {
     let line = describe(command);
     eprintln!("$ {line}");
@@ -102,7 +103,7 @@ pub fn run(command: &mut Command) -> Result<(), String> {
     }
 }
 
-/// Tests that could not run here, of all [`run_tests`] of this process.
+/// Tests that could not run here, from all calls of [`run_tests`].
 static IGNORED: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// Notes tests that could not run here, each with its reason.
@@ -118,14 +119,14 @@ pub fn take_ignored() -> Vec<String> {
     std::mem::take(&mut *IGNORED.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Runs a child that tests, to its end. What its programs said of failures, and cargo of theirs,
-/// stands in the error's further lines, for of a long log often only the end is kept.
+/// Runs a child that runs tests. Lines about failures are added to the error, since often only the
+/// end of a long log is kept.
 pub fn run_tests(command: &mut Command) -> Result<(), String> {
     let (output, stdout) = listener(io::stdout()).map_err(|error| spawn_error(command, &error))?;
     let (errors, stderr) = listener(io::stderr()).map_err(|error| spawn_error(command, &error))?;
     let outcome = run(command.stdout(stdout).stderr(stderr));
-    // The command held the last writing ends, unless somebody outlived it who cannot be ended:
-    // without them the listeners come to an end.
+    // Drop the last writing ends of the pipes, so that the listeners end. A descendant that cannot
+    // be ended may still hold them.
     command.stdout(Stdio::inherit()).stderr(Stdio::inherit());
     let said = [output, errors].map(|said| said.recv_timeout(LEAVE_TIMEOUT).unwrap_or_default());
     let [output, errors] = said;
@@ -137,8 +138,8 @@ pub fn run_tests(command: &mut Command) -> Result<(), String> {
     })
 }
 
-/// A thread that passes on to `to` what is written into the pipe, until its last writing end is
-/// closed, and says then what told of failures.
+/// Starts a thread that passes the pipe's contents on to `to` until the last writing end is closed.
+/// It then sends the lines to repeat.
 fn listener(to: impl io::Write + Send + 'static) -> io::Result<(Receiver<Noted>, PipeWriter)> {
     let (reader, writer) = io::pipe()?;
     let (says, said) = mpsc::channel();
@@ -146,7 +147,7 @@ fn listener(to: impl io::Write + Send + 'static) -> io::Result<(Receiver<Noted>,
     Ok((said, writer))
 }
 
-/// Runs a short child and returns what it printed; it is not announced.
+/// Runs a short child and returns its output. The command is not printed.
 pub fn output(command: &mut Command) -> Result<String, String> {
     let output = command
         .output()
@@ -163,7 +164,7 @@ pub fn output(command: &mut Command) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Runs a child that may fail, and returns what it printed and how it ended.
+/// Runs a child that may fail, and returns its output and status.
 pub fn outcome(command: &mut Command) -> Result<Output, String> {
     let (group, child) = piped(command)?;
     let output = child.wait_with_output();
@@ -172,7 +173,7 @@ pub fn outcome(command: &mut Command) -> Result<Output, String> {
     output.map_err(|error| format!("`{}`: wait: {error}", describe(command)))
 }
 
-/// Runs a child that may fail, until the deadline. `None`: it was ended then.
+/// Runs a child that may fail. `None`: the deadline came first, and the child was ended.
 pub fn outcome_before(command: &mut Command, deadline: Instant) -> Result<Option<Output>, String> {
     let (group, child) = piped(command)?;
     let (says, said) = mpsc::channel();
@@ -198,12 +199,11 @@ fn piped(command: &mut Command) -> Result<(Pid, Child), String> {
     Ok((group, child))
 }
 
-/// How long a child may take to end that is waited for, and how often it is looked at.
+/// Longest wait for the end of a child, and the time between two looks.
 const END_MAX: Duration = Duration::from_secs(120);
 const END_POLL: Duration = Duration::from_millis(5);
 
-/// A child whose output somebody reads while it runs. It ends, with all of its group, when this is
-/// dropped.
+/// A child whose output is read while it runs. Dropping this ends the child with its group.
 pub struct Watched {
     child: Child,
     group: Pid,
@@ -220,22 +220,22 @@ impl Watched {
         Ok(Watched { child, group })
     }
 
-    /// Its process id.
+    /// The child's process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Its standard output, if that is a pipe and was not taken before.
+    /// The child's standard output, if that is a pipe and was not taken before.
     pub fn stdout(&mut self) -> Option<ChildStdout> {
         self.child.stdout.take()
     }
 
-    /// Its standard input, if that is a pipe and was not taken before.
+    /// The child's standard input, if that is a pipe and was not taken before.
     pub fn stdin(&mut self) -> Option<ChildStdin> {
         self.child.stdin.take()
     }
 
-    /// Waits for its end, [`END_MAX`] at most. True if it left with status 0.
+    /// Waits for the child's end, at most [`END_MAX`]. True: its status was 0.
     pub fn wait(&mut self) -> Result<bool, String> {
         let start = Instant::now();
         loop {
@@ -257,7 +257,7 @@ impl Drop for Watched {
     }
 }
 
-/// The path of a program that PATH finds.
+/// The path of a program, found by PATH or in the system's `sbin` directories.
 pub fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     std::env::split_paths(&path)
@@ -306,7 +306,7 @@ fn forget(group: Pid) {
     groups().retain(|&other| other != group);
 }
 
-/// Asks every group to leave, waits, and then ends what is left.
+/// Sends SIGTERM to every group, waits, and then kills the rest.
 fn end_groups() {
     let groups: Vec<Pid> = groups().clone();
     for &group in &groups {
@@ -329,7 +329,7 @@ fn end_group(group: Pid) {
     let _ = rustix::process::kill_process_group(group, Signal::KILL);
 }
 
-/// Ends the descendants that left their group: they were given back to us when their parents went.
+/// Ends descendants that left their group. They became our children when their parents ended.
 fn end_orphans() {
     let limit = Instant::now() + LEAVE_TIMEOUT;
     while Instant::now() < limit {
@@ -357,7 +357,8 @@ fn children_of(parent: Pid) -> HashSet<Pid> {
         .collect()
 }
 
-/// The fourth field of /proc/PID/stat; the second is in brackets and may hold anything.
+/// The parent's pid: field 4 of /proc/PID/stat. The second field is in brackets and may contain
+/// anything.
 fn parent_of(pid: i32) -> Option<i32> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, after) = stat.rsplit_once(')')?;

@@ -1,11 +1,15 @@
-//! `cargo xtask stress`: libmtcp under eight threads with thousands of connections each, and the
-//! same with the address sanitizer within the library; `mux`: as many applications behind one
-//! `mill mux` as it has virtual ports, and one beside a hostile neighbour; `observe`: the
-//! throughput of a server beside `mill ss`, `top`, `metrics` and `capture`, as a share of that
-//! without; `programs`: millions of short connections through nginx, with a look at its memory.
+//! `cargo xtask stress`, by part:
 //!
-//! The C programs of `crates/capi/tests` are built with sanitizers in any case; with `--sanitize`
-//! the library is, too, the standard library included, as a shared one and as an archive. The
+//! * `libmtcp`: eight threads with thousands of connections each; with `--sanitize` under the
+//!   address sanitizer.
+//! * `mux`: as many applications behind one `mill mux` as it has virtual ports, and one beside a
+//!   hostile neighbour.
+//! * `observe`: throughput of a server beside `mill ss`, `top`, `metrics` and `capture`, as a share
+//!   of that without them.
+//! * `programs`: millions of short connections through nginx, while its memory is watched.
+//!
+//! The C programs of `crates/capi/tests` are always built with sanitizers. With `--sanitize` the
+//! library is too, the standard library included, as a shared library and as an archive. The
 //! runtime is gcc's, which comes with the C programs.
 
 use std::path::{Path, PathBuf};
@@ -16,17 +20,16 @@ use crate::programs;
 use crate::run;
 use crate::setup::{self, NIGHTLY, Need};
 
-/// Target for which the library is built. It is named, so that the flags are the library's and not
-/// those of build scripts.
+/// Target for which the library is built. Naming it keeps the flags from build scripts.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
-/// As fast as a release, and with what we believe of ourselves asserted.
+/// A profile as fast as a release, with our assertions.
 const PROFILE: &str = "sim";
 const FLAGS: &str = "-Zsanitizer=address -Cforce-frame-pointers=yes";
-/// Virtual ports of one `mill mux` at most.
+/// Most virtual ports of a `mill mux`.
 const VIRTUAL_PORTS: &str = "254";
-/// Least share of an application beside a hostile one, as a part of its share beside an honest one.
+/// Least throughput of an application beside a hostile one, relative to that beside an honest one.
 const LEAST_SHARE: &str = "0.9";
-/// Programs in C that are run with each form of the library, beside the stress test.
+/// Short C programs that are run with each form of the library, besides the stress test.
 const SHORT_TESTS: [&str; 6] = [
     "smoke",
     "control",
@@ -104,7 +107,7 @@ fn with<'a>(
         .env("CAPI_LINKAGE", linkage)
 }
 
-/// Builds the library with the sanitizer inside; where it is.
+/// Builds the library with the sanitizer, and returns its directory.
 fn build(root: &Path) -> Result<PathBuf, String> {
     let need = Need {
         miri: true,

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: set-up and every check, each timed and named. `.ci/run` calls it.
+//! `cargo xtask test`: set-up and all checks, each timed and named. `.ci/run` calls it.
 
 use std::path::Path;
 
@@ -14,12 +14,12 @@ use crate::run;
 use crate::setup::{self, Need};
 use crate::tidy;
 
-/// Worlds that are simulated as a part of `cargo xtask test`.
+/// Number of worlds that `cargo xtask test` simulates.
 const SIM_SEEDS: u64 = 1_000;
 
 type Check = fn(&Path, &TestOptions) -> Result<(), String>;
 
-/// The steps in their order: the quick ones first.
+/// The steps in their order, roughly the quick ones first.
 const STEPS: &[(&str, Check)] = &[
     ("format", |root, _| chores::format(root)),
     ("tidy", |root, _| tidy::check(root)),
@@ -103,7 +103,7 @@ fn is_chosen(options: &TestOptions, name: &str) -> bool {
     (options.only.is_empty() || named(&options.only)) && !named(&options.skip)
 }
 
-/// A misspelt name would leave out a check in silence.
+/// Fails at unknown names of steps: a misspelt one would silently leave out a check.
 fn check_names(options: &TestOptions) -> Result<(), String> {
     let known: Vec<&str> = STEPS.iter().map(|(name, _)| *name).collect();
     let given = options.only.iter().chain(&options.skip);

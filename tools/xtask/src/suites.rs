@@ -1,9 +1,9 @@
 //! `cargo xtask suites`: test suites of other projects, run plainly and under `mill run --lo`.
 //!
-//! Only differences count. A test that passes plainly and not under `mill run` must be named in
-//! `docs/differences-preload.md`, with the reason. The suites come from Debian and PyPI when the
-//! chore runs; nothing of them stands in this repository. Owns a namespace, in which only loopback
-//! is up, and a directory.
+//! Only differences count. A test that passes plainly but not under `mill run` must be named in
+//! `docs/differences-preload.md`, with the reason. The suites come from Debian, PyPI and crates.io
+//! when the chore runs; none of their code is in this repository. Owns a directory, and a namespace
+//! in which only loopback is up.
 
 mod sources;
 
@@ -22,17 +22,17 @@ use sources::{Sources, Tests};
 
 /// Runs modules of `unittest` and writes each test's outcome, a line for each.
 const RUNNER: &str = include_str!("suites/runner.py");
-/// Our own tests of calls on localhost, a module of `unittest`.
+/// Our own tests of calls on localhost, as a module of `unittest`.
 const LOCALHOST: &str = include_str!("suites/localhost.py");
 /// The page that names the differences.
 const PAGE: &str = "docs/differences-preload.md";
 
-/// Seconds after which a test that runs by itself is ended.
+/// Seconds after which a single test is ended.
 const TEST_SECONDS_MAX: &str = "60";
-/// Seconds after which a suite is ended; the test that it is in then counts as one that hangs.
+/// Seconds after which a suite is ended. Its current test then counts as hanging.
 const SECONDS_MAX: &str = "240";
 
-/// A suite: its name, how it runs, and what it is asked for.
+/// A suite: its name, and the way to run it.
 struct Suite {
     name: &'static str,
     kind: Kind,
@@ -41,11 +41,11 @@ struct Suite {
 enum Kind {
     /// A module of CPython's `test` package, or our own.
     Python,
-    /// A module of packages on PyPI, run by `unittest`.
+    /// A module of packages from PyPI, run by `unittest`.
     Packages(&'static str),
-    /// A program whose exit status counts, for each of these arguments.
+    /// A program that is run with each of these arguments. Its exit status counts.
     Program(&'static str, &'static [&'static str]),
-    /// Sources with a runner of their own.
+    /// Sources with their own runner.
     Sources(&'static Sources),
 }
 
@@ -107,12 +107,12 @@ const SUITES: &[Suite] = &[
 
 type Outcomes = BTreeMap<String, String>;
 
-/// Runs the suites; false: there is a difference that the page does not name.
+/// Runs the suites. False: there is a difference that the page does not name.
 pub fn suites(root: &Path, options: &SuitesOptions) -> Result<bool, String> {
     demo::must_be_root("suites")?;
     let need = setup::Need {
         suites: true,
-        // Some suites come without the program that they test.
+        // Some suites lack the program that they test.
         programs: true,
         ..setup::Need::default()
     };
@@ -137,7 +137,7 @@ pub fn suites(root: &Path, options: &SuitesOptions) -> Result<bool, String> {
     Ok(is_good)
 }
 
-/// Prints the differences; false: the page does not name one of them.
+/// Prints the differences. False: the page does not name all of them.
 fn compare(name: &str, plain: &Outcomes, under: &Outcomes, page: &str) -> bool {
     let passed = |outcomes: &Outcomes| outcomes.values().filter(|one| *one == "ok").count();
     println!(
@@ -164,7 +164,7 @@ fn compare(name: &str, plain: &Outcomes, under: &Outcomes, page: &str) -> bool {
     is_good
 }
 
-/// A namespace and a directory.
+/// The namespace and the directory of the suites.
 struct Place {
     namespace: String,
     directory: PathBuf,
@@ -173,7 +173,7 @@ struct Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // One that stays is swept when the run ends.
+        // A namespace that cannot be removed now is swept when the run ends.
         let _ = run::output(run::command("ip").args(["netns", "delete", &self.namespace]));
     }
 }
@@ -217,7 +217,7 @@ impl Place {
         }
     }
 
-    /// The tests of sources, one after the other or all at once.
+    /// Outcomes of the tests in sources, which run one by one or all at once.
     fn by_lines(&self, sources: &Sources, is_under: bool) -> Result<Outcomes, String> {
         let directory = sources.ready(&self.directory)?;
         let (list, run) = match sources.tests {
@@ -246,7 +246,7 @@ impl Place {
         names.split_whitespace().map(one).collect()
     }
 
-    /// A directory with packages of PyPI's and what they need.
+    /// A directory with packages from PyPI and their dependencies.
     fn packages(&self, names: &str) -> Result<PathBuf, String> {
         let directory = self.directory.join("pypi").join(names.replace(' ', "-"));
         if !directory.exists() {
@@ -268,13 +268,13 @@ impl Place {
         let log = self.directory.join("outcomes");
         let written = log.display().to_string();
         let words = ["/usr/bin/python3", "-u", &runner, &written, module];
-        // An earlier suite's outcomes prove nothing.
+        // Remove the outcomes of an earlier suite, which would prove nothing.
         let _ = fs::remove_file(&log);
         let mut command = self.command(&words, is_under, SECONDS_MAX);
         if let Some(packages) = packages {
             command.env("PYTHONPATH", packages);
         }
-        // The outcomes are in the file.
+        // The status does not matter, as the outcomes are in the file.
         let _ = Watched::start(&mut command)?.wait()?;
         let text = fs::read_to_string(&log).unwrap_or_default();
         Ok(read(&text))
@@ -300,7 +300,7 @@ impl Place {
     }
 }
 
-/// The outcome of each test; one that began and did not end hangs.
+/// Outcomes by test. A test that began and did not end hangs.
 fn read(text: &str) -> Outcomes {
     let mut outcomes = Outcomes::new();
     for line in text.lines() {

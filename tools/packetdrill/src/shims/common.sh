@@ -1,6 +1,6 @@
 case $PATH in "$dir/bin:"*) PATH=${PATH#"$dir/bin:"} ;; esac
 
-# note NAME VALUE: for the stack, with what the kernel says now.
+# note NAME VALUE: notes a setting for the stack, and the kernel's present value.
 note() {
   name=$(printf '%s' "$1" | tr -d ' ')
   case $name in

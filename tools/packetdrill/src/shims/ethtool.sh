@@ -1,4 +1,4 @@
-# What a device's offloads do to segments is not seen by a stack that has none: its segments are the wire's.
+# Offloads of a device do not concern the stack, which has none: its segments are those on the wire.
 case " $* " in
 *" tun0 "*)
   ethtool "$@" 2>/dev/null

@@ -8,7 +8,7 @@ case " $* " in
   ;;
 esac
 
-# metrics WORD..: what a route says of the connections over it. It says all of it anew.
+# metrics WORD..: notes the metrics of a route. They replace all earlier ones.
 metrics() {
   rm -f "$dir"/settings/route.*
   previous=
@@ -21,12 +21,13 @@ metrics() {
   done
 }
 
-# without PREFIX: the routes but for that one.
+# without PREFIX: prints the routes other than that of PREFIX.
 without() {
   awk -v prefix="$1" '$1 != prefix' "$dir/routes" >"$dir/new"
 }
 
-# route VERB WORD..: the routes of tun0, which is not there, are lines of a file.
+# route VERB WORD..: changes the routes of tun0. The device does not exist, so they are lines of a
+# file.
 route() {
   verb=$1
   [ $# -gt 0 ] && shift
@@ -80,7 +81,7 @@ r | ro | rou | rout | route)
   fi
   ;;
 tcp_metrics | tcpmetrics)
-  # The stack forgets its peers when it sees that this has grown.
+  # The stack forgets its peers when this file has grown.
   case " $* " in *" flush "* | *" f "* | *" delete "* | *" del "*) printf . >>"$dir/flushed" ;; esac
   ip "$@" 2>/dev/null
   exit 0

@@ -21,7 +21,7 @@ fn note(shims: &Shims, name: &str) -> String {
     fs::read_to_string(shims.notes().join(name)).unwrap_or_default()
 }
 
-// The settings are ones that no kernel has, so that the host's stay as they are.
+// These tests set names that no kernel has, so that the host's settings stay unchanged.
 
 #[test]
 fn sysctl_notes_what_is_set_and_never_fails() {

@@ -1,4 +1,4 @@
-//! There and back again.
+//! Packets that are built and parsed again.
 
 use super::{Content, Datagram, Segment};
 use crate::ast::flag;

@@ -1,9 +1,9 @@
-//! Which class a difference is given.
+//! The class that each difference is given.
 
 use super::super::{Options, run};
 use super::*;
 
-/// The record of a server of which `steps` are told.
+/// The record of a server whose script goes on with `steps`.
 fn record(steps: &str) -> Record {
     let text = format!(
         "0 socket(..., SOCK_STREAM, IPPROTO_TCP) = 3

@@ -1,11 +1,10 @@
 //! This machine's kernel as the host of a script: real sockets in a network namespace of their own,
 //! a TUN device for the wire, real time.
 //!
-//! Made and used on one thread, which it moves into the namespace: nothing of the machine's own
-//! network is touched, and all of it vanishes with the thread. Packets are written to and read from
-//! the device by that thread; a packet that is written has passed through TCP when the write
-//! returns. Calls are made by a second thread ([`Caller`]), so that one may block while the script
-//! goes on.
+//! The host is made and used on one thread, which it moves into the namespace. The machine's own
+//! network is not touched, and the namespace vanishes with the thread. This thread also reads and
+//! writes the device; TCP has processed a packet when its write returns. A second thread
+//! ([`Caller`]) makes the calls, so that one may block while the script goes on.
 
 mod aggregate;
 mod caller;
@@ -26,10 +25,10 @@ use super::{Answer, Departure, Host};
 use crate::ast::Micros;
 use crate::config::Config;
 
-/// How long a call may block that the script believes to return at once.
+/// Longest time that a call may block although the script expects it to return at once.
 const UNEXPECTED_BLOCK_MAX: Micros = 10 * 1_000_000;
 
-/// The setting that a machine may forbid its namespaces.
+/// The setting that a namespace may be forbidden to change.
 const CONGESTION: &str = "net.ipv4.tcp_congestion_control";
 
 /// The longest IP packet.
@@ -41,15 +40,15 @@ pub(crate) struct Kernel {
     /// Open descriptors, to be closed at the end.
     open: Vec<i32>,
     began: Instant,
-    /// The same on the clock of the day.
+    /// The start in ns since 1970, for time stamps of the clock of the day.
     epoch_ns: i64,
     departed: VecDeque<Departure>,
     buffer: Vec<u8>,
-    /// Bytes of the segments that what is injected was put together of; 0: of none, and packets
-    /// have no header of the device's.
+    /// Segment size in bytes that injected aggregates were merged from. 0: nothing is aggregated,
+    /// and packets have no header for the device.
     mss: usize,
     changed: namespace::Parameters,
-    /// A namespace may not choose it for all, so each socket is given it.
+    /// The congestion control given to each socket, where the namespace may not set a default.
     congestion: Option<String>,
 }
 
@@ -63,13 +62,13 @@ impl Kernel {
         let mut changed = namespace::Parameters::default();
         let mut congestion = None;
         for (name, value) in settings {
-            // Not every kernel has every setting; a script that needs one will not go as it
-            // expects.
+            // Not every kernel has every setting. A script that needs a missing one fails by its
+            // expectations.
             if changed.set(name, value).is_err() && name == CONGESTION {
                 congestion = Some(value.clone());
             }
         }
-        // Without the privilege the clock is less exact.
+        // Real-time priority makes the clock more exact, but needs a privilege.
         let _ = calls_unsafe::run_before_others();
         let caller = Caller::spawn().map_err(|e| format!("thread for calls: {e}"))?;
         let mut made = Kernel {
@@ -85,7 +84,7 @@ impl Kernel {
             congestion,
         };
         made.turn();
-        // IPv6 sends packets of its own when a device comes up. They are no part of the script.
+        // IPv6 sends packets of its own when a device comes up. The script does not expect those.
         made.departed.clear();
         made.began = Instant::now();
         made.epoch_ns = since_1970_ns();
@@ -118,7 +117,7 @@ impl Kernel {
         }
     }
 
-    /// Keeps track of what was opened.
+    /// Records the descriptor that a call opened.
     fn note(&mut self, request: &Request, result: &Result<i64, Errno>) {
         if let Request::Socket { .. } | Request::Accept { .. } | Request::EpollCreate { .. } =
             request
@@ -159,7 +158,8 @@ impl Host for Kernel {
     }
 
     fn begin(&mut self, request: Request, blocks: bool) {
-        // The number is free at once, also where the close waits: whoever gets it next owns it.
+        // Close frees the number at once, even if it waits. Forget it here: the next descriptor may
+        // get it.
         if let Request::Close { fd } = request {
             self.open.retain(|&open| open != fd);
         }
@@ -221,7 +221,7 @@ impl Host for Kernel {
         is_set
     }
 
-    /// The thread that makes the calls keeps what it has.
+    /// Ignored: the thread that makes the calls keeps its capabilities.
     fn set_capability(&mut self, _number: u32, _is_on: bool) -> Result<(), Errno> {
         Ok(())
     }
@@ -238,7 +238,7 @@ impl Host for Kernel {
 impl Drop for Kernel {
     fn drop(&mut self) {
         for fd in self.open.drain(..) {
-            // A call that blocks on it returns.
+            // Shutdown wakes a call that blocks on the socket.
             let how = number::SHUT_RDWR;
             let _: (_, Reply) = calls_unsafe::perform(&Request::Shutdown { fd, how });
             let _ = calls_unsafe::perform(&Request::Close { fd });

@@ -1,8 +1,8 @@
 //! Our stack as the host of a script: a virtual host in this process.
 //!
-//! Owns the call that a script has begun, and the settings. Between two events the clock goes from
-//! one deadline of the stack to the next. The stack is turned at each, so everything happens at the
-//! instant at which it is due.
+//! Owns the started call and the settings. Between two events the clock goes from one deadline of
+//! the stack to the next. The stack is turned at each, so everything happens at the instant at
+//! which it is due.
 
 use std::collections::BTreeMap;
 
@@ -16,28 +16,28 @@ use super::{Answer, Departure, Host};
 use crate::ast::Micros;
 use crate::config::Config;
 
-/// Where the clock stands when a script starts: long after boot, in the middle of a millisecond.
+/// The clock in ns when a script starts: long after boot, in the middle of a millisecond.
 const START_NS: u64 = 1_000_000_250_000;
 
-/// How long a call may block that the script believes to return at once: its own timeout may end
-/// it.
+/// Longest time that a call may block although the script expects it to return at once. It is long
+/// enough for the call's own timeout.
 const UNEXPECTED_BLOCK_MAX: Micros = 600 * 1_000_000;
 
 pub(crate) struct Stack {
     host: VirtualHost,
-    /// The call that was begun.
+    /// The started call.
     call: Option<Call>,
-    /// Timers fire when Linux's would.
+    /// Linux's tick rules, if timers are to fire when Linux's would.
     ticks: Option<Ticks>,
-    /// Those in force, by name.
+    /// The settings in force, by name.
     settings: BTreeMap<String, String>,
     /// Capabilities of this thread before the script changed them.
     capabilities: Option<CapabilitySets>,
 }
 
 impl Stack {
-    /// A stack with these addresses and settings; the other side is everybody else. With `ticks_ms`
-    /// its timers are as late as Linux's whose clock ticks first after so many ms.
+    /// A stack with these addresses and settings; every other address is the peer's. With
+    /// `ticks_ms` its timers are as late as Linux's with a first tick after so many ms.
     pub(crate) fn new(
         config: &Config,
         settings: &BTreeMap<String, String>,
@@ -68,7 +68,7 @@ impl Stack {
         }
     }
 
-    /// The stack's next deadline, or that of a blocked call.
+    /// The stack's next deadline, or that of the started call, whichever is earlier.
     fn deadline_ns(&self) -> Option<u64> {
         match (
             self.host.next_deadline_ns(),
@@ -93,7 +93,7 @@ impl Host for Stack {
         self.host.turn();
     }
 
-    /// The clock goes to the next deadline, and the stack is turned there.
+    /// Advances the clock to the next deadline, and turns the stack there.
     fn step(&mut self, limit: Micros) -> bool {
         let now_ns = self.host.now_ns();
         let limit_ns = START_NS + limit.max(0) as u64 * 1000;
@@ -103,7 +103,7 @@ impl Host for Stack {
             None => deadline_ns,
         };
         let is_due = self.host.advance(fires_ns, limit_ns);
-        // A timer that is due and has not fired yet would fire in any turn.
+        // With ticks, a turn would fire a due timer too early. Only the clock moves then.
         if is_due || self.ticks.is_none() {
             self.turn();
         }
@@ -167,7 +167,7 @@ impl Host for Stack {
         is_known && taken.is_ok()
     }
 
-    /// The stack asks the kernel what the calling thread may.
+    /// Changes the calling thread's own capabilities, since the stack asks the kernel for those.
     fn set_capability(&mut self, number: u32, is_on: bool) -> Result<(), Errno> {
         let mut sets = capabilities(None)?;
         self.capabilities.get_or_insert(sets);
@@ -190,7 +190,7 @@ impl Host for Stack {
 impl Drop for Stack {
     fn drop(&mut self) {
         if let Some(sets) = self.capabilities {
-            // They were in force, so they may be again.
+            // The old capabilities were in force before, so the kernel permits them again.
             let _ = set_capabilities(None, sets);
         }
     }

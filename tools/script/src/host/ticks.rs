@@ -1,23 +1,25 @@
-//! Linux's timers, for comparisons: when one fires that was armed for an instant.
+//! Linux's timer granularity, for comparisons: the time at which a timer fires that was armed for
+//! an instant.
 //!
-//! A timer of ours fires when it is due. Linux's fire with a tick of the clock, of which there are
-//! 250 a second. The longer they run the coarser they are: above a quarter of a second they fire
-//! with every eighth tick, above two seconds with every 64th (`kernel/time/timer.c`). A stack under
-//! this clock does what Linux's timers would have it do; `cargo xtask script --compare` so tells
-//! differences that are only a timer's from others.
+//! A timer of our stack fires when it is due. Linux's timers fire with a tick of the clock, of
+//! which there are 250 a second. Longer timers are coarser (`kernel/time/timer.c`): above a quarter
+//! of a second they fire with every eighth tick, above two seconds with every 64th. Under this
+//! clock our stack behaves as if it had Linux's timers. `cargo xtask script --compare` uses it to
+//! recognise differences that only timers cause.
 
 const MILLISECOND_NS: u64 = 1_000_000;
 const TICK_NS: u64 = 4 * MILLISECOND_NS;
-/// Shorter waits are those of timers without ticks: pacing, and SACKs that wait for each other.
+/// Waits below this are exact, as with high-resolution timers: pacing, and the delay of compressed
+/// SACKs.
 const EXACT_NS_MAX: u64 = 2 * MILLISECOND_NS;
-/// Ticks that a timer may run in the finest level of the wheel; each level has eight times as many,
-/// in steps eight times as large.
+/// Ticks that a timer may run in the finest level of the wheel. Each level covers eight times as
+/// many, in steps eight times as large.
 const LEVEL_TICKS: u64 = 63;
 
 /// The clock's ticks, and the timer that runs.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ticks {
-    /// When the first tick is.
+    /// Time of the first tick.
     phase_ns: u64,
     deadline_ns: u64,
     fires_ns: u64,
@@ -32,8 +34,8 @@ impl Ticks {
         }
     }
 
-    /// When the timer fires that is due at `deadline_ns`. It counts as armed when it is first asked
-    /// about.
+    /// The time at which a timer fires that is due at `deadline_ns`. It counts as armed when this
+    /// is first asked.
     pub(super) fn fires_ns(&mut self, deadline_ns: u64, now_ns: u64) -> u64 {
         if deadline_ns != self.deadline_ns {
             self.deadline_ns = deadline_ns;
@@ -42,7 +44,7 @@ impl Ticks {
         self.fires_ns
     }
 
-    /// Whole ticks that last no less than `wait_ns`, from the last tick on, and one step more.
+    /// The firing time of a timer armed now: past its whole ticks, at the next step of its level.
     fn coarse_ns(&self, deadline_ns: u64, now_ns: u64) -> u64 {
         let wait_ns = deadline_ns.saturating_sub(now_ns);
         if wait_ns < EXACT_NS_MAX {

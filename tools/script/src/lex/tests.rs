@@ -1,4 +1,4 @@
-//! The longest reading wins.
+//! Tokens of texts with more than one reading.
 
 use super::{Kind, tokens};
 

@@ -37,7 +37,7 @@ impl Parser {
         })
     }
 
-    /// `(Operation now in progress)`: said for the reader.
+    /// `(Operation now in progress)`: skipped, as it is for the reader only.
     fn note(&mut self) -> Result<(), Mismatch> {
         if !self.sign("(") {
             return Ok(());
@@ -51,7 +51,7 @@ impl Parser {
         Ok(())
     }
 
-    /// Expressions with commas between them, up to `close`, which is taken.
+    /// Expressions separated by commas, up to and including the sign `close`.
     fn list(&mut self, close: &str) -> Result<Vec<Expr>, Mismatch> {
         let mut list = Vec::new();
         if self.sign(close) {
@@ -114,7 +114,7 @@ impl Parser {
         read.map_err(|_| Mismatch::new(token.line, format!("{} is out of range", token.text)))
     }
 
-    /// One string or several that are put together; with `...` behind it, only its beginning.
+    /// Adjacent strings, joined. A `...` behind them marks the beginning of a longer text.
     fn text(&mut self) -> Result<Expr, Mismatch> {
         let mut bytes = Vec::new();
         while self.is_at(Kind::Text) {
@@ -173,7 +173,7 @@ impl Parser {
         self.key(name)
     }
 
-    /// A structure, told by its first member; its brace is taken.
+    /// A structure, recognised by its first member. The opening brace is already taken.
     fn braces(&mut self) -> Result<Expr, Mismatch> {
         let is_member = |parser: &Self, name: &str| {
             parser.is_word(name) && matches!(parser.ahead(1).text.as_str(), "=" | "(")
@@ -370,7 +370,7 @@ impl Parser {
     }
 }
 
-/// Undoes the backslashes of a string.
+/// Resolves the backslash escapes of a string.
 fn unescape(text: &str, out: &mut Vec<u8>) -> Result<(), String> {
     let mut rest = text.chars();
     let mut utf8 = [0; 4];

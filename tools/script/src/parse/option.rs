@@ -1,4 +1,4 @@
-//! TCP options: `<mss 1460,sackOK,TS val 100 ecr 0,nop,wscale 8>`, to the bytes of the header.
+//! TCP options, from `<mss 1460,sackOK,TS val 100 ecr 0,nop,wscale 8>` to the bytes of the header.
 
 use super::Parser;
 use crate::Mismatch;
@@ -8,7 +8,7 @@ use crate::option::kind;
 const OPTION_BYTES_MAX: usize = 40;
 
 impl Parser {
-    /// The bytes of the options; none written: no bytes; `<...>`: None.
+    /// The bytes of the options: none if none are written; None for `<...>`.
     pub(super) fn tcp_options(&mut self) -> Result<Option<Vec<u8>>, Mismatch> {
         let mut bytes = Vec::new();
         if !self.is_sign("<") || !self.starts_options() {
@@ -36,8 +36,7 @@ impl Parser {
         Ok(Some(bytes))
     }
 
-    /// Whether the `<` that is next begins options. It cannot begin the next event, which has a
-    /// time.
+    /// Whether the next `<` begins options. Otherwise it begins the next event's packet.
     fn starts_options(&self) -> bool {
         matches!(self.ahead(1).kind, Kind::Word | Kind::Ellipsis)
     }
@@ -64,7 +63,7 @@ impl Parser {
                 out.extend(echo.to_be_bytes());
             }
             "md5" => {
-                // Shorter ones are for scripts of options that are cut.
+                // A digest may be shorter than 16 bytes, for scripts about truncated options.
                 let digest = self.hex(16)?;
                 with_length(out, kind::MD5, &digest);
             }
@@ -104,7 +103,7 @@ impl Parser {
         Ok(())
     }
 
-    /// Hexadecimal digits of a cookie or digest; none: no bytes.
+    /// Bytes of a cookie or digest in hexadecimal digits. Without digits there are none.
     fn hex(&mut self, bytes_max: usize) -> Result<Vec<u8>, Mismatch> {
         if !matches!(self.peek().kind, Kind::Word | Kind::Int) {
             return Ok(Vec::new());
@@ -127,7 +126,8 @@ impl Parser {
         }
     }
 
-    /// `ECN e1b 1 ceb 0 e0b 1`: the counters of accurate ECN, in either order, cut short at will.
+    /// `ECN e1b 1 ceb 0 e0b 1`: the counters of accurate ECN, in either order. The last ones may be
+    /// left out.
     fn accurate_ecn(&mut self, out: &mut Vec<u8>) -> Result<(), Mismatch> {
         let (kind, order) = if self.is_word("e0b") {
             (kind::ACCURATE_ECN_0, ["e0b", "ceb", "e1b"])

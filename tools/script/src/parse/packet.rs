@@ -131,7 +131,7 @@ impl Parser {
         })
     }
 
-    /// `S`, `P.`, `.`, `-` for none; `.5` for ACK and an ACE counter of 5.
+    /// `S`, `P.`, `.`, or `-` for no flags; `.5` is ACK with an ACE counter of 5.
     fn flags(&mut self) -> Result<(u16, bool), Mismatch> {
         if self.sign("-") {
             return Ok((0, false));
@@ -220,7 +220,8 @@ impl Parser {
         })
     }
 
-    /// `[1:1461(1460)]`, `[udp (100)]`, `[raw (64)]` or nothing, which stands for the first byte.
+    /// The quoted packet: `[1:1461(1460)]`, `[udp (100)]`, `[raw (64)]`. Without brackets it is a
+    /// TCP segment at sequence number 0, without data.
     fn quoted(&mut self) -> Result<Quoted, Mismatch> {
         if !self.sign("[") {
             return Ok(Quoted::Tcp { seq: 0, payload: 0 });

@@ -1,4 +1,4 @@
-//! Functions that code may call, methods of strings, and parts of lists.
+//! Functions that code may call, methods of strings and lists, and slices of lists.
 
 use std::cmp::Ordering;
 use std::fmt::Write as _;
@@ -7,7 +7,7 @@ use super::eval::{binary, integer, is_true, negated, number, order};
 use super::{Python, Value, format};
 use crate::limits::MEMBERS_MAX;
 
-/// A function by name; `options` are its arguments with names.
+/// The result of the function `name`; `options` are its keyword arguments.
 pub(super) fn call(
     python: &mut Python,
     name: &str,
@@ -47,7 +47,7 @@ pub(super) fn call(
     }
 }
 
-/// The code ends here: well, or with a status or text.
+/// Ends the code: successfully, or with a status or text.
 fn exit(python: &mut Python, status: &Value) -> Result<Value, String> {
     if is_true(status) {
         return Err(format!("the code exits with {status}"));
@@ -71,7 +71,7 @@ fn of_list(name: &str, arguments: &[Value], room: usize) -> Result<Option<Value>
                     found.push(value);
                 }
             }
-            // In order, so that those of the same members are equal.
+            // Sorted, so that two sets of the same members are equal.
             Value::Tuple(in_order(found))
         }
         ("reversed", 1) => Value::Tuple(all()?.into_iter().rev().collect()),
@@ -115,7 +115,7 @@ fn of_numbers(name: &str, arguments: &[Value], room: usize) -> Result<Value, Str
         ("round", [value, digits]) => {
             let (value, digits) = (number(value)?, integer(digits)?.clamp(-30, 30));
             let rounded = match usize::try_from(digits) {
-                // The number's own decimal digits decide, not those of a product.
+                // Rounding looks at the number's own decimal digits; a product would round first.
                 Ok(digits) => format!("{value:.digits$}").parse().unwrap_or(value),
                 Err(_) => {
                     let scale = 10f64.powi(-digits as i32);
@@ -221,8 +221,8 @@ fn sorted(values: &Value, options: &[(&str, Value)]) -> Result<Value, String> {
     Ok(Value::Tuple(values))
 }
 
-/// Sorted. What has no order stays about where it is, which the library's own sort does not put up
-/// with.
+/// Merge sort of values of which some have no order among each other. Those stay about where they
+/// are. The library's sort may panic on such an order.
 fn in_order(mut values: Vec<Value>) -> Vec<Value> {
     if values.len() < 2 {
         return values;
@@ -294,7 +294,7 @@ pub(super) fn slice(of: &Value, [start, end, step]: [Option<i128>; 3]) -> Result
     Ok(again(of, found))
 }
 
-/// A method of a string or list; a text that it makes has at most `room` bytes.
+/// The result of a method of a string or list. A text that it makes has at most `room` bytes.
 pub(super) fn method(
     of: &Value,
     name: &str,

@@ -9,10 +9,10 @@ use super::{Python, Value, calls, format};
 use crate::Mismatch;
 use crate::limits::{MEMBERS_MAX, NESTING_MAX, VALUES_MAX};
 
-/// The answer at [`VALUES_MAX`].
+/// The error message beyond [`VALUES_MAX`].
 pub(super) const TOO_MANY: &str = "the code makes too many values";
 
-/// Longest shift: a value beyond an `i128` is refused.
+/// Longest shift in bits. A longer one is refused, as its value would exceed an `i128`.
 const SHIFT_MAX: i128 = 126;
 
 pub(super) fn run(python: &mut Python, statements: &[Statement]) -> Result<(), Mismatch> {
@@ -126,7 +126,7 @@ impl Python {
         Ok(value)
     }
 
-    /// So many values more are made.
+    /// Counts `values` more as made, and fails beyond the limit.
     fn count(&mut self, values: usize) -> Result<(), String> {
         self.made = self.made.saturating_add(values);
         match self.made > VALUES_MAX {
@@ -135,7 +135,7 @@ impl Python {
         }
     }
 
-    /// How many may still be made: what would be more is not even begun.
+    /// Number of values that may still be made. A larger result is refused before it is built.
     pub(super) fn room(&self) -> usize {
         VALUES_MAX.saturating_sub(self.made)
     }
@@ -235,7 +235,8 @@ impl Python {
         exprs.iter().map(|expr| self.eval(expr)).collect()
     }
 
-    /// Gives `value` a name. What is nested without end is refused.
+    /// Assigns `value` to a name. A value nested too deep is refused, so that a list cannot grow
+    /// inward without end.
     fn keep(&mut self, name: &str, value: Value) -> Result<(), String> {
         if depth(&value) > NESTING_MAX {
             return Err("a list is nested too deep".to_owned());
@@ -279,7 +280,7 @@ impl Python {
         Ok(Value::Text(text))
     }
 
-    /// The values of a comprehension. Its names stay known, which Python's do not.
+    /// The values of a comprehension. Unlike Python's, its loop names stay defined.
     fn each(
         &mut self,
         element: &Expr,
@@ -307,7 +308,7 @@ impl Python {
     }
 }
 
-/// How many values there are in `value`.
+/// Number of values in `value`, letters included.
 fn weight(value: &Value) -> usize {
     match value {
         Value::Text(text) => 1 + text.len(),
@@ -363,7 +364,7 @@ fn unary(operator: &str, value: Value) -> Result<Value, String> {
     }
 }
 
-/// An `i128` has one number that it cannot be without its sign.
+/// The value with its sign changed. The least `i128` has no counterpart.
 pub(super) fn negated(value: i128) -> Result<Value, String> {
     let negated = value.checked_neg().map(Value::Int);
     negated.ok_or_else(|| format!("-({value}) is out of range"))
@@ -435,11 +436,11 @@ pub(super) fn binary(
     result.map(Value::Int).ok_or_else(out_of_range)
 }
 
-/// Something of `len` parts as often as `count` says.
+/// A text or list of `len` parts, repeated `count` times.
 fn repeated(len: usize, count: &Value, make: impl Fn(usize) -> Value) -> Result<Value, String> {
     let count = usize::try_from(integer(count)?.max(0)).unwrap_or(usize::MAX);
     if len == 0 {
-        // As often as one likes, which takes its time.
+        // An empty text stays empty, however large the count. Build nothing.
         return Ok(make(0));
     }
     match len.checked_mul(count) {

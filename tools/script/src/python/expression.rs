@@ -1,13 +1,12 @@
 //! Expressions of Python, in its order of precedence.
 //!
-//! The parser of statements asks for them, and so does the text of an f-string, which has
-//! expressions within.
+//! The parser of statements asks for expressions. So does an f-string, whose text contains some.
 
 use super::lex::{Line, Token, lines};
 use crate::Mismatch;
 use crate::limits::{NESTING_MAX, OPERATORS_MAX};
 
-/// Values, and `name=value`s.
+/// Positional arguments, and `name=value` arguments.
 type Arguments = (Vec<Expr>, Vec<(String, Expr)>);
 
 #[derive(Debug)]
@@ -31,14 +30,14 @@ pub(super) enum Expr {
         then: Box<Expr>,
         otherwise: Box<Expr>,
     },
-    /// A function, or `module.function`; arguments with names come second.
+    /// A function, or `module.function`; keyword arguments come third.
     Call(String, Vec<Expr>, Vec<(String, Expr)>),
     /// `"..".format(a)`
     Method(Box<Expr>, String, Vec<Expr>),
     Index(Box<Expr>, Box<Expr>),
     /// `a[1:2:3]`
     Slice(Box<Expr>, [Option<Box<Expr>>; 3]),
-    /// `element for target in over if condition`, of one loop or several
+    /// A comprehension: `element for target in over if condition`, with one loop or several.
     Each(Box<Expr>, Vec<Loop>),
 }
 
@@ -61,12 +60,12 @@ pub(super) enum Target {
 #[derive(Debug)]
 pub(super) enum Piece {
     Text(String),
-    /// The value, whether it is written as `repr` does, and its format.
+    /// An expression, whether it is written as by `repr`, and its format.
     Value(Expr, bool, String),
 }
 
 impl Target {
-    /// A name, or names with commas.
+    /// The target that `expr` names: a name, or names separated by commas.
     pub(super) fn of(expr: &Expr) -> Option<Target> {
         match expr {
             Expr::Name(name) => Some(Target::Name(name.clone())),
@@ -89,13 +88,13 @@ const LEVELS: [&[&str]; 6] = [
     &["*", "/", "//", "%"],
 ];
 
-/// The words of one line, with a place in them.
+/// The tokens of one line, and the position in them.
 pub(super) struct Tokens<'a> {
     pub line: u32,
     tokens: &'a [Token],
     at: usize,
     depth: usize,
-    /// Operators and the like that were read, up to a limit.
+    /// Operators, indices and methods read so far, up to a limit.
     operators: usize,
 }
 
@@ -118,7 +117,7 @@ impl<'a> Tokens<'a> {
         self.tokens.get(self.at)
     }
 
-    /// Takes a name.
+    /// Takes the next token if it is a name.
     pub(super) fn name(&mut self) -> Option<&'a str> {
         match self.peek() {
             Some(Token::Name(name)) => {
@@ -129,14 +128,14 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// Takes this name.
+    /// Takes the next token if it is the name `keyword`.
     pub(super) fn keyword(&mut self, keyword: &str) -> bool {
         let is_next = matches!(self.peek(), Some(Token::Name(name)) if name == keyword);
         self.at += usize::from(is_next);
         is_next
     }
 
-    /// Takes one of these signs.
+    /// Takes the next token if it is one of `signs`.
     pub(super) fn sign(&mut self, signs: &[&'static str]) -> Option<&'static str> {
         match self.peek() {
             Some(Token::Sign(sign)) if signs.contains(sign) => {
@@ -166,7 +165,7 @@ impl<'a> Tokens<'a> {
         Mismatch::new(self.line, format!("code: {cause}, not {seen}"))
     }
 
-    /// Counts what makes the tree deeper.
+    /// Counts a token that deepens the syntax tree.
     fn operator(&mut self) -> Result<(), Mismatch> {
         self.operators += 1;
         match self.operators > OPERATORS_MAX {
@@ -305,7 +304,7 @@ impl<'a> Tokens<'a> {
         Ok(read)
     }
 
-    /// An exponent.
+    /// An exponent, which may have a minus sign.
     fn unary_once(&mut self) -> Result<Expr, Mismatch> {
         match self.sign(&["-"]) {
             Some(sign) => Ok(Expr::Unary(sign, Box::new(self.trailed()?))),
@@ -351,7 +350,7 @@ impl<'a> Tokens<'a> {
         matches!(self.peek(), Some(Token::Sign("(")))
     }
 
-    /// Behind `[`: a place, or up to three with colons.
+    /// An index or slice, behind its `[`: a position, or up to three parts with colons.
     fn index(&mut self, of: Expr) -> Result<Expr, Mismatch> {
         let mut parts = [None, None, None];
         let mut at = 0;
@@ -413,7 +412,7 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// Strings next to each other are one.
+    /// A string literal; adjacent strings are joined.
     fn texts(&mut self) -> Result<Expr, Mismatch> {
         let mut pieces = Vec::new();
         while let Some(token) = self.peek() {
@@ -437,7 +436,7 @@ impl<'a> Tokens<'a> {
         })
     }
 
-    /// The text of an f-string: `cwnd {tcpi_snd_cwnd:>4}`.
+    /// Parts of an f-string's text: `cwnd {tcpi_snd_cwnd:>4}`.
     fn pieces(&self, text: &str, out: &mut Vec<Piece>) -> Result<(), Mismatch> {
         let fault = |cause: &str| Mismatch::new(self.line, format!("code: {cause} in an f-string"));
         let mut rest = text;
@@ -460,7 +459,7 @@ impl<'a> Tokens<'a> {
         Ok(())
     }
 
-    /// `value`, `value!r`, `value=`, `value:format`.
+    /// The part between braces: `value`, `value!r`, `value=`, `value:format`.
     fn piece(&self, text: &str, out: &mut Vec<Piece>) -> Result<(), Mismatch> {
         if self.depth >= NESTING_MAX {
             return Err(Mismatch::new(self.line, "code is nested too deep"));
@@ -521,7 +520,7 @@ impl<'a> Tokens<'a> {
         })
     }
 
-    /// `a, b in list`
+    /// The head of a loop: `a, b in list`.
     pub(super) fn target_in(&mut self) -> Result<(Target, Expr), Mismatch> {
         let mut names = Vec::new();
         loop {
@@ -543,7 +542,7 @@ impl<'a> Tokens<'a> {
         Ok((target, self.or()?))
     }
 
-    /// Values and `name=value`s.
+    /// Positional and `name=value` arguments, up to and including the sign `close`.
     fn arguments(&mut self, close: &'static str) -> Result<Arguments, Mismatch> {
         let (mut arguments, mut named) = (Vec::new(), Vec::new());
         while self.sign(&[close]).is_none() {
@@ -566,7 +565,7 @@ impl<'a> Tokens<'a> {
         Ok((arguments, named))
     }
 
-    /// Up to the semicolon or the end.
+    /// Skips to the next semicolon or the end of the line.
     pub(super) fn skip_statement(&mut self) {
         while !self.is_empty() && !matches!(self.peek(), Some(Token::Sign(";"))) {
             self.at += 1;
@@ -577,7 +576,7 @@ impl<'a> Tokens<'a> {
 /// Modules whose functions are known.
 const MODULES: [&str; 4] = ["math", "sys", "sys.stderr", "sys.stdout"];
 
-/// `[a for ..]` is what the loop gives, `[a, b]` a list.
+/// The list that brackets make: `[a for ..]` is the comprehension itself, `[a, b]` a list.
 fn only_each(mut parts: Vec<Expr>) -> Expr {
     match parts.as_slice() {
         [Expr::Each(..)] => parts.remove(0),
@@ -585,7 +584,7 @@ fn only_each(mut parts: Vec<Expr>) -> Expr {
     }
 }
 
-/// Where `sign` stands outside brackets and strings.
+/// The position of `sign` outside brackets and strings.
 fn outside_brackets(text: &str, sign: char) -> Option<usize> {
     let (mut depth, mut quote) = (0, None);
     for (at, c) in text.char_indices() {

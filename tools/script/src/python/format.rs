@@ -3,10 +3,10 @@
 use super::Value;
 use super::eval::{TOO_MANY, integer, number};
 
-/// Characters that a field may be padded to.
+/// Largest width of a padded field, in characters.
 const WIDTH_MAX: usize = 1000;
 
-/// As Python's `repr`: strings in quotes.
+/// Text as from Python's `repr`: strings in quotes.
 pub(super) fn repr(value: &Value) -> String {
     match value {
         Value::Text(text) => format!("'{text}'"),
@@ -14,7 +14,7 @@ pub(super) fn repr(value: &Value) -> String {
     }
 }
 
-/// `[[fill]align][sign][#][0][width][,][.precision][type]`
+/// A format: `[[fill]align][sign][#][0][width][,][.precision][type]`.
 #[derive(Default)]
 struct Spec {
     fill: Option<char>,
@@ -155,7 +155,7 @@ fn commas(digits: &str) -> String {
     out
 }
 
-/// A value in the form that an f-string gives it.
+/// A value formatted as in an f-string.
 pub(super) fn value(value: &Value, spec: &str) -> Result<String, String> {
     match spec {
         "" => Ok(value.to_string()),
@@ -163,8 +163,8 @@ pub(super) fn value(value: &Value, spec: &str) -> Result<String, String> {
     }
 }
 
-/// Refuses a text of `len` bytes where there is less `room`, while it is put together: it may be as
-/// long as an argument as often as its format.
+/// Refuses a text of `len` bytes that exceeds `room`. Checked while the text grows, since a short
+/// format may repeat a long argument.
 pub(super) fn fits(len: usize, room: usize) -> Result<(), String> {
     match len > room {
         true => Err(TOO_MANY.to_owned()),
@@ -172,7 +172,7 @@ pub(super) fn fits(len: usize, room: usize) -> Result<(), String> {
     }
 }
 
-/// `"%d of %s" % (1, a)`, at most `room` bytes.
+/// The result of `"%d of %s" % (1, a)`, at most `room` bytes.
 pub(super) fn percent(format: &str, arguments: &Value, room: usize) -> Result<String, String> {
     let arguments = match arguments {
         Value::Tuple(parts) => parts.as_slice(),
@@ -211,7 +211,7 @@ pub(super) fn percent(format: &str, arguments: &Value, room: usize) -> Result<St
     }
 }
 
-/// `"{} of {1:x}".format(a, b)`, at most `room` bytes.
+/// The result of `"{} of {1:x}".format(a, b)`, at most `room` bytes.
 pub(super) fn braces(format: &str, arguments: &[Value], room: usize) -> Result<String, String> {
     let mut out = String::new();
     let (mut rest, mut next) = (format, 0);

@@ -14,7 +14,8 @@ pub(super) enum Token {
     Sign(&'static str),
 }
 
-/// A line as Python sees it: joined over brackets and backslashes, cut at semicolons by the parser.
+/// A logical line: physical lines joined by brackets and backslashes. The parser splits it at
+/// semicolons.
 #[derive(Debug)]
 pub(super) struct Line {
     pub number: u32,
@@ -22,14 +23,14 @@ pub(super) struct Line {
     pub tokens: Vec<Token>,
 }
 
-/// Longest first.
+/// Operators and brackets, longest first, so that the longest match wins.
 const SIGNS: [&str; 44] = [
     "**=", "//=", "<<=", ">>=", "**", "//", "<<", ">>", "<=", ">=", "==", "!=", "+=", "-=", "*=",
     "/=", "%=", "|=", "&=", "^=", "->", ":=", "+", "-", "*", "/", "%", "<", ">", "=", "(", ")",
     "[", "]", "{", "}", ",", ":", ";", "|", "&", "^", "~", ".",
 ];
 
-/// Cuts code that starts in line `first` of the script.
+/// Splits code that starts in line `first` of the script into logical lines.
 pub(super) fn lines(first: u32, code: &str) -> Result<Vec<Line>, Mismatch> {
     let mut lexer = Lexer {
         rest: code,
@@ -46,12 +47,12 @@ pub(super) fn lines(first: u32, code: &str) -> Result<Vec<Line>, Mismatch> {
 struct Lexer<'a> {
     rest: &'a str,
     number: u32,
-    /// Brackets that are open: line ends do not count.
+    /// Number of open brackets. Line ends inside brackets do not count.
     open: usize,
 }
 
 impl Lexer<'_> {
-    /// The next line that is not empty.
+    /// The next logical line that is not empty.
     fn line(&mut self) -> Result<Option<Line>, Mismatch> {
         let mut indent = self.indent();
         let mut number = self.number;
@@ -93,7 +94,7 @@ impl Lexer<'_> {
         }
     }
 
-    /// Whether the backslash that is next stands before a line's end.
+    /// Whether the next character, a backslash, ends its line.
     fn continues(&self) -> bool {
         let behind = self.rest[1..].trim_start_matches([' ', '\t', '\r']);
         behind.is_empty() || behind.starts_with('\n')
@@ -173,7 +174,7 @@ impl Lexer<'_> {
         }
     }
 
-    /// The letters before the quote of a string that is next.
+    /// Number of letters before the next string's quote; None: no string comes next.
     fn prefix(&self) -> Option<usize> {
         let letters = self.rest.find(|c: char| !"rRfFuUbB".contains(c))?;
         (letters <= 2 && self.rest[letters..].starts_with(['"', '\''])).then_some(letters)

@@ -1,4 +1,4 @@
-//! Python's lines to statements; what they are made of is read in `expression`.
+//! Statements of Python from logical lines. Their expressions are parsed in `expression`.
 
 use super::expression::{Expr, Target, Tokens};
 use super::lex::{Line, Token, lines};
@@ -22,7 +22,7 @@ pub(super) enum What {
         operator: &'static str,
         value: Expr,
     },
-    /// Conditions in order with their blocks; `else` has none.
+    /// Conditions in order with their blocks; `else` has no condition.
     If(Vec<(Option<Expr>, Vec<Statement>)>),
     For {
         target: Target,
@@ -31,7 +31,7 @@ pub(super) enum What {
     },
     Expr(Expr),
     Pass,
-    /// `raise Exception("..")`: the name and what it says.
+    /// `raise Exception("..")`: the exception's name and its arguments.
     Raise(String, Vec<Expr>),
 }
 
@@ -45,8 +45,7 @@ pub(super) fn program(first: u32, code: &str) -> Result<Vec<Statement>, Mismatch
     };
     let mut statements = Vec::new();
     while blocks.at < lines.len() {
-        // Python wants the first line without indentation; scripts are written by people who
-        // indent.
+        // Python wants the first line without indentation, but code in scripts is often indented.
         blocks.block(lines[blocks.at].indent, &mut statements)?;
     }
     Ok(statements)
@@ -59,7 +58,7 @@ struct Blocks<'a> {
 }
 
 impl Blocks<'_> {
-    /// Lines of this indentation and what is nested in them.
+    /// Statements with this indentation, and their nested blocks.
     fn block(&mut self, indent: usize, out: &mut Vec<Statement>) -> Result<(), Mismatch> {
         while let Some(line) = self.lines.get(self.at) {
             if line.indent < indent {
@@ -162,7 +161,7 @@ impl Blocks<'_> {
     }
 }
 
-/// Simple statements with semicolons between them.
+/// Simple statements separated by semicolons.
 fn simple(tokens: &mut Tokens<'_>, out: &mut Vec<Statement>) -> Result<(), Mismatch> {
     while !tokens.is_empty() {
         let what = statement(tokens)?;
@@ -223,7 +222,7 @@ fn statement(tokens: &mut Tokens<'_>) -> Result<What, Mismatch> {
     })
 }
 
-/// Assignments that change a value.
+/// Operators of assignments like `a += 1`.
 const CHANGES: [&str; 12] = [
     "+=", "-=", "*=", "/=", "%=", "|=", "&=", "^=", "//=", "<<=", ">>=", "**=",
 ];

@@ -180,7 +180,7 @@ fn sets_rounding_and_long_integers() {
     fails("x = 1 << 127");
 }
 
-/// -2^127, the least number that there is room for.
+/// The least value of an `i128`, -2^127.
 const LEAST: &str = "least = -(2 ** 126) * 2\n";
 
 #[test]

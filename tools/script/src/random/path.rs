@@ -1,11 +1,11 @@
-//! Scripts in which the peer is a receiver behind a path that loses, reorders and duplicates: the
-//! same losses for our sender and for the kernel's.
+//! Scripts whose peer is a receiver behind a path that loses, reorders and duplicates. Our sender
+//! and the kernel's suffer the same losses.
 //!
-//! A receiver's answers depend on what was sent to it. A script therefore grows by one event at a
-//! time. The present script is played on our stack, the packets that left go over the path, and the
-//! receiver's answer is the next event. Where the kernel does the same, the script is what a real
-//! receiver would have said to the kernel too. The kernel's first deviation is the difference.
-//! After each event of the peer `tcp_info` is printed.
+//! A receiver's answers depend on what was sent to it, so a script grows by one event at a time.
+//! The script so far is played on our stack, the packets that left go over the path, and the
+//! receiver's answer is the next event. As long as the kernel sends the same, these are the answers
+//! that a real receiver would give the kernel. The kernel's first deviation is the difference.
+//! `tcp_info` is printed after each event of the peer.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -16,18 +16,18 @@ use crate::datagram::Segment;
 use crate::{Machine, Options, run};
 use world::random::Random;
 
-/// Events of a script's peer and program after the connection stands.
+/// Most events of the peer and the program after the handshake.
 const EVENTS_MAX: usize = 60;
-/// How long nothing may happen before a script ends.
+/// Longest silence in µs. A script ends after it.
 const SILENCE: Micros = 2_500_000;
-/// When the handshake is over and the first bytes are written.
+/// Time of the first write in µs, after the handshake.
 const BEGIN: Micros = 300_000;
 
-/// This much data takes longer than the handshake did. A kernel in real time answers a little late,
-/// and no round trip of its may seem the shortest for that.
+/// Additional delay of data in µs, compared with the handshake. A kernel in real time answers a
+/// little late, and none of its round trips may become the shortest for that reason.
 const SLOWER: Micros = 2_500;
 
-/// Fields printed after each event: all that count what the sender believes, and no times.
+/// Fields printed after each event: everything the sender counts, and no times.
 const PRINT: &str = "%{ print(tcpi_ca_state, tcpi_snd_cwnd, tcpi_snd_ssthresh, 'out', tcpi_unacked, tcpi_sacked, tcpi_lost, tcpi_retrans, \
      'total', tcpi_total_retrans, tcpi_delivered, tcpi_dsack_dups, 'reord', tcpi_reordering, tcpi_reord_seen, tcpi_backoff, tcpi_notsent_bytes) }%";
 
@@ -41,16 +41,16 @@ pub fn script(seed: u64) -> String {
     draw.text
 }
 
-/// Something that is going to happen.
+/// An event that lies ahead.
 #[derive(Debug, Clone)]
 enum Event {
     /// A segment reaches the receiver.
     Arrives(Segment),
-    /// The receiver's patience with an ACK is over.
+    /// The receiver's delayed-ACK timer fires.
     Delayed,
     /// An ACK reaches the sender.
     Ack(Said),
-    /// The program writes.
+    /// The program writes this many bytes.
     Write(u32),
 }
 
@@ -58,22 +58,23 @@ struct Draw {
     dice: Random,
     text: String,
     receiver: Receiver,
-    /// Events to come, by time and by the order of their making.
+    /// Future events, by time and then by the order in which they were planned.
     events_ahead: BTreeMap<(Micros, usize), Event>,
     made: usize,
     events: usize,
     now: Micros,
-    /// Packets of the record that the path has had.
+    /// Number of recorded packets that the path has handled.
     departed: usize,
     rtt: Micros,
-    /// SO_MAX_PACING_RATE, in bytes per second.
+    /// `SO_MAX_PACING_RATE`, in bytes per second.
     rate_max: Option<u32>,
     jitter: Micros,
     lost_percent: u64,
     late_percent: u64,
     twice_percent: u64,
     ack_lost_percent: u64,
-    /// Losses end after so many segments: else nothing but timeouts is seen.
+    /// Losses still to come. After them the path is clean, since otherwise only timeouts would be
+    /// seen.
     trouble_left: usize,
 }
 
@@ -164,7 +165,7 @@ impl Draw {
         }
     }
 
-    /// Plays what there is and lets the next thing happen; false if there is none.
+    /// Plays the script so far and lets the next event happen. False: there is none.
     fn next(&mut self) -> bool {
         let first = self.events_ahead.first_key_value();
         let until = first.map_or(self.now + SILENCE, |((at, _), _)| *at);
@@ -208,7 +209,7 @@ impl Draw {
         self.dice.percent(percent) && self.trouble_left > 0
     }
 
-    /// Puts what leaves until `until` on the path.
+    /// Puts the packets that leave before `until` on the path.
     fn play(&mut self, until: Micros) {
         let seconds = until as f64 / 1e6;
         let text = format!(

@@ -1,5 +1,5 @@
-//! A receiver as RFCs 5681, 2018 and 2883 have it, and no more: what it has, and the ACK that
-//! follows from what arrives.
+//! A plain receiver after RFCs 5681, 2018 and 2883: the bytes it holds, and the ACK that follows
+//! each arrival.
 
 use std::fmt::Write as _;
 
@@ -15,17 +15,17 @@ const CLOCK_MS: Micros = 200;
 pub(super) struct Receiver {
     pub has_sack: bool,
     pub has_timestamps: bool,
-    /// Every other segment is acknowledged, or one that waits long.
+    /// Delayed ACKs: every other segment is acknowledged at once, a single one after a while.
     pub delays: bool,
-    /// In units of 128 bytes.
+    /// The announced window, in units of 128 bytes.
     pub window: u32,
-    /// An ACK waits.
+    /// A delayed ACK waits.
     pub waits: bool,
-    /// In order up to here, from 1 on.
+    /// End of the bytes that arrived in order, counted from 1.
     pub next: u32,
-    /// Beyond it, the one heard of last first.
+    /// Blocks of bytes beyond `next`, the most recent one first.
     pub held: Vec<(u32, u32)>,
-    /// The timestamp to echo.
+    /// The TSval to echo.
     pub echo: u32,
 }
 
@@ -35,12 +35,12 @@ pub(super) struct Said {
     ack: u32,
     window: u32,
     blocks: Vec<(u32, u32)>,
-    /// Value and echo.
+    /// TSval and TSecr.
     timestamp: Option<(Micros, u32)>,
 }
 
 impl Said {
-    /// The packet in a script.
+    /// The ACK as a line of a script.
     pub(super) fn text(&self) -> String {
         let mut options = Vec::new();
         if let Some((value, echo)) = self.timestamp {
@@ -68,7 +68,7 @@ impl Receiver {
         }
     }
 
-    /// The ACK that says all that it has.
+    /// An ACK of everything received, with SACK blocks as far as they fit.
     pub(super) fn acknowledge(&mut self, at: Micros) -> Said {
         self.waits = false;
         self.next = self.next.max(1);
@@ -87,7 +87,7 @@ impl Receiver {
         }
     }
 
-    /// A segment with text. The ACK that it calls for at once.
+    /// Takes a data segment, and returns the ACK that it calls for at once.
     pub(super) fn arrives(&mut self, segment: &Segment, at: Micros) -> Option<Said> {
         let (left, right) = (segment.seq, segment.seq + segment.payload.len() as u32);
         if let Some(place) = option::timestamp_at(&segment.options)
@@ -125,7 +125,7 @@ impl Receiver {
         Some(self.acknowledge(at))
     }
 
-    /// An ACK has waited long enough, if one still waits.
+    /// The delayed ACK, if one still waits.
     pub(super) fn delayed(&mut self, at: Micros) -> Option<Said> {
         self.waits.then(|| self.acknowledge(at))
     }

@@ -1,4 +1,4 @@
-//! Arguments of calls: expressions of a script to the values that `posix` takes.
+//! Arguments of calls: a script's expressions become the values that `posix` takes.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -13,8 +13,8 @@ use crate::symbols;
 pub(super) struct Arguments<'a>(pub &'a [Expr]);
 
 impl<'a> Arguments<'a> {
-    /// Whether the call `name` takes so many, and whether those that count the members of a list do
-    /// it right.
+    /// Checks how many arguments the call `name` has, and the arguments that count a list's
+    /// members.
     pub(super) fn check(&self, name: &str) -> Result<(), String> {
         let expected = match name {
             "close" | "epoll_create" | "epoll_create1" | "pipe" => 1..=1,
@@ -67,7 +67,7 @@ impl<'a> Arguments<'a> {
             .ok_or_else(|| format!("argument {}: a length of {len} is not supported", index + 1))
     }
 
-    /// `...`, or 0 for no buffer at all. True: there is one.
+    /// Whether a buffer is given: `...`, or 0 or `NULL` for none at all.
     pub(super) fn buffer(&self, index: usize) -> Result<bool, String> {
         match self.at(index)? {
             Expr::Ellipsis => Ok(true),
@@ -80,7 +80,7 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// The lengths of the buffers in `[{..., 10}, {..., 20}]`, in all.
+    /// The sum of the lengths of the buffers in `[{..., 10}, {..., 20}]`, in bytes.
     pub(super) fn vector(&self, index: usize) -> Result<usize, String> {
         let Expr::List(buffers) = self.at(index)? else {
             return Err(format!(
@@ -101,7 +101,7 @@ impl<'a> Arguments<'a> {
             .ok_or_else(|| "too long".to_owned())
     }
 
-    /// The number in `[4]`.
+    /// The number in brackets, as in `[4]`.
     pub(super) fn bracketed(&self, index: usize) -> Result<i64, String> {
         match self.at(index)? {
             Expr::List(list) if list.len() == 1 => int(&list[0]),
@@ -110,7 +110,7 @@ impl<'a> Arguments<'a> {
     }
 }
 
-/// Bytes that one call may move.
+/// Largest number of bytes that one call may move.
 pub(super) const BUFFER_MAX: usize = 1 << 28;
 
 /// The number that an expression stands for.
@@ -125,7 +125,7 @@ pub(super) fn int(expr: &Expr) -> Result<i64, String> {
     }
 }
 
-/// The bytes of a socket option's value as C passes them: as many as `len` says.
+/// The bytes of a socket option's value as C passes them, `len` of them.
 pub(super) fn option_value(expr: &Expr, len: usize) -> Result<Vec<u8>, String> {
     let mut bytes = match expr {
         Expr::Linger { on, seconds } => posix::layout::linger(*on != 0, *seconds as i32),
@@ -146,7 +146,7 @@ pub(super) fn option_value(expr: &Expr, len: usize) -> Result<Vec<u8>, String> {
 }
 
 impl Runner<'_> {
-    /// The live descriptor behind a script's.
+    /// The live descriptor for the script's descriptor in argument `index`.
     pub(super) fn fd(&self, arguments: &Arguments<'_>, index: usize) -> Result<i32, String> {
         self.live_fd(arguments.i32(index)?)
     }
@@ -176,7 +176,7 @@ impl Runner<'_> {
         Ok(Address::Inet(SocketAddr::new(addr, port)))
     }
 
-    /// `...` for the script's own address and port, or one that is written.
+    /// The local address: `...` for the script's own address and port, or an explicit one.
     pub(super) fn bind_address(
         &self,
         arguments: &Arguments<'_>,
@@ -189,7 +189,7 @@ impl Runner<'_> {
         }
     }
 
-    /// As above, for the other side. The socket is connecting from here on.
+    /// The remote address, given in the same way. Marks the socket as connecting.
     pub(super) fn connect_address(
         &mut self,
         arguments: &Arguments<'_>,
@@ -208,7 +208,7 @@ impl Runner<'_> {
         Ok(address)
     }
 
-    /// The other side's address for `sendmsg`.
+    /// The remote address for `sendmsg`. Marks the socket as connecting.
     pub(super) fn message_address(&mut self, script_fd: i32) -> Address {
         let address = self.socket_address(self.config.remote, self.config.connect_port);
         self.begin_connect(script_fd, &address);
@@ -229,7 +229,7 @@ impl Runner<'_> {
         }
     }
 
-    /// The entries of `poll`, with the `revents` that are expected.
+    /// The entries of `poll`, with the expected `revents`.
     pub(super) fn poll_fds(&self, expr: &Expr) -> Result<Vec<PollFd>, String> {
         let Expr::List(list) = expr else {
             return Err("expected a list of struct pollfd".to_owned());
@@ -249,7 +249,7 @@ impl Runner<'_> {
         list.iter().map(entry).collect()
     }
 
-    /// An event of epoll; a descriptor in it is made live.
+    /// An event of epoll. A script's descriptor in its data becomes the live one.
     pub(super) fn epoll_event(&self, expr: &Expr) -> Result<EpollEvent, String> {
         let Expr::EpollEvent {
             events,

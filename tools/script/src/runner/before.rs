@@ -1,4 +1,4 @@
-//! Commands before the first event: they decide what host there is.
+//! Commands before the first event. They determine the settings that the host is made with.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,14 +13,14 @@ use crate::limits::SCRIPT_BYTES_MAX;
 use crate::shell::{self, Allowance, Effect};
 use crate::{Mismatch, Options};
 
-/// The part of a run before there is a host.
+/// Results of the commands that run before there is a host.
 #[derive(Default)]
 pub(super) struct Before {
-    /// Those that the host begins with.
+    /// Settings that the host begins with.
     pub settings: BTreeMap<String, String>,
-    /// Those of them that the script made itself.
+    /// Settings among them that the script made itself.
     pub made: BTreeMap<String, String>,
-    /// Commands that mean nothing here.
+    /// Commands without effect here.
     pub ignored: Vec<String>,
     /// Actions that the script's commands may still take.
     pub allowed: Allowance,

@@ -1,8 +1,8 @@
-//! System calls: made, waited for, judged.
+//! System calls: made, waited for and judged.
 //!
-//! A call that the script gives a time of return is one that blocks: it is carried on whenever the
-//! stack has moved, while the script goes on. One such call at a time, as there is one such thread
-//! in packetdrill.
+//! A call with a time of return in the script is one that blocks. It is polled whenever the stack
+//! has moved, while the script goes on. There is one such call at a time, as packetdrill has one
+//! thread for them.
 
 use posix::{Errno, Reply, Request, number};
 
@@ -17,7 +17,7 @@ use crate::{Mismatch, symbols, tcp_info};
 pub(super) struct Blocked<'s> {
     call: &'s Call,
     due: Due,
-    /// When it should return.
+    /// The time at which the call should return.
     until: Micros,
 }
 
@@ -30,7 +30,7 @@ impl Blocked<'_> {
 /// The action that a call requires.
 pub(super) enum Plan {
     Make(Request),
-    /// The answer is known.
+    /// The runner answers the call itself.
     Answer(Result<i64, Errno>),
 }
 
@@ -80,8 +80,8 @@ impl<'s> Runner<'s> {
         self.mismatch(format!("{}: {cause}", call.name))
     }
 
-    /// Waits for a call that blocks though the script thinks it does not; its own timeout may end
-    /// it.
+    /// Waits for a call that blocks although the script expects it to return at once. The call's
+    /// own timeout may end it.
     fn await_unexpected(&mut self, call: &Call) -> Result<(), Mismatch> {
         let limit = self.host.now() + self.host.unexpected_block_max();
         while self.blocked.is_some() {
@@ -99,7 +99,7 @@ impl<'s> Runner<'s> {
         Ok(())
     }
 
-    /// Gives a blocked call a second to return.
+    /// Gives a blocked call a second of script time to return.
     pub(super) fn await_blocked(&mut self) -> Result<(), Mismatch> {
         let limit = self.host.now() + BLOCKED_WAIT;
         while self.blocked.is_some() && self.host.now() < limit {
@@ -109,7 +109,7 @@ impl<'s> Runner<'s> {
         Ok(())
     }
 
-    /// Carries the blocked call on, and judges it if it is done.
+    /// Polls the blocked call, and judges it if it is done.
     pub(super) fn carry_on(&mut self) -> Result<(), Mismatch> {
         if self.blocked.is_none() {
             return Ok(());
@@ -147,7 +147,7 @@ impl<'s> Runner<'s> {
         Ok(())
     }
 
-    /// A call that is not as expected; none, if the script lives with that.
+    /// The outcome of a call, or a note in the trace if calls may differ.
     fn tolerate(&mut self, outcome: Result<(), Mismatch>) -> Result<(), Mismatch> {
         match outcome {
             Err(mismatch) if self.config.calls_may_differ => {
@@ -226,7 +226,7 @@ impl<'s> Runner<'s> {
         Ok(Plan::Make(request))
     }
 
-    /// Calls that no host makes, and those that fail before they reach a socket.
+    /// Answers of calls that no host makes, and of those that fail before they reach a socket.
     fn plan_answer(
         &mut self,
         name: &str,
@@ -298,8 +298,8 @@ impl<'s> Runner<'s> {
         Ok(Some(Plan::Make(request)))
     }
 
-    /// Into no buffer at all nothing is copied, and what was to be stays where it is: a look at it
-    /// tells whether there was any.
+    /// A receive call. Without a buffer nothing is copied and the data stays queued, so the request
+    /// only peeks: the result tells whether there was any.
     fn plan_receive(&self, name: &str, arguments: &Arguments<'_>) -> Result<Request, String> {
         let has_buffer = arguments.buffer(1)?;
         let fd = self.fd(arguments, 0)?;
@@ -346,7 +346,7 @@ impl<'s> Runner<'s> {
         })
     }
 
-    /// Options and events.
+    /// Requests for socket options and events.
     fn plan_other(&mut self, name: &str, arguments: &Arguments<'_>) -> Result<Request, String> {
         match name {
             "getsockopt" => Ok(Request::Getsockopt {
@@ -415,7 +415,7 @@ impl<'s> Runner<'s> {
         }
         if let Some(name) = errno {
             let number = symbols::value(name).ok_or_else(|| format!("there is no error {name}"))?;
-            // A call that succeeds leaves errno as it was.
+            // A call that succeeds leaves errno unchanged, so only a failed one is compared.
             if result.is_err_and(|seen| number != i64::from(seen.raw_os_error())) {
                 return Err(format!("expected {wanted}, returned {said}"));
             }
@@ -426,7 +426,7 @@ impl<'s> Runner<'s> {
         }
     }
 
-    /// The call succeeded.
+    /// Applies the effects of a successful call, and compares its data with the script's.
     pub(super) fn follow(
         &mut self,
         call: &Call,
@@ -482,7 +482,7 @@ impl<'s> Runner<'s> {
         }
     }
 
-    /// Finds the connection that was accepted, the newest first.
+    /// Gives the accepted connection its descriptors. It is the newest one that awaits `accept`.
     fn accepted(&mut self, script_fd: i32, live_fd: i32, reply: &Reply) -> Result<(), String> {
         let is_accepted = |stage: Stage| matches!(stage, Stage::SynAckSent | Stage::SynAckAcked);
         let port = match reply {
@@ -515,7 +515,7 @@ impl<'s> Runner<'s> {
                 symbols::events("EPOLL", events)
             ));
         }
-        // The bytes of the union behind its narrow members have no meaning.
+        // A narrow member leaves the union's other bytes undefined.
         let is_narrow = matches!(
             expr,
             Expr::EpollEvent {
@@ -534,7 +534,7 @@ impl<'s> Runner<'s> {
         Ok(())
     }
 
-    /// The bytes of a live descriptor's option.
+    /// The bytes of a socket option, read from a live descriptor.
     fn option(
         &mut self,
         live_fd: i32,
@@ -555,7 +555,7 @@ impl<'s> Runner<'s> {
         }
     }
 
-    /// Sets the names that code knows of a live descriptor: `tcp_info`, congestion control, memory.
+    /// Defines the names for code from a live descriptor: `tcp_info`, congestion control, memory.
     pub(super) fn define_names(&mut self, live_fd: i32) -> Result<(), Mismatch> {
         let (level, name) = (number::SOL_TCP, number::TCP_INFO);
         let info = self.option(live_fd, level, name, tcp_info::LEN);
@@ -576,7 +576,7 @@ impl<'s> Runner<'s> {
     }
 }
 
-/// The set of capabilities that is in force.
+/// The number of the effective set among a thread's capability sets.
 const CAP_EFFECTIVE: i32 = 0;
 
 /// Whether the call returns a descriptor.
@@ -587,10 +587,10 @@ pub(super) fn makes_fd(call: &Call) -> bool {
     )
 }
 
-/// Flags of `recv` with which the buffer is not written to.
+/// Flags of `recv` that leave the buffer untouched.
 const COPIES_NOTHING: i32 = number::MSG_TRUNC | number::MSG_ERRQUEUE;
 
-/// Whether the call would copy what it receives into a buffer that is not there.
+/// Whether the call would copy received data into a buffer that the script does not give.
 pub(super) fn reads_nowhere(call: &Call) -> bool {
     let arguments = Arguments(&call.arguments);
     let flags = match call.name.as_str() {

@@ -1,23 +1,23 @@
-//! Comparison of a segment that left with the script's expectation, field by field.
+//! Comparison of a packet that left with the script's expectation, field by field.
 
 use crate::ast::{IpInfo, Micros, Tcp, Tos, flag};
 use crate::datagram::{Datagram, Segment};
 use crate::option;
 
-/// How timestamps are compared.
+/// Parameters for the comparison of timestamps.
 #[derive(Clone, Copy)]
 pub(super) struct Stamps {
-    /// Microseconds of a tick; 0: not at all.
+    /// Microseconds of a tick; 0: timestamps are not compared.
     pub tick: Micros,
     pub tolerance: Micros,
 }
 
-/// How much is compared.
+/// Extent of a comparison.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum How {
     /// Everything that the script writes.
     Whole,
-    /// A further segment against the one before it, of which it is a continuation.
+    /// A further segment against the one before it, whose data it continues.
     Continuation,
 }
 
@@ -30,7 +30,8 @@ fn field(name: &str, expected: u32, seen: u32) -> Result<(), String> {
     ))
 }
 
-/// The script's expectation as a segment; with the options of `seen` if options are not compared.
+/// The script's expectation as a segment. It takes the options of `seen` if the script does not
+/// compare them.
 pub(super) fn expected(tcp: &Tcp, seen: &Segment) -> Segment {
     Segment {
         src_port: seen.src_port,
@@ -46,7 +47,7 @@ pub(super) fn expected(tcp: &Tcp, seen: &Segment) -> Segment {
     }
 }
 
-/// The whole packet; `seen` in the script's numbers.
+/// Compares the whole packet; `seen` is in the script's sequence numbers.
 pub(super) fn whole(
     ip: IpInfo,
     tcp: &Tcp,
@@ -74,8 +75,8 @@ pub(super) fn whole(
     Ok(())
 }
 
-/// `next` against `before`: whether it goes on where that one ends, with the same header else.
-/// `missing` is how many bytes are still expected.
+/// Checks that `next` continues the data of `before` under the same header. `missing` is the number
+/// of bytes that are still expected.
 pub(super) fn continuation(
     before: (&Datagram, &Segment),
     next: (&Datagram, &Segment),

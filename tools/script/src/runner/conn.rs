@@ -1,8 +1,8 @@
-//! Sockets as a script knows them, and as they are.
+//! Sockets as a script numbers them, and their live counterparts.
 //!
 //! Sequence numbers in a script are relative to the first SYN, except in packets with SYN, where
-//! they are absolute. The live peer's first sequence number is the script's; the stack's is its own
-//! choice and is learnt from its SYN.
+//! they are absolute. The peer's initial sequence number is the script's. The stack chooses its
+//! own, which is learnt from its SYN.
 
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -16,17 +16,17 @@ use crate::datagram::{Datagram, Segment};
 pub(super) enum Stage {
     /// Not a socket: an epoll instance.
     Other,
-    /// The end of a pipe that is read, the runner's own, with the number of the pipe.
+    /// The read end of a pipe, with the pipe's number. The runner plays pipes itself.
     PipeOut(usize),
-    /// The end that is written.
+    /// The write end of a pipe, with the pipe's number.
     PipeIn(usize),
-    /// A file: the runner's own. It holds as many zeros as are wanted.
+    /// A file, which the runner plays itself. Reads find as many zeros as they ask for.
     File,
     New,
     Listening,
     /// `connect` was called.
     Connecting,
-    /// The script expects its SYN.
+    /// The script expects the SYN of `connect`.
     SynSent,
     /// The peer's SYN-ACK was injected.
     SynAcked,
@@ -38,34 +38,34 @@ pub(super) enum Stage {
 
 #[derive(Debug)]
 pub(super) struct Conn {
-    /// The descriptor's number in the script; -1: none yet.
+    /// The descriptor in the script; -1: none yet.
     pub script_fd: i32,
-    /// The descriptor's number.
+    /// The descriptor on the host.
     pub live_fd: i32,
     pub is_closed: bool,
     pub stage: Stage,
     pub local: (IpAddr, u16),
     pub remote: (IpAddr, u16),
-    /// First sequence numbers: ours in the script, ours, the peer's.
+    /// Initial sequence numbers: the host's in the script, the host's on the wire, the peer's.
     pub script_isn: u32,
     pub live_isn: u32,
     pub remote_isn: u32,
-    /// TSvals that left, by the script's value.
+    /// Live TSvals that left, by the script's value.
     pub timestamps: HashMap<u32, u32>,
-    /// The first TSval: the script's and ours.
+    /// The first TSval: the script's and the live one.
     pub first_timestamp: Option<(u32, u32)>,
-    /// Timestamps that left, in the script's numbers, where they are recorded.
+    /// TSvals that left, in recorded values; only with `Options::record`.
     pub timestamps_seen: BTreeSet<u32>,
-    /// The flow label that the script writes and the one that was seen.
+    /// The flow label in the script, and the live one.
     pub flow_label: Option<(u32, u32)>,
 }
 
-/// How much later than ours a kernel's timestamp may be, in its milliseconds: two ticks of its
-/// clock, by which its timers are late.
+/// How much later a kernel's timestamp may be than ours, in ms. Two ticks of 4 ms by which its
+/// timers are late, and some more.
 const ECHO_LATE_MAX: u32 = 10;
 
 impl Conn {
-    /// The timestamp `echo` if it left, or the next one that did, if that is near.
+    /// The TSval `echo` if it left, else the next one that did, if it is near.
     pub(super) fn nearest_timestamp(&self, echo: u32) -> u32 {
         let near = echo..=echo.saturating_add(ECHO_LATE_MAX);
         self.timestamps_seen
@@ -75,7 +75,7 @@ impl Conn {
             .unwrap_or(echo)
     }
 
-    /// Offset added to a live sequence number of ours to get the script's.
+    /// Offset that turns a live sequence number of the host into the script's.
     pub(super) fn local_offset(&self, is_syn: bool) -> u32 {
         match is_syn {
             true => self.script_isn.wrapping_sub(self.live_isn),
@@ -83,7 +83,7 @@ impl Conn {
         }
     }
 
-    /// The same for the peer's.
+    /// The same offset for the peer's sequence numbers.
     pub(super) fn remote_offset(&self, is_syn: bool) -> u32 {
         match is_syn {
             true => 0,
@@ -91,18 +91,18 @@ impl Conn {
         }
     }
 
-    /// Whether the stack sent `segment` for this connection.
+    /// Whether `segment` went from this connection's host to its peer.
     fn sent(&self, datagram: &Datagram, segment: &Segment) -> bool {
         (datagram.src, segment.src_port) == self.local
             && (datagram.dst, segment.dst_port) == self.remote
     }
 }
 
-/// The peer's port: that of the first connection to a listener, and of each further one.
+/// Port of the peer on a connection to a listener, plus the index of the connection.
 const FIRST_REMOTE_PORT: u16 = 40_000;
 
 impl Runner<'_> {
-    /// A connection that nothing is known of.
+    /// Adds a descriptor without addresses or numbers, and returns its index.
     pub(super) fn new_conn(&mut self, stage: Stage, script_fd: i32, live_fd: i32) -> usize {
         self.conns.push(Conn {
             script_fd,
@@ -122,14 +122,15 @@ impl Runner<'_> {
         self.conns.len() - 1
     }
 
-    /// The open descriptor with this number in the script, the newest first.
+    /// The open descriptor with this number in the script; of several the newest.
     pub(super) fn by_script_fd(&self, fd: i32) -> Option<usize> {
         self.conns
             .iter()
             .rposition(|conn| !conn.is_closed && conn.script_fd == fd)
     }
 
-    /// Which connection a packet of the script belongs to. A packet to a listener begins a new one.
+    /// The connection to which a packet of the script belongs. A packet to a listener begins a new
+    /// one.
     pub(super) fn conn_for(&mut self, packet: &Packet) -> Result<usize, String> {
         let stage = self.under_test.map(|at| self.conns[at].stage);
         if let Body::Tcp(tcp) = &packet.body {
@@ -164,8 +165,8 @@ impl Runner<'_> {
         at
     }
 
-    /// Whether a packet that left is of the connection under test. The first SYN of a `connect`
-    /// tells its port.
+    /// Whether a packet that left belongs to the connection under test. The first SYN of a
+    /// `connect` reveals the port.
     pub(super) fn owns(&mut self, datagram: &Datagram) -> bool {
         let (Some(at), Some(segment)) = (self.under_test, datagram.tcp()) else {
             return false;

@@ -1,4 +1,4 @@
-//! Packets of a script that arrive at the stack.
+//! Packets of a script that arrive at the host.
 
 use super::Runner;
 use super::conn::Stage;
@@ -15,7 +15,7 @@ const TTL: u8 = 255;
 const PACKET_BYTES_MAX: usize = 65_535;
 
 impl Runner<'_> {
-    /// Makes the packet live and injects it.
+    /// Turns the script's packet into a live one and injects it.
     pub(super) fn inbound(&mut self, packet: &Packet, at: usize) -> Result<(), Mismatch> {
         if let Body::Tcp(tcp) = &packet.body {
             self.advance_stage(tcp, at);
@@ -115,8 +115,8 @@ impl Runner<'_> {
         })
     }
 
-    /// Value for a TSecr of the script: the live TSval that left where the script writes this
-    /// value.
+    /// The live timestamp for a TSecr of the script: the TSval that left where the script writes
+    /// this value.
     fn live_echo(&self, echo: u32, at: usize) -> Result<u32, String> {
         let conn = &self.conns[at];
         if let Some(live) = conn.timestamps.get(&echo) {
@@ -143,7 +143,7 @@ impl Runner<'_> {
         let mut bytes = port(ports.src, conn.remote.1).to_be_bytes().to_vec();
         bytes.extend(port(ports.dst, conn.local.1).to_be_bytes());
         bytes.extend(payload.saturating_add(8).to_be_bytes());
-        // No checksum: none was made.
+        // The checksum stays zero, which means none in UDP.
         bytes.resize(usize::from(payload) + 8, 0);
         bytes
     }
@@ -154,7 +154,7 @@ fn segments(whole: &Segment, mss: usize) -> impl Iterator<Item = Segment> {
     let len = whole.payload.len();
     (0..len.div_ceil(mss).max(1)).map(move |part| {
         let (from, to) = (part * mss, len.min((part + 1) * mss));
-        // The first or the last segment carries a flag that appears once.
+        // CWR belongs to the first segment only, FIN and PSH to the last.
         let mut flags = whole.flags;
         if from > 0 {
             flags &= !flag::CWR;
@@ -162,7 +162,8 @@ fn segments(whole: &Segment, mss: usize) -> impl Iterator<Item = Segment> {
         if to < len {
             flags &= !(flag::PSH | flag::FIN);
         }
-        // The pointer counts from each one's own start, and those behind the mark have none.
+        // The urgent pointer counts from each segment's own start. Segments behind the mark have
+        // none.
         let mut urgent = whole.urgent;
         if from > 0 && whole.has(flag::URG) {
             urgent = usize::from(urgent).saturating_sub(from) as u16;

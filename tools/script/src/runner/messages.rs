@@ -54,7 +54,7 @@ impl Runner<'_> {
             ));
         }
         match expr {
-            // The address of the host concerned follows the error.
+            // The address of the host that reported the error follows, and is not compared.
             Expr::ExtendedError(_) if seen.starts_with(&wanted[..EXTENDED_ERROR_BYTES]) => Ok(()),
             Expr::ExtendedError(_) => Err(format!("expected the error {wanted:?}, seen {seen:?}")),
             Expr::Timestamping { seconds, nanos } => self.check_stamp((*seconds, *nanos), seen),
@@ -65,8 +65,8 @@ impl Runner<'_> {
         }
     }
 
-    /// `{TCP_NLA_BUSY=1000, TCP_NLA_SND_CWND=..., ..}` against netlink attributes, in order. What a
-    /// later kernel puts behind those that a script names is not looked at.
+    /// Compares `{TCP_NLA_BUSY=1000, TCP_NLA_SND_CWND=..., ..}` with netlink attributes, in order.
+    /// Attributes behind those are ignored, since later kernels add some.
     fn check_attributes(&self, wanted: &[Expr], mut seen: &[u8]) -> Result<(), String> {
         for attribute in wanted {
             let Expr::Assign(name, value) = attribute else {
@@ -94,7 +94,8 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// A software time stamp counts from when the script began; one of zero is not looked at.
+    /// Compares a software time stamp, counted from the script's start. A stamp of zero in the
+    /// script is not compared.
     fn check_stamp(&self, (seconds, nanos): (i64, i64), seen: &[u8]) -> Result<(), String> {
         let wanted_ns = seconds
             .checked_mul(SECOND_NS)
@@ -126,10 +127,10 @@ const EXTENDED_ERROR_BYTES: usize = 16;
 /// Bytes of a `struct cmsghdr`.
 const CONTROL_HEADER_BYTES: usize = 16;
 
-/// Room for control messages whose length no script knows.
+/// Room for control messages of unknown length.
 const CONTROL_BYTES: usize = 1024;
 
-/// Type and value of the first netlink attribute, and those behind it.
+/// Type and value of the first netlink attribute, and the bytes behind it.
 fn attribute_of(bytes: &[u8]) -> Option<(u16, u64, &[u8])> {
     let half = |at: usize| Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?));
     let len = usize::from(half(0)?);
@@ -159,7 +160,7 @@ pub(super) fn control(expr: &Expr) -> Result<(ControlMessage, &Expr), String> {
         Expr::Timestamping { seconds, nanos } => {
             bytes.extend(seconds.to_ne_bytes());
             bytes.extend(nanos.to_ne_bytes());
-            // Three stamps, of which the first is the one that software makes.
+            // The structure has three stamps. The first is the one made by software.
             bytes.resize(48, 0);
         }
         Expr::List(_) => {}
@@ -173,8 +174,7 @@ pub(super) fn control(expr: &Expr) -> Result<(ControlMessage, &Expr), String> {
     Ok((message, data))
 }
 
-/// Room for the control messages that a script expects, and no more: Linux says when that was too
-/// little.
+/// Room for exactly the control messages that a script expects. Linux reports when more arrive.
 pub(super) fn control_room(wanted: &[Expr]) -> Result<usize, String> {
     let mut room = 0;
     for expr in wanted {

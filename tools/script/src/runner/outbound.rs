@@ -11,9 +11,9 @@ use crate::ast::{Body, Micros, Packet, Tcp, flag};
 use crate::datagram::{Datagram, Segment};
 use crate::option;
 
-/// How long after its time a packet is waited for.
+/// How long after its due time a packet is awaited, in µs.
 const PATIENCE: Micros = 2_000_000;
-/// How long a packet that may come at any time is waited for.
+/// How long a packet that may come at any time is awaited, in µs.
 const PATIENCE_ANY: Micros = 3600 * 1_000_000;
 
 /// A packet that left, in the script's sequence numbers.
@@ -35,7 +35,7 @@ impl Runner<'_> {
         }
         let mut seen = self.gather(tcp, at, is_syn_ack)?;
         self.translate_timestamp(tcp, &mut seen, at);
-        // A clock's error grows from the script's start, not from the event before.
+        // A clock's error grows from the script's start, so the tolerance does too.
         let stamps = Stamps {
             tick: self.config.timestamp_tick,
             tolerance: self.tolerance(self.now_playing.at),
@@ -52,7 +52,7 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Takes segments that the stack sent, up to the expected length, as one segment.
+    /// Joins segments that the stack sent, up to the expected length.
     fn gather(&mut self, tcp: &Tcp, at: usize, is_syn_ack: bool) -> Result<Seen, Mismatch> {
         let wanted = usize::from(tcp.payload);
         let mut parts: Vec<Seen> = Vec::new();
@@ -86,7 +86,8 @@ impl Runner<'_> {
             return Err(self.mismatch("no packet"));
         };
         for part in parts {
-            // The header is the last one's, but for where it starts and what that says once.
+            // The joined header is the last segment's, with the first one's sequence number and
+            // CWR.
             let mut segment = part.segment;
             segment.seq = whole.segment.seq;
             segment.flags = segment.flags & !flag::CWR | whole.segment.flags & flag::CWR;
@@ -97,13 +98,13 @@ impl Runner<'_> {
         Ok(whole)
     }
 
-    /// The next packet of the connection, once it leaves; None: none does in time.
+    /// The next packet of the connection. None: none leaves in time.
     fn sniff(&mut self, at: usize, is_syn_ack: bool) -> Result<Option<Seen>, Mismatch> {
         let due = self.now_playing;
         let before = self.before.map_or(0, |before| before.at);
         let patience = match due.is_any {
             true => PATIENCE_ANY,
-            // Whole seconds, as everybody's scripts have been tried with.
+            // Round down to whole seconds: existing scripts have been tried with that.
             false => (due.until.unwrap_or(due.at) - before) / 1_000_000 * 1_000_000 + PATIENCE,
         };
         let limit = self.host.now() + patience;
@@ -128,7 +129,7 @@ impl Runner<'_> {
         }
     }
 
-    /// Reads a packet that left, and learns from it.
+    /// A packet that left, translated into the script's numbers. The connection learns from it.
     pub(super) fn seen(
         &mut self,
         time: Micros,
@@ -159,7 +160,8 @@ impl Runner<'_> {
         })
     }
 
-    /// Remembers which TSval stands for the script's, and counts it from the script's first one.
+    /// Remembers the live TSval for the script's, and replaces it by its distance from the first
+    /// one.
     fn translate_timestamp(&mut self, tcp: &Tcp, seen: &mut Seen, at: usize) {
         let Some(wanted) = &tcp.options else {
             return;
@@ -179,7 +181,8 @@ impl Runner<'_> {
         option::set_word(&mut seen.segment.options, live_at, value);
     }
 
-    /// Equal labels of the script must be equal on the wire, different ones different.
+    /// Checks that equal flow labels of the script are equal on the wire, and different ones
+    /// different.
     fn flow_label(&mut self, script: u32, live: u32, at: usize) -> Result<(), String> {
         if script == 0 {
             return Ok(());
@@ -202,7 +205,7 @@ impl Runner<'_> {
         }
     }
 
-    /// A packet that is not as expected; none, if the script lives with that.
+    /// The mismatch of a packet, or only a note in the trace if packets may differ.
     fn differs(&mut self, cause: &str, tcp: &Tcp, seen: &[Seen]) -> Result<(), Mismatch> {
         let mismatch = self.differing(cause, tcp, seen);
         if self.config.packets_may_differ {
@@ -242,7 +245,7 @@ impl Runner<'_> {
         format!("expected: {} > {packet}", seconds(self.now_playing.at))
     }
 
-    /// Fails if a packet of the connection has left that no line of the script expects.
+    /// Fails if a packet of the connection has left for which the script has no line.
     pub(super) fn nothing_left(&mut self) -> Result<(), Mismatch> {
         self.host.turn();
         while let Some(departure) = self.host.departed() {

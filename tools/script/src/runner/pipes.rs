@@ -1,8 +1,8 @@
 //! Pipes and files beside the sockets: `pipe`, `splice`, `open`, `sendfile`, and reads and writes
 //! of a pipe's ends.
 //!
-//! Neither is the stack's business, so they are played here: a pipe is a count of bytes, a file
-//! holds zeros. What they move from and to a socket are receives and sends like any other.
+//! They do not concern the stack, so the runner plays them: a pipe is a count of bytes, a file
+//! holds zeros. Moving bytes from or to a socket is an ordinary receive or send.
 
 use posix::{Errno, Request, number};
 
@@ -13,7 +13,7 @@ use super::conn::Stage;
 use crate::ast::Expr;
 use crate::symbols;
 
-/// Capacity of a pipe, Linux's default.
+/// Capacity of a pipe in bytes, Linux's default.
 const PIPE_BYTES: usize = 65_536;
 
 /// The role of a script's descriptor in `splice`.
@@ -24,7 +24,7 @@ enum End {
 }
 
 impl Runner<'_> {
-    /// None: `name` is no call of these.
+    /// The plan for a call on pipes or files. None: `name` is no such call.
     pub(super) fn plan_pipe(
         &self,
         name: &str,
@@ -56,7 +56,7 @@ impl Runner<'_> {
         }
     }
 
-    /// A pipe's end is read or written. None: it is another descriptor.
+    /// The answer of a read or write at a pipe's end. None: the descriptor is no pipe.
     fn plan_end(&self, name: &str, arguments: &Arguments<'_>) -> Result<Option<Plan>, String> {
         let end = self.end(arguments, 0)?;
         if matches!(end, End::Socket(_)) {
@@ -114,7 +114,7 @@ impl Runner<'_> {
         }
     }
 
-    /// One of these calls succeeded and returned `value`.
+    /// Applies the effects of such a call, which succeeded and returned `value`.
     pub(super) fn follow_pipe(
         &mut self,
         name: &str,
@@ -145,13 +145,13 @@ impl Runner<'_> {
 }
 
 impl Runner<'_> {
-    /// How many bytes a pipe still takes. It may hold more than it should: a `splice` into it that
-    /// waited has found it filled.
+    /// Number of bytes that a pipe still takes. A pipe may be overfull, if it was filled while a
+    /// `splice` into it waited.
     fn room(&self, pipe: usize) -> usize {
         PIPE_BYTES.saturating_sub(self.pipes[pipe])
     }
 
-    /// So many bytes have passed an end.
+    /// Counts `bytes` that passed an end.
     fn pass(&mut self, end: End, bytes: i32) {
         let bytes = usize::try_from(bytes).unwrap_or(0);
         match end {
@@ -162,7 +162,7 @@ impl Runner<'_> {
     }
 }
 
-/// `[5, 6]`: the numbers that the script gives a pipe's ends.
+/// The script's numbers for a pipe's two ends: `[5, 6]`.
 fn pipe_numbers(arguments: &Arguments<'_>) -> Result<[i32; 2], String> {
     match arguments.at(0)? {
         Expr::List(ends) if ends.len() == 2 => {

@@ -1,7 +1,7 @@
-//! A play in which nothing is expected: what the host does is recorded.
+//! A play without expectations: what the host does is recorded.
 //!
-//! Lines of the script that expect a packet are kept as places to wait at. Calls are made and what
-//! they give is noted.
+//! At a line that expects a packet the play waits for any packet. Calls are made and their results
+//! noted.
 
 use posix::{ControlMessage, Errno, Reply, number};
 
@@ -14,14 +14,14 @@ use crate::datagram::Datagram;
 use crate::record::FIRST_TIMESTAMP;
 use crate::{Mismatch, option, symbols};
 
-/// How long after its time a packet is waited for.
+/// How long after its due time a packet is awaited, in µs.
 const PATIENCE: Micros = 100_000;
 
 /// Bytes of a `struct sock_extended_err`.
 const EXTENDED_ERROR_BYTES: usize = 16;
 
 impl Runner<'_> {
-    /// Puts what has left into the record.
+    /// Moves the packets that have left into the record.
     pub(super) fn collect(&mut self) -> Result<(), Mismatch> {
         if !self.options.record {
             return Ok(());
@@ -43,7 +43,8 @@ impl Runner<'_> {
                 continue;
             };
             let is_syn_ack = segment.has(flag::SYN | flag::ACK);
-            // A reset by somebody who knows nothing of the connection.
+            // A host without the connection resets it with sequence number 0, which is no relative
+            // number.
             let is_zero = segment.has(flag::RST) && segment.seq == 0;
             let mut seen = self.seen(departure.at, datagram, at, is_syn_ack)?;
             if is_zero {
@@ -62,7 +63,7 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Waits for a packet that the script expects, whatever it is.
+    /// Waits for a packet where the script expects one, and takes any.
     pub(super) fn await_any(&mut self) -> Result<(), Mismatch> {
         let due = self.now_playing;
         self.claimed += 1;
@@ -77,7 +78,7 @@ impl Runner<'_> {
         self.pass_until(due.at)
     }
 
-    /// Notes something in the record.
+    /// Adds a line to the record.
     pub(super) fn say(&mut self, text: String) -> Result<(), Mismatch> {
         if self.options.record {
             let now = self.host.now();
@@ -86,7 +87,7 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// Notes a call and what it gave.
+    /// Records a call and its result.
     pub(super) fn record_call(
         &mut self,
         call: &Call,
@@ -125,15 +126,15 @@ impl Runner<'_> {
         if let Ok(value) = result
             && !(makes_fd(call) && expected < 0)
         {
-            // The call's expected answer is not compared.
+            // A mismatch is of no interest here: nothing is expected.
             let _ = self.follow(call, value as i32, expected, reply);
         }
         Ok(())
     }
 }
 
-/// Names of the values that print number `at` of `code` prints, without their common beginning. A
-/// difference is called by such a name.
+/// Names of the values printed by the `print` number `at` of `code`, without their common prefix.
+/// They name the class of a difference.
 pub(super) fn names_of(code: &str, at: usize) -> Vec<String> {
     let arguments = code.split("print(").nth(at + 1);
     let Some((arguments, _)) = arguments.and_then(|text| text.split_once(')')) else {
@@ -145,7 +146,7 @@ pub(super) fn names_of(code: &str, at: usize) -> Vec<String> {
         .collect()
 }
 
-/// A control message: of errors what the kernel says of them, of others what is no time.
+/// A control message as text. It shows what the kernel says of an error, and leaves out times.
 fn told(message: &ControlMessage) -> String {
     let ControlMessage { level, kind, data } = message;
     let shown = match (*level, *kind) {

@@ -1,8 +1,8 @@
-//! Which commands of a text run, as far as that can be told: lists, pipes, conditions, `exit`.
+//! Control flow of shell commands, as far as it can be told: lists, pipes, conditions, `exit`.
 //!
-//! A command of which nothing is known is taken to succeed. What runs for that reason alone may
-//! have effects, but neither its status nor an `exit` in it is believed. A function is kept where
-//! it is defined and runs where it is called.
+//! An unknown command is assumed to succeed. A command that runs only because of that assumption
+//! may have effects, but neither its status nor an `exit` in it counts. A function's body is kept
+//! where it is defined and runs where the function is called.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -14,10 +14,10 @@ use super::words::{Token, Word, tokens};
 use super::{Allowance, Effect, OK, Outcome, Status, base_name, file_setting, write_to, written};
 use crate::limits::{NESTING_MAX, SHELL_CALLS_MAX, SHELL_WORK_MAX};
 
-/// The outcome of the commands in `text`. Their work counts against the script's allowance.
+/// The outcome of the commands in `text`. Their work is taken from the script's allowance.
 ///
 /// # Errors
-/// The allowance is used up.
+/// An error if the allowance is used up.
 pub(crate) fn outcome(text: &str, allowed: &mut Allowance) -> Result<Outcome, String> {
     allowed.calls = SHELL_CALLS_MAX;
     let outcome = nested(text, 0, allowed);
@@ -32,7 +32,7 @@ pub(crate) fn outcome(text: &str, allowed: &mut Allowance) -> Result<Outcome, St
 fn nested(text: &str, depth: usize, allowed: &mut Allowance) -> Outcome {
     allowed.work = allowed.work.saturating_sub(text.len());
     if allowed.work == 0 {
-        // Not even cut into words.
+        // Do not even split the text into words.
         return Outcome {
             effects: Vec::new(),
             status: Status::Unknown,
@@ -55,7 +55,7 @@ fn nested(text: &str, depth: usize, allowed: &mut Allowance) -> Outcome {
     while shell.at < shell.tokens.len() {
         let next = shell.list(&[]);
         if shell.at < shell.tokens.len() {
-            // A sign that nothing has opened.
+            // A closing sign without an opening one.
             shell.pass();
             shell.ignore("a command that is written wrong");
         }
@@ -69,32 +69,33 @@ fn nested(text: &str, depth: usize, allowed: &mut Allowance) -> Outcome {
 }
 
 struct Shell {
-    /// The text's, also while a function runs: that is a part of it.
+    /// Tokens of the whole text. Functions are parts of it, so they run from the same tokens.
     tokens: Rc<[Token]>,
     at: usize,
-    /// Where the bodies of functions begin.
+    /// Index of each function's body in `tokens`.
     functions: BTreeMap<String, usize>,
-    /// The shells within take their part of it.
+    /// The remaining allowance. Nested shells take theirs from it.
     allowed: Allowance,
-    /// One runs.
+    /// A function is running.
     is_called: bool,
     depth: usize,
-    /// The commands that are read run.
+    /// Whether commands run, or are only parsed.
     is_live: bool,
-    /// The commands run whatever status unknown commands end with.
+    /// Whether commands are known to run, and not only because an unknown command was assumed to
+    /// succeed.
     is_sure: bool,
-    /// `exit` was met, or `return`.
+    /// Set by `exit` or `return`: the commands that follow do not run.
     ended: Option<End>,
-    /// Output of the command before, for the next one of the pipe.
+    /// Output of the command before, in a pipe.
     piped: Option<String>,
     effects: Vec<Effect>,
 }
 
-/// Commands that follow do not run.
+/// Set when the commands that follow do not run.
 #[derive(Clone, Copy)]
 struct End {
     status: Status,
-    /// Up to the end of the function, not of the text.
+    /// Ends the function only, not the text.
     is_return: bool,
 }
 
@@ -103,7 +104,7 @@ impl Shell {
         self.is_live && self.ended.is_none() && self.allowed.work > 0
     }
 
-    /// Goes on behind the next token, or to the end of the text if that is more than is allowed.
+    /// Passes the next token. If its weight exceeds the allowance, passes the rest of the text.
     fn pass(&mut self) {
         let weight = self.tokens.get(self.at).map_or(0, Token::weight);
         self.at += 1;
@@ -131,7 +132,7 @@ impl Shell {
         is_next
     }
 
-    /// The next word, if it may be one of the language's.
+    /// The next word, if it is unquoted and so may be a keyword.
     fn keyword(&self) -> Option<&str> {
         match self.tokens.get(self.at) {
             Some(Token::Word(word)) if !word.is_quoted => Some(&word.text),
@@ -147,7 +148,7 @@ impl Shell {
         is_next
     }
 
-    /// Reads `part`, which runs if `is_live`, for certain if `is_sure`.
+    /// Runs `part`: its commands run if `is_live`, and surely if `is_sure`.
     fn under<T>(&mut self, is_live: bool, is_sure: bool, part: impl FnOnce(&mut Self) -> T) -> T {
         let before = (self.is_live, self.is_sure);
         self.is_live &= is_live;
@@ -157,7 +158,7 @@ impl Shell {
         read
     }
 
-    /// Commands up to one of the words `ends`, or a sign that ends them.
+    /// A list of commands, up to one of the keywords `ends` or a sign that ends it.
     fn list(&mut self, ends: &[&str]) -> Status {
         let mut status = OK;
         loop {
@@ -175,7 +176,8 @@ impl Shell {
             let next = self.chain();
             let is_behind = self.sign("&");
             if is_behind && runs {
-                // Nobody waits for it, and what ends is a shell of its own.
+                // A background command: nobody waits for it, and its `exit` ends only its own
+                // shell.
                 self.ended = None;
                 let mut made = self.effects.split_off(before);
                 made.retain(|effect| !matches!(effect, Effect::Sleep(_)));
@@ -187,7 +189,7 @@ impl Shell {
         }
     }
 
-    /// Pipes with `&&` and `||` between them.
+    /// Pipes joined by `&&` and `||`.
     fn chain(&mut self) -> Status {
         let mut status = self.pipe();
         loop {
@@ -219,7 +221,7 @@ impl Shell {
         }
         self.piped = None;
         if !is_alone {
-            // Its parts are shells of their own.
+            // Each part of a pipe is a shell of its own, so its `exit` ends only that.
             self.ended = before;
         }
         match status {
@@ -261,8 +263,8 @@ impl Shell {
         status
     }
 
-    /// The name and the place of the body, if `name() { .. }` or `function name { .. }` is next.
-    /// Nothing is taken.
+    /// Name and index of the body, if `name() { .. }` or `function name { .. }` is next. Takes no
+    /// token.
     fn definition(&self) -> Option<(String, usize)> {
         let is_sign = |at: usize, sign: &str| matches!(self.tokens.get(at), Some(Token::Sign(next)) if *next == sign);
         let is_told = self.keyword() == Some("function");
@@ -292,7 +294,7 @@ impl Shell {
         is_body.then(|| (name.text.clone(), body))
     }
 
-    /// Takes the definition of a function.
+    /// Records a function and passes its definition.
     fn define(&mut self, name: String, body: usize) -> Status {
         if self.runs() {
             self.functions.insert(name, body);
@@ -315,7 +317,7 @@ impl Shell {
         (self.at, self.is_called) = (body, true);
         let status = self.command();
         (self.at, self.is_called) = (at, is_called);
-        // Also here nothing more is read if the function has used up what is allowed.
+        // The function may have used up the allowance, which ends the text here too.
         self.spend(0);
         match self.ended {
             Some(End {
@@ -329,7 +331,7 @@ impl Shell {
         }
     }
 
-    /// `if`, which is taken, up to `fi`.
+    /// An `if` up to its `fi`; the keyword `if` is already taken.
     fn condition(&mut self) -> Status {
         let mut is_decided = false;
         let mut status = OK;
@@ -355,7 +357,7 @@ impl Shell {
         }
     }
 
-    /// Loops and the like: their text is ignored up to their end.
+    /// Passes a loop or `case`: its text is reported as ignored.
     fn pass_over(&mut self) -> Status {
         let mut depth = 0_usize;
         let mut text = Vec::new();
@@ -378,7 +380,7 @@ impl Shell {
         Status::Unknown
     }
 
-    /// One command with its words.
+    /// A simple command: words and redirections.
     fn simple(&mut self) -> Status {
         let (mut words, mut to, mut from) = (Vec::new(), None, None);
         loop {
@@ -410,7 +412,7 @@ impl Shell {
             }
             [tee, paths @ ..] if base_name(tee) == "tee" && input.is_some() => {
                 let text = input.unwrap_or_default();
-                // Each of them keeps it.
+                // Each file keeps a copy of the text.
                 self.spend(text.len().saturating_mul(paths.len()));
                 if self.runs() {
                     write_to(paths, &text, &mut self.effects);
@@ -431,7 +433,7 @@ impl Shell {
         }
     }
 
-    /// A shell of its own runs `text`.
+    /// Runs `text` in a nested shell.
     fn shell(&mut self, text: &str) -> Status {
         let inner = nested(text, self.depth + 1, &mut self.allowed);
         self.spend(0);
@@ -439,7 +441,7 @@ impl Shell {
         inner.status
     }
 
-    /// The text ends here, or the function does.
+    /// Ends the text, or the function for `return`.
     fn exit(&mut self, code: Option<&str>, is_return: bool) -> Status {
         let status = match code.map(str::parse) {
             Some(Ok(code)) => Status::Is(code),
@@ -458,8 +460,8 @@ fn is_shell(word: &str) -> bool {
     matches!(base_name(word), "sh" | "bash" | "dash")
 }
 
-/// A command's words from its name on: without assignments, `sudo` and the like, and the
-/// interpreter of a file.
+/// A command's words from its name on. Assignments, `sudo` and the like, and a script's interpreter
+/// are dropped.
 fn own_words(mut words: &[Word]) -> &[Word] {
     while let [first, rest @ ..] = words {
         let text = first.text.as_str();
@@ -482,13 +484,13 @@ fn own_words(mut words: &[Word]) -> &[Word] {
     words
 }
 
-/// `test` with these arguments.
+/// The status of `test` with these arguments.
 fn judge(words: &[Word]) -> Status {
     let texts: Vec<&str> = words.iter().map(|word| word.text.as_str()).collect();
     let is = |holds: bool| Status::Is(u8::from(!holds));
     let signs = texts.iter().take_while(|text| **text == "!").count();
     if signs > 0 {
-        // None is left in what follows: this goes one level deep.
+        // All `!` are dropped here, so this recurses only once.
         return match judge(&words[signs..]) {
             Status::Is(code) if signs % 2 == 1 => is(code != 0),
             status => status,
@@ -521,8 +523,7 @@ fn judge(words: &[Word]) -> Status {
     }
 }
 
-/// Whether there is a setting in this file. None: it is not one of TCP's, which are those of which
-/// it is known.
+/// Whether the file is that of a setting. None: unknown, because it is none of TCP's.
 fn is_setting(path: &str) -> Option<bool> {
     let Some(Effect::Set { name, .. }) = file_setting(&format!("{path}=")) else {
         return None;

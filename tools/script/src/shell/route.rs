@@ -1,11 +1,10 @@
-//! `ip`: what it does to the device and to the route, which in a script are those of all its
-//! packets.
+//! `ip`: its effects on the device and on the route. A script has one of each, for all packets.
 
 use world::virtual_host::{ROUTE_WINDOW, micros};
 
 use super::{Effect, OK, Status};
 
-/// `ip` with these arguments; `text` is the whole command.
+/// Adds the effects of `ip` with these arguments; `text` is the whole command.
 pub(super) fn ip(arguments: &[&str], text: &str, out: &mut Vec<Effect>) -> Status {
     let is_option = |word: &&&str| word.starts_with('-');
     let skipped = arguments.iter().take_while(is_option).count();
@@ -44,7 +43,7 @@ pub(super) fn ip(arguments: &[&str], text: &str, out: &mut Vec<Effect>) -> Statu
     OK
 }
 
-/// The value that follows `name`, also where it is locked.
+/// The value behind `name`, or behind `name lock`.
 fn behind<'a>(name: &str, words: &[&'a str]) -> Option<&'a str> {
     let at = words.iter().position(|word| *word == name)? + 1;
     let at = if words.get(at) == Some(&"lock") {
@@ -55,8 +54,8 @@ fn behind<'a>(name: &str, words: &[&'a str]) -> Option<&'a str> {
     words.get(at).copied()
 }
 
-/// Adds the metrics of a route that TCP follows. A metric without a counterpart makes the whole
-/// command an ignored one.
+/// Adds the route metrics that TCP follows. One unsupported metric makes the whole command an
+/// ignored one.
 fn metrics(words: &[&str], ignored: impl Fn() -> Effect, out: &mut Vec<Effect>) {
     let mut set = |name: &str, value: String| {
         let name = name.to_owned();

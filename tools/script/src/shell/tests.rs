@@ -1,4 +1,4 @@
-//! Commands as scripts write them.
+//! Shell commands as scripts write them.
 
 use std::time::Duration;
 
@@ -130,7 +130,7 @@ fn what_ip_says_of_device_and_route() {
     );
     let initrwnd = "ip ro replace default dev tun0 initrwnd 20";
     assert_eq!(effects(initrwnd), [Ignored(initrwnd.to_owned())]);
-    // They succeed, and nothing is left to chance behind them.
+    // They succeed, so the status of a list behind them is known.
     for text in [
         "ip route del 192.0.2.0/24 dev tun0",
         "ethtool -K tun0 tso off gro off",
@@ -247,7 +247,7 @@ fn a_function_runs_when_it_is_called() {
         status("f() { g; return 0; exit 1; }; g() { return 1; }; f"),
         OK
     );
-    // They end, whatever they call.
+    // Functions that call each other without end are stopped.
     let _ = outcome("f() { f; f; }; f");
     let doubled: String = (0..60)
         .map(|n| format!("f{}() {{ f{n}; f{n}; }};", n + 1))

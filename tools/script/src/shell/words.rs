@@ -1,4 +1,4 @@
-//! A text of shell commands cut into words, operators and where output goes.
+//! Splitting of shell commands into words, operators and redirections.
 
 use std::iter::Peekable;
 use std::str::Chars;
@@ -7,16 +7,16 @@ use std::str::Chars;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Token {
     Word(Word),
-    /// `;`, also for a new line; `&`, `&&`, `||`, `|`, `(`, `)`.
+    /// `;`, which also stands for a new line; `&`, `&&`, `||`, `|`, `(`, `)`.
     Sign(&'static str),
-    /// `> path`; what goes elsewhere than to the output's file, or comes in from one, is left out.
+    /// `> path`. Other descriptors and `< path` are left out.
     To(String),
-    /// `<<END` with the lines up to that one, or the word of `<<<`: what the command reads.
+    /// Input of the command: the lines of a here-document `<<END`, or the word of `<<<`.
     From(String),
 }
 
 impl Token {
-    /// Its letters, and one for itself.
+    /// Number of its letters, and one for itself.
     pub(super) fn weight(&self) -> usize {
         1 + match self {
             Token::Word(word) => word.text.len(),
@@ -30,9 +30,9 @@ impl Token {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Word {
     pub text: String,
-    /// The shell would put something else in its place, which is not known here.
+    /// The shell would expand the word to a text that is not known here.
     pub is_expanded: bool,
-    /// The word had quotes, so it is no word of the language.
+    /// The word had quotes, so it is no keyword.
     pub is_quoted: bool,
 }
 
@@ -50,18 +50,18 @@ pub(super) fn tokens(text: &str) -> Vec<Token> {
 
 /// A here-document whose lines are still to come.
 struct Document {
-    /// The token that takes them.
+    /// Index of the token that takes the lines.
     at: usize,
-    /// The line behind the last one.
+    /// The line that ends the document.
     end: String,
-    /// Tabs before its lines are not its own.
+    /// Tabs at the start of lines are dropped (`<<-`).
     is_indented: bool,
 }
 
 struct Cutter<'a> {
     rest: Peekable<Chars<'a>>,
     tokens: Vec<Token>,
-    /// Those that begin with the next line.
+    /// Here-documents that begin with the next line.
     documents: Vec<Document>,
 }
 
@@ -84,7 +84,7 @@ impl Cutter<'_> {
                 self.rest.next();
                 match self.rest.peek() {
                     Some('&') => self.sign("&&"),
-                    // `&>file`: not a setting.
+                    // `&>file` writes no setting.
                     Some('>') => self.redirect(false),
                     _ => self.tokens.push(Token::Sign("&")),
                 }
@@ -95,7 +95,7 @@ impl Cutter<'_> {
         }
     }
 
-    /// Takes one character.
+    /// Takes one character as `sign`.
     fn sign(&mut self, sign: &'static str) {
         self.rest.next();
         self.tokens.push(Token::Sign(sign));
@@ -132,7 +132,7 @@ impl Cutter<'_> {
         }
     }
 
-    /// The lines of the here-documents that the line before has begun.
+    /// Reads the here-documents that the last line announced.
     fn documents(&mut self) {
         for document in std::mem::take(&mut self.documents) {
             let mut lines = Vec::new();
@@ -153,14 +153,14 @@ impl Cutter<'_> {
         }
     }
 
-    /// A word, or the number of a descriptor before what it is redirected to.
+    /// A word, or a redirection that begins with a descriptor's number.
     fn word_or_number(&mut self) {
         let word = self.word();
         let is_number = !word.is_quoted && word.text.chars().all(|c| c.is_ascii_digit());
         match self.rest.peek() {
             Some('>') if is_number && !word.text.is_empty() => self.redirect(word.text == "1"),
             Some('<') if is_number && !word.text.is_empty() => self.redirect(false),
-            // Nothing but a backslash before the end of the line.
+            // Only a backslash before the end of the line.
             _ if word == Word::default() => {}
             _ => self.tokens.push(Token::Word(word)),
         }
@@ -193,7 +193,7 @@ impl Cutter<'_> {
         word
     }
 
-    /// Up to the closing quote; the opening one is taken.
+    /// The text up to the closing quote; the opening one is already taken.
     fn quoted(&mut self, word: &mut Word) {
         word.is_quoted = true;
         while let Some(c) = self.rest.next() {
@@ -213,7 +213,7 @@ impl Cutter<'_> {
         }
     }
 
-    /// `$name`, `${name}`, `$(command)`, `$((1*2))`, as written; the sign is taken.
+    /// `$name`, `${name}`, `$(command)` or `$((1*2))`, kept as written; the `$` is already taken.
     fn dollar(&mut self, word: &mut Word) {
         word.is_expanded = true;
         word.text.push('$');

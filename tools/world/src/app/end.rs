@@ -1,5 +1,5 @@
-//! One application's part in one connection: it reads at its pace and checks what it reads, follows
-//! its steps, and lets go when both are through.
+//! One application's part in one connection. An end reads at its pace and checks what it reads,
+//! follows its steps, and closes when both are done.
 
 use ring::socket_block::{Requests, SocketId, SocketState};
 use rustix::io::Errno;
@@ -12,49 +12,50 @@ use super::stream::{NAME_BYTES, Name, Stream};
 
 /// See the module's documentation.
 pub struct End {
-    /// Its socket.
+    /// The socket of this end.
     pub id: SocketId,
     flow: usize,
     side: usize,
-    /// Known from the start for a client; a server reads it.
+    /// The connection's name: a client knows it from the start, a server reads it.
     name: Option<Name>,
     name_bytes: Vec<u8>,
     step: usize,
-    /// Bytes written of the step at hand.
+    /// Bytes that the current step has written.
     step_written: u64,
-    /// The step at hand goes on then.
+    /// World time in ns at which the current step goes on.
     resume_ns: u64,
     read_ns: u64,
     eof: bool,
-    /// A repeated packet made this connection; its stream was read by another.
+    /// A repeated SYN made this connection. Its stream was read on an earlier one, so it must not
+    /// be judged.
     is_echo: bool,
 }
 
-/// The next action that an end asks for.
+/// An end's wish after it has done what it could.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
-    /// To be woken then, or by an event.
+    /// Waits for an event, at most until the given time in ns.
     Wait(Option<u64>),
-    /// Nothing: it is over and its socket closed.
+    /// Wants nothing: the end is over and its socket closed.
     Over,
 }
 
 /// The parts of a host that an end works with.
 pub struct Desk<'a> {
-    /// The world's time.
+    /// The world's time in ns.
     pub now_ns: u64,
-    /// The world.
+    /// The plan of the world.
     pub plan: &'a Plan,
     /// The records of all ends.
     pub ledger: &'a mut Ledger,
     /// The host's sockets.
     pub sockets: &'a mut Sockets,
-    /// Two buffers of equal length.
+    /// Two buffers of equal length: one for bytes read, one for bytes expected.
     pub scratch: &'a mut [Vec<u8>; 2],
 }
 
 impl End {
-    /// An end that begins: `number` is known unless it is a server's.
+    /// An end that begins. `number` is that of its connection, which a server does not know yet.
     #[must_use]
     pub fn new(id: SocketId, flow: usize, side: usize, number: Option<u32>) -> Self {
         Self {
@@ -72,7 +73,7 @@ impl End {
         }
     }
 
-    /// Which connection it is, once it is known.
+    /// The connection's name, once it is known.
     #[must_use]
     pub fn name(&self) -> Option<Name> {
         self.name
@@ -92,12 +93,12 @@ impl End {
         &self.flow(plan).ends[self.side]
     }
 
-    /// Does what can be done now.
+    /// Does everything that can be done now.
     ///
     /// # Errors
     /// The rule that the stack broke.
     pub fn attend(&mut self, desk: &mut Desk<'_>) -> Result<Wish, String> {
-        // The state first: what was published before an end or a failure is then seen before it.
+        // Load the state first. Data published before an end or a failure is then seen before it.
         let said = desk.sockets.state(self.id);
         let is_over = said.intersects(SocketState::FAILED | SocketState::CLOSED);
         if said.contains(SocketState::CONNECTED) {
@@ -120,7 +121,7 @@ impl End {
         Ok(Wish::Wait(self.wake_ns(desk)))
     }
 
-    /// All steps are done and the peer's end was read.
+    /// Whether all steps are done and the peer's end was read.
     fn is_through(&self, plan: &Plan) -> bool {
         self.eof && self.step >= self.part(plan).steps.len()
     }
@@ -137,12 +138,13 @@ impl End {
         desk.ledger.record(self.name?, self.side)
     }
 
-    /// A server's end whose client has not said its name can only wait for it, or go with it.
+    /// Attends to a server's end that has not read the client's name. It waits for the name, or
+    /// closes with the connection.
     fn attend_nameless(&mut self, desk: &mut Desk<'_>, is_over: bool) -> Result<Wish, String> {
         if !self.eof && !is_over && !self.is_echo {
             return Ok(Wish::Wait(self.wake_ns(desk)));
         }
-        // An echo's client must not take it for the connection that was.
+        // An echo is reset, so that its client does not take it for the earlier connection.
         let how = if self.is_echo {
             Requests::ABORT
         } else {
@@ -152,7 +154,7 @@ impl End {
         Ok(Wish::Over)
     }
 
-    /// The stack gave up on the connection.
+    /// Handles a connection that the stack reported as failed.
     fn fail(&mut self, desk: &mut Desk<'_>, errno: Errno) -> Result<Wish, String> {
         let Some(name) = self.name else {
             desk.sockets.close(self.id, Requests::CLOSE);
@@ -162,7 +164,7 @@ impl End {
         Ok(self.close(desk, Outcome::Failed(errno)))
     }
 
-    /// Gives up, because the peer went long ago and will not be heard of.
+    /// Gives up, because the peer is gone and will never answer.
     pub fn abandon(&mut self, desk: &mut Desk<'_>) {
         self.close(desk, Outcome::Abandoned);
     }
@@ -183,7 +185,7 @@ impl End {
         Wish::Over
     }
 
-    /// Reads what the pace allows; all there is once the connection is over.
+    /// Reads as much as the pace allows, or everything left once the connection is over.
     fn read(
         &mut self,
         desk: &mut Desk<'_>,
@@ -215,7 +217,7 @@ impl End {
         Ok(())
     }
 
-    /// Compares `n` bytes that were read with what the peer's stream has there.
+    /// Compares the `n` bytes read with the peer's stream.
     fn check(&mut self, desk: &mut Desk<'_>, n: usize) -> Result<(), String> {
         let mut from = 0;
         if self.name.is_none() {
@@ -274,8 +276,9 @@ impl End {
             ));
         };
         if desk.ledger.look(name, 1).begun {
-            // A SYN with data, or the ACK of a cookie, that arrives once more when its connection
-            // is gone begins another (RFC 7413 6.2): the application has to know.
+            // A SYN with data, or the ACK of a cookie, may arrive again after its connection is
+            // gone. It then begins another one (RFC 7413 6.2), which the application must
+            // recognise.
             let flow = self.flow(desk.plan);
             if flow.fast_open || desk.ledger.has_sent_cookies(flow.server) {
                 self.is_echo = true;
@@ -291,7 +294,8 @@ impl End {
         Ok(())
     }
 
-    /// The peer's end came: all that it wrote must have been read, and it must have wanted to end.
+    /// Handles the peer's end of stream: everything it wrote must have been read, and it must have
+    /// wanted to end.
     fn reach_end(&mut self, desk: &mut Desk<'_>) -> Result<(), String> {
         self.eof = true;
         let Some(name) = self.name else {
@@ -313,7 +317,7 @@ impl End {
         Ok(())
     }
 
-    /// Does steps until one has to wait. An outcome: the part is over.
+    /// Follows the steps until one has to wait. Returns an outcome when the part is over.
     fn follow_steps(&mut self, desk: &mut Desk<'_>, is_over: bool) -> Option<Outcome> {
         let name = self.name?;
         while let Some(step) = self.part(desk.plan).steps.get(self.step).copied() {
@@ -349,7 +353,7 @@ impl End {
         (self.eof || is_over).then_some(Outcome::Done)
     }
 
-    /// Writes what may go with the SYN, before the stack has seen the request to connect.
+    /// Writes the bytes that may go with the SYN, before the stack has seen the request to connect.
     pub fn write_early(&mut self, desk: &mut Desk<'_>) {
         if let Some(Step::Write {
             bytes,
@@ -361,7 +365,7 @@ impl End {
         }
     }
 
-    /// True: all of the step is written.
+    /// Writes a step's next pieces. True: the step is complete.
     fn write(&mut self, desk: &mut Desk<'_>, bytes: u64, piece: u32, gap_ns: u64) -> bool {
         let Some(name) = self.name else {
             return false;
@@ -390,17 +394,17 @@ impl End {
         true
     }
 
-    /// True: the time has passed.
+    /// Begins or continues a pause. True: its time has passed.
     fn pause(&mut self, now_ns: u64, ns: u64) -> bool {
         if self.step_written == 0 {
-            // The step has begun.
+            // `step_written` also marks that a pause has begun.
             self.step_written = 1;
             self.resume_ns = now_ns + ns;
         }
         now_ns >= self.resume_ns
     }
 
-    /// When it has something to do although nothing happens.
+    /// The time in ns at which this end has something to do without an event.
     fn wake_ns(&self, desk: &Desk<'_>) -> Option<u64> {
         let part = self.part(desk.plan);
         let reads = part.read_piece > 0 && !self.eof;

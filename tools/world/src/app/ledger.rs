@@ -1,5 +1,5 @@
-//! A ledger of what both ends of every connection have done. Each end is judged by the other's
-//! deeds, and the plan excuses some failures.
+//! A ledger of the deeds of both ends of every connection. Each end is judged by the other's deeds
+//! and by the plan, which excuses some failures.
 
 use rustix::io::Errno;
 
@@ -7,16 +7,16 @@ use crate::plan::{FlowPlan, Plan};
 
 use super::stream::Name;
 
-/// How an end's part came to its end.
+/// The outcome of an end's part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// All written, all read, and closed.
+    /// The end wrote and read everything, and closed.
     Done,
     /// The end left before its peer's end, as its plan says.
     Left,
     /// The end closed with a reset, as its plan says.
     Aborted,
-    /// The stack said that the connection failed.
+    /// The stack reported that the connection failed.
     Failed(Errno),
     /// The end waited for a peer that had gone; the application gave up.
     Abandoned,
@@ -25,7 +25,7 @@ pub enum Outcome {
 /// One end of a connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Record {
-    /// The application asked for it, or got it from a listener.
+    /// The application asked for this connection, or got it from a listener.
     pub begun: bool,
     /// The handshake was complete.
     pub connected: bool,
@@ -35,7 +35,7 @@ pub struct Record {
     pub shut: bool,
     /// Bytes read.
     pub read: u64,
-    /// Its local port; 0 before it is known.
+    /// The end's local port; 0 before it is known.
     pub port: u16,
     /// The outcome, once the end is over.
     pub over: Option<Outcome>,
@@ -45,12 +45,12 @@ pub struct Record {
 pub struct Ledger {
     flows: Vec<Vec<[Record; 2]>>,
     begun: usize,
-    /// Hosts that answered a SYN with a cookie.
+    /// For each host, whether it answered a SYN with a cookie.
     cookies: Vec<bool>,
 }
 
 impl Ledger {
-    /// Nothing has begun.
+    /// A ledger in which nothing has begun.
     #[must_use]
     pub fn new(plan: &Plan) -> Self {
         let records = |flow: &FlowPlan| vec![[Record::default(); 2]; flow.count as usize];
@@ -70,13 +70,13 @@ impl Ledger {
         both.get_mut(side)
     }
 
-    /// A copy of the record of an end that exists.
+    /// A copy of an existing end's record.
     #[must_use]
     pub fn look(&self, name: Name, side: usize) -> Record {
         self.flows[name.flow][name.number as usize][side]
     }
 
-    /// An end begins.
+    /// Records that an end has begun.
     pub fn begin(&mut self, name: Name, side: usize) {
         if let Some(record) = self.record(name, side) {
             record.begun = true;
@@ -84,40 +84,39 @@ impl Ledger {
         }
     }
 
-    /// An end is over.
+    /// Records the outcome of an end.
     pub fn end(&mut self, name: Name, side: usize, outcome: Outcome) {
         if let Some(record) = self.record(name, side) {
             record.over = Some(outcome);
         }
     }
 
-    /// Ends that have begun.
+    /// Number of ends that have begun.
     #[must_use]
     pub fn begun(&self) -> usize {
         self.begun
     }
 
-    /// A live connection of a flow: the ports of its client's end and its server's, if there is
-    /// one.
+    /// The client's port on a live connection of a flow, if there is one.
     #[must_use]
     pub fn live_port(&self, flow: usize) -> Option<u16> {
         let live = |both: &&[Record; 2]| both[0].port != 0 && both[0].over.is_none();
         self.flows[flow].iter().find(live).map(|both| both[0].port)
     }
 
-    /// A host answered a SYN with a cookie.
+    /// Records that a host answered a SYN with a cookie.
     pub fn note_cookies(&mut self, host: usize) {
         self.cookies[host] = true;
     }
 
-    /// Whether a host ever did. What arrives out of order before the ACK of a cookie is reset, as
-    /// by Linux: nobody knows of a handshake.
+    /// Whether a host ever answered a SYN with a cookie. Segments that arrive before the ACK of a
+    /// cookie are then reset, as by Linux, since no handshake is known.
     #[must_use]
     pub fn has_sent_cookies(&self, host: usize) -> bool {
         self.cookies[host]
     }
 
-    /// How many ends are over in which way.
+    /// Number of ends whose outcome satisfies `is`.
     #[must_use]
     pub fn count(&self, is: impl Fn(Outcome) -> bool) -> usize {
         let all = self.flows.iter().flatten().flatten();
@@ -125,10 +124,10 @@ impl Ledger {
     }
 }
 
-/// Whether the plan and the peer's deeds excuse a failure; otherwise what is wrong with it.
+/// Accepts a failure that the plan or the peer's deeds excuse.
 ///
 /// # Errors
-/// The failure that nothing excuses.
+/// A failure that nothing excuses, with its description.
 pub fn judge(
     plan: &Plan,
     ledger: &Ledger,
@@ -142,9 +141,8 @@ pub fn judge(
     let peer_gone = matches!(peer.over, Some(outcome) if outcome != Outcome::Done);
     let excused = match errno {
         Errno::TIMEDOUT => strain.may_time_out,
-        // Nobody may be asked for yet: a simultaneous open may come first. And a peer that gave up
-        // resets what comes later. A Fast Open's server may be done with it, and its RST overtake
-        // its SYN-ACK.
+        // In a simultaneous open no listener may exist yet. With Fast Open the server may be done,
+        // or its peer may have given up, and the RST overtakes the SYN-ACK.
         Errno::CONNREFUSED => {
             flow.simultaneous || (flow.fast_open && (peer_gone || flow.may_reset()))
         }

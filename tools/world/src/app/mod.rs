@@ -1,5 +1,5 @@
-//! The applications of a world: what they write is a stream that a seed determines, so whoever
-//! reads it can check every byte.
+//! The applications of a world. A seed determines the bytes of each stream, so a reader can check
+//! every byte.
 
 pub mod end;
 pub mod ledger;

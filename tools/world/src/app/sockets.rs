@@ -1,5 +1,5 @@
-//! The application's end of a stack: what the library does with an `AppSide`, for applications that
-//! never block.
+//! The application's side of a stack. It does with an `AppSide` what the library does, for
+//! applications that never block.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use wire::Addr;
 pub struct Sockets {
     side: AppSide,
     open: BTreeMap<u32, Socket>,
-    /// Something was asked of the stack since [`has_asked`](Self::has_asked) was last called.
+    /// The stack was asked for something since the last [`has_asked`](Self::has_asked).
     has_asked: bool,
 }
 
@@ -54,7 +54,7 @@ impl Sockets {
         Some(id)
     }
 
-    /// Asks for a listener. `None`: no socket is in stock.
+    /// Asks for a listener. `None`: no socket is free.
     pub fn listen(
         &mut self,
         local: SocketAddr,
@@ -77,7 +77,7 @@ impl Sockets {
         self.control(socket, Control::Listen(listen))
     }
 
-    /// Asks for a connection. `None`: no socket is in stock.
+    /// Asks for a connection. `None`: no socket is free.
     pub fn connect(
         &mut self,
         local: Option<SocketAddr>,
@@ -101,7 +101,7 @@ impl Sockets {
         self.control(socket, Control::Connect(connect))
     }
 
-    /// As `TcpStream::connect` asks for it.
+    /// Asks for a connection in the way of `TcpStream::connect`.
     fn connect_plainly(&mut self, socket: SocketId, remote: SocketAddr) {
         let (address, port) = (*Addr::from(remote.ip()).octets(), remote.port());
         if let Some(block) = self.side.memory.block(socket.index) {
@@ -119,7 +119,7 @@ impl Sockets {
         None
     }
 
-    /// The next connection of a listener.
+    /// Takes the next accepted connection of a listener.
     pub fn accept(&mut self, listener: SocketId) -> Option<SocketId> {
         let accepted = self
             .open
@@ -132,7 +132,7 @@ impl Sockets {
         Some(id)
     }
 
-    /// Reads into `into`; the number of bytes.
+    /// Reads into `into`. Returns the number of bytes.
     pub fn read(&mut self, id: SocketId, into: &mut [u8]) -> usize {
         let Some(open) = self.open.get_mut(&id.index) else {
             return 0;
@@ -147,7 +147,7 @@ impl Sockets {
         n
     }
 
-    /// Writes as much as goes in, and asks to be told of room if that was not all.
+    /// Writes as much as fits, and asks for an event at new room if not all fitted.
     pub fn write(&mut self, id: SocketId, bytes: &[u8]) -> usize {
         let Some(open) = self.open.get_mut(&id.index) else {
             return 0;
@@ -165,12 +165,12 @@ impl Sockets {
         n
     }
 
-    /// FIN after what was written.
+    /// Asks for a FIN behind the bytes written.
     pub fn shutdown(&mut self, id: SocketId) {
         self.request(id, Requests::SHUTDOWN_WRITE);
     }
 
-    /// Lets go of a socket, in order (`CLOSE`) or with a reset (`ABORT`).
+    /// Closes a socket, in order (`CLOSE`) or with a reset (`ABORT`).
     pub fn close(&mut self, id: SocketId, how: Requests) {
         if self.open.remove(&id.index).is_some() {
             self.request(id, how);
@@ -186,7 +186,7 @@ impl Sockets {
         }
     }
 
-    /// The stack's events; sockets that are closed by now are left out.
+    /// Takes the stack's events. Sockets that are closed by now are left out.
     pub fn take_events(&mut self, into: &mut Vec<SocketId>) {
         self.side.events.pop_batch(usize::MAX, |id| into.push(id));
         if !into.is_empty() {
@@ -213,7 +213,7 @@ impl Sockets {
         self.block(id).map_or(0, |block| block.names().0.port)
     }
 
-    /// Whether the stack was asked for something since the last call.
+    /// Whether the stack was asked for something since the last such call.
     pub fn has_asked(&mut self) -> bool {
         std::mem::take(&mut self.has_asked)
     }

@@ -1,9 +1,9 @@
-//! The bytes of a stream: a name first, so that a server knows whose connection it has, then what a
-//! seed gives for each position.
+//! The bytes of a stream. The client's begin with the connection's name, so that a server knows
+//! which one it has. The others follow from the seed and their position.
 
 use crate::random::mix;
 
-/// Bytes of a name; client's streams begin with it.
+/// Bytes of a name, with which a client's stream begins.
 pub const NAME_BYTES: u64 = 8;
 
 /// One direction of one connection.
@@ -13,7 +13,7 @@ pub struct Stream {
     name: Option<[u8; NAME_BYTES as usize]>,
 }
 
-/// Which connection of which flow.
+/// The name of a connection: its flow, and its number in the flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Name {
     /// The flow's number.
@@ -29,7 +29,7 @@ impl Name {
         (seal << 48 | word).to_be_bytes()
     }
 
-    /// The name that these bytes are, if they are one.
+    /// The name that `bytes` encode; `None` if they encode none.
     #[must_use]
     pub fn parse(seed: u64, bytes: [u8; 8]) -> Option<Self> {
         let word = u64::from_be_bytes(bytes);
@@ -52,10 +52,10 @@ impl Stream {
         }
     }
 
-    /// The bytes from `position` on.
+    /// Writes the stream's bytes from `position` on to `out`.
     pub fn fill(&self, position: u64, out: &mut [u8]) {
         let (mut at, mut rest) = (position, out);
-        // Bytes up to the first word that begins here, then whole words, then the remaining bytes.
+        // The bytes up to the next word, then whole words, then the remaining bytes.
         let head = rest.len().min((8 - at % 8) as usize);
         self.fill_within(at, &mut rest[..head]);
         (at, rest) = (at + head as u64, &mut rest[head..]);
@@ -67,7 +67,7 @@ impl Stream {
         self.fill_within(at, tail);
     }
 
-    /// Bytes of one word.
+    /// Writes bytes that lie within one word.
     fn fill_within(&self, position: u64, out: &mut [u8]) {
         let within = (position % 8) as usize;
         out.copy_from_slice(&self.word(position / 8)[within..within + out.len()]);

@@ -1,8 +1,8 @@
-//! Loads for `cargo xtask path`: one connection in virtual time, and segments that are all alike.
+//! Loads for `cargo xtask path`: one connection in virtual time, whose segments are all alike.
 //!
 //! `segment_path receive N` brings N full segments in order to a reader that a poll wakes.
-//! `segment_path write N` writes N full segments, each of which leaves alone and is acknowledged.
-//! Two runs that differ in N differ only in the steps of a segment, which `xtask` counts under
+//! `segment_path write N` writes N full segments. Each is sent alone and acknowledged.
+//! Two runs with different N differ only in the steps of a segment, which `xtask` counts under
 //! callgrind.
 
 #![forbid(unsafe_code)]
@@ -26,20 +26,20 @@ const PORT: u16 = 80;
 const MTU: usize = 1_500;
 /// Payload of a full segment whose header has a timestamp.
 const MSS: usize = 1_448;
-/// The time from one segment to the next.
+/// Time from one segment to the next, in ns.
 const PAUSE_NS: u64 = 1_000_000;
 
-/// The far end of the connection: as much of TCP as a peer of full segments needs.
+/// The peer of the connection, with as much of TCP as full segments need.
 struct Peer {
     seq: SeqNumber,
     ack: SeqNumber,
-    /// The last timestamp of the stack's.
+    /// The last TSval of the stack.
     echo: u32,
     stamp: u32,
 }
 
 impl Peer {
-    /// A segment to the stack.
+    /// Sends a segment to the stack.
     fn send(
         &mut self,
         wire: &IpWireEnd,
@@ -91,7 +91,7 @@ impl Peer {
         wire.inject(&packet).map_err(|error| error.to_string())
     }
 
-    /// Takes what the stack sent.
+    /// Takes the packets that the stack sent.
     fn take(&mut self, wire: &IpWireEnd) -> Result<(), String> {
         while let Some(departed) = wire.next() {
             let packet = departed.packet;

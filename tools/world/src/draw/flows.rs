@@ -1,4 +1,4 @@
-//! Draws the plans of a world's applications.
+//! Plans of a world's applications, drawn from its seed.
 
 use stack::context::SocketOption;
 use tcp::{CongestionAlgorithm, Keepalive};
@@ -8,9 +8,9 @@ use crate::random::Random;
 
 use super::{MILLIS, SECOND, Weather};
 
-/// Bytes that the flows of a world write together, about.
+/// Approximate number of bytes that all flows of a world write together.
 const BYTES_MAX: u64 = 600_000;
-/// Every connection's first bytes say which it is.
+/// Bytes of the connection's name, with which a client's stream begins.
 pub(crate) const NAME_BYTES: u64 = 8;
 
 pub(super) fn flows(seed: u64, weather: Weather, has_v6: bool, hosts: usize) -> Vec<FlowPlan> {
@@ -19,7 +19,7 @@ pub(super) fn flows(seed: u64, weather: Weather, has_v6: bool, hosts: usize) -> 
     let budget = BYTES_MAX / count as u64;
     (0..count)
         .map(|number| {
-            // Each flow has dice of its own: taking one away leaves the others as they are.
+            // Each flow has its own dice, so that removing one leaves the others unchanged.
             let mut own = Random::new(dice.word(), 0);
             flow(&mut own, number as u16, weather, has_v6, hosts, budget)
         })
@@ -68,10 +68,10 @@ fn flow(
     flow
 }
 
-/// A write of so many bytes, in pieces.
+/// A step that writes `bytes`, in pieces.
 fn write(dice: &mut Random, bytes: u64) -> Step {
     let piece = dice.magnitude(16, 65_536) as u32;
-    // Slow writers write a few pieces a second at most, so few of them.
+    // A slow writer may write only a few pieces a second, so it gets only a few pieces.
     let is_slow = dice.percent(15) && bytes / u64::from(piece) < 200;
     let gap_ns = dice.magnitude(MILLIS, SECOND);
     Step::Write {
@@ -81,14 +81,14 @@ fn write(dice: &mut Random, bytes: u64) -> Step {
     }
 }
 
-/// Reading at leisure, socket options.
+/// Draws the pace of an end's reads, and its socket options.
 fn pace(dice: &mut Random, end: &mut EndPlan) {
     let (piece, gap_ns) = (
         dice.magnitude(512, 32_768),
         dice.magnitude(100_000, 300 * MILLIS),
     );
     if dice.percent(25) {
-        // Not so slow that it takes all day.
+        // Limit the gap, so that the reader does not take hours.
         end.read_piece = piece as u32;
         end.read_gap_ns = gap_ns.min(piece * 20_000);
     }
@@ -146,7 +146,7 @@ fn request_response(dice: &mut Random, flow: &mut FlowPlan, budget: u64) {
     flow.ends[1].steps.push(Step::Shutdown);
 }
 
-/// The server answers only after the client's end.
+/// A flow whose server answers only after the client's end.
 fn half_close(dice: &mut Random, flow: &mut FlowPlan, budget: u64) {
     let (there, back) = (
         dice.magnitude(NAME_BYTES, budget),
@@ -209,7 +209,7 @@ fn idle(dice: &mut Random, flow: &mut FlowPlan) {
     ];
 }
 
-/// One end goes away in the middle.
+/// A flow in which one end aborts in the middle.
 fn abort(dice: &mut Random, flow: &mut FlowPlan, budget: u64) {
     bulk(dice, flow, budget);
     let end = dice.below(2) as usize;

@@ -1,7 +1,7 @@
-//! From a seed to a [`Plan`]: which world it is.
+//! The [`Plan`] of a world, drawn from a seed.
 //!
-//! Each part has its own stream of dice. What is drawn for a seed changes only when this directory
-//! does: a list of regressions names the commit that found each seed.
+//! Each part has its own stream of dice. The draw for a seed changes only when this directory does.
+//! A list of regressions therefore names the commit that found each seed.
 
 mod flows;
 mod network;
@@ -16,27 +16,27 @@ use super::random::Random;
 pub(super) const MILLIS: u64 = 1_000_000;
 pub(super) const SECOND: u64 = 1_000_000_000;
 
-/// Slots of a driver that has enough.
+/// Slots of a driver that never runs out of them.
 pub(super) const SLOTS: usize = 256;
 
 /// One seed in so many is a world in which flows compete for a bottleneck.
 const FAIR_EVERY: u64 = 40;
 
-/// The most by which a frame is late on any line.
+/// Largest delay that lateness adds to a frame on any line, in ns.
 const LATE_NS_MAX: u64 = 15_000;
 
-/// How bad a world is.
+/// Severity of a world's faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Weather {
-    /// Nothing is lost but by full queues.
+    /// Frames are lost only by full queues.
     Fine,
-    /// Single faults.
+    /// Single, short faults.
     Fair,
-    /// All faults, and long.
+    /// All kinds of faults, and long ones.
     Foul,
 }
 
-/// The world of a seed.
+/// The plan of the world of a seed.
 #[must_use]
 pub fn draw(seed: u64) -> Plan {
     let mut plan = match seed.is_multiple_of(FAIR_EVERY) {
@@ -82,7 +82,7 @@ fn usual_world(seed: u64) -> Plan {
     plan
 }
 
-/// Tables that nothing in these worlds fills.
+/// Limits that nothing in these worlds reaches.
 pub(super) fn ample_limits() -> Limits {
     Limits {
         sockets_max: 512,
@@ -114,8 +114,8 @@ fn host(seed: u64, number: u64, weather: Weather, scarce: bool) -> HostPlan {
         limits.large_chunks = dice.between(16, 64) as usize;
         limits.control_queue_max = dice.between(16, 32) as usize;
     }
-    // Drawn apart, so that a seed's world is what it was before sockets could rest. Some pack
-    // whoever is quiet, at once.
+    // Drawn apart, so that packing leaves a seed's world otherwise unchanged. Some hosts pack a
+    // quiet socket at once.
     let mut rest = Random::new(seed, 5_000 + number);
     if rest.percent(60) {
         limits.warm_sockets = rest.between(1, 4) as usize;
@@ -131,7 +131,7 @@ fn host(seed: u64, number: u64, weather: Weather, scarce: bool) -> HostPlan {
         (&mut tcp.recv_buffer, payload.0),
         (&mut tcp.send_buffer, payload.1),
     ] {
-        // Memory: half of it is what payload takes.
+        // Half of a buffer's memory holds payload, so twice the bytes are needed.
         sizes.bytes_max = bytes * 2;
         sizes.bytes_default = sizes.bytes_default.min(bytes * 2);
     }
@@ -145,7 +145,7 @@ fn host(seed: u64, number: u64, weather: Weather, scarce: bool) -> HostPlan {
     }
 }
 
-/// Settings of TCP; each field has dice of its own, so that a new one does not change the old.
+/// Settings of TCP. Each field has its own dice, so that a new field does not change the others.
 fn settings(dice: &mut Random, weather: Weather) -> tcp::Config {
     let mut tcp = tcp::Config::default();
     let mut field = |percent: u64| {
@@ -223,7 +223,7 @@ fn search_paths(settings: &mut PathMtuSettings, own: &mut Random) {
     settings.probe_interval_ns = own.pick(&[600, 10]) * SECOND;
 }
 
-/// Strains that the plan may put on connections.
+/// Strains that the plan may put on connections. They excuse failures.
 fn strain(plan: &Plan, scarce: bool) -> Strain {
     let lines = || plan.links.iter().flat_map(|link| &link.lines);
     let lossy = lines().any(|line| {
@@ -295,7 +295,7 @@ fn lies(plan: &Plan) -> Vec<Lie> {
 }
 
 impl Plan {
-    /// A router swallows packets that are too big and says nothing of it.
+    /// Whether a router silently drops packets that are too big for the next link.
     fn has_narrow_place(&self) -> bool {
         let silent = |node: usize| {
             matches!(

@@ -1,4 +1,4 @@
-//! Networks: one wire, a switch, or routers in a random tree; each line with faults of its own.
+//! Networks: one wire, a switch, or routers in a random tree. Each line has its own faults.
 
 use tcp::CongestionAlgorithm;
 
@@ -9,13 +9,13 @@ use crate::random::Random;
 
 use super::{MILLIS, SECOND, SLOTS, Weather, ample_limits};
 
-/// The links and nodes that join the hosts.
+/// Nodes and links that join the hosts.
 pub(super) struct Web {
     pub nodes: Vec<NodePlan>,
     pub links: Vec<LinkPlan>,
 }
 
-/// Nodes and links for `hosts`, whose ports get their links' MTUs.
+/// Draws nodes and links for `hosts`, and sets the hosts' MTUs to those of their links.
 pub(super) fn web(
     seed: u64,
     weather: Weather,
@@ -58,7 +58,7 @@ pub(super) fn web(
     Web { nodes, links }
 }
 
-/// Up to four routers in a tree, each host at one of them.
+/// Adds up to four routers in a tree and returns the edges. Each host is at one of them.
 fn routed(dice: &mut Random, nodes: &mut Vec<NodePlan>, hosts: usize) -> Vec<[usize; 2]> {
     let routers = dice.between(1, 4) as usize;
     let mut edges = Vec::new();
@@ -76,7 +76,7 @@ fn routed(dice: &mut Random, nodes: &mut Vec<NodePlan>, hosts: usize) -> Vec<[us
     edges
 }
 
-/// Values that the lines of one world share, so that each world has a theme.
+/// Values shared by the lines of a world, so that each world has a theme.
 struct Reference {
     delay_ns: u64,
     rate_bits: u64,
@@ -126,11 +126,10 @@ fn line(dice: &mut Random, weather: Weather, heal_ns: u64, reference: &Reference
     let near = |dice: &mut Random, value: u64| dice.between(value / 2, value + value / 2);
     let rate_bits = near(dice, reference.rate_bits);
     let delay_ns = near(dice, reference.delay_ns);
-    // From a few packets to a few times what is under way.
+    // Largest queue in bytes: up to four times what is under way on the line.
     let most = (rate_bits / 8 * (delay_ns + 10 * MILLIS) / SECOND * 4).max(20_000);
-    // Connections that begin at the same instant try again at the same instant, and the same ones
-    // find the queue full, again and again. Where they are not excused for giving up in the end,
-    // all their SYNs must fit.
+    // Connections that begin at the same instant also retry at the same instant. The same ones find
+    // the queue full each time. Where no failure is excused, the queue must hold all their SYNs.
     let least = if weather == Weather::Foul {
         8_000
     } else {
@@ -156,7 +155,7 @@ fn line(dice: &mut Random, weather: Weather, heal_ns: u64, reference: &Reference
         queue_bytes,
         mark_bytes: if reference.marks { mark_bytes } else { 0 },
         delay_ns,
-        // The same for all lines of all worlds: set by `draw`.
+        // `draw` sets the same lateness for all lines.
         late_ns_max: 0,
         jitter_ns: if has(reference.jitters, 70, dice) {
             jitter_ns
@@ -189,7 +188,7 @@ fn line(dice: &mut Random, weather: Weather, heal_ns: u64, reference: &Reference
     }
 }
 
-/// From when to when nothing passes.
+/// The begin and end of a time in which nothing passes, in ns.
 fn blackhole(dice: &mut Random, weather: Weather, heal_ns: u64) -> (u64, u64) {
     let longest_ns = if weather == Weather::Foul {
         20 * SECOND
@@ -200,7 +199,7 @@ fn blackhole(dice: &mut Random, weather: Weather, heal_ns: u64) -> (u64, u64) {
     (at_ns, at_ns + dice.magnitude(20 * MILLIS, longest_ns))
 }
 
-/// Two or three hosts send to one through the same narrow line, alike in all things.
+/// A world in which two or three like hosts send to one through the same narrow line.
 pub(super) fn fair_world(seed: u64) -> Plan {
     let mut dice = Random::new(seed, 5);
     let flows = dice.between(2, 3) as usize;
@@ -208,8 +207,8 @@ pub(super) fn fair_world(seed: u64) -> Plan {
     let delay_ns = dice.between(5, 25) * MILLIS;
     let round_bytes = rate_bits / 8 * (delay_ns * 2 + 4 * MILLIS) / SECOND;
     let mut settings = tcp::Config::default();
-    // All have the same: what BBR and CUBIC leave to each other depends on the queue alone. With
-    // dice of its own, so that the worlds of CUBIC stay as they were.
+    // All hosts use the same algorithm, since shares of BBR and CUBIC depend on the queue alone.
+    // The choice has its own dice, so that the worlds of CUBIC stay unchanged.
     if Random::new(seed, 7).percent(40) {
         settings.congestion = CongestionAlgorithm::Bbr;
     }
@@ -229,7 +228,7 @@ pub(super) fn fair_world(seed: u64) -> Plan {
     nodes.extend([router, router]);
     let (near, far) = (flows + 1, flows + 2);
     let access = || LinePlan {
-        // A little jitter, so that packets do not arrive in lock-step.
+        // A little jitter keeps packets from arriving in lock-step.
         jitter_ns: 2 * MILLIS,
         delay_ns: MILLIS,
         ..LinePlan::default()
@@ -271,7 +270,7 @@ pub(super) fn fair_world(seed: u64) -> Plan {
     }
 }
 
-/// A flow with more bytes than the line carries in the time that is judged.
+/// A flow with more bytes than the line carries during the measurement.
 fn endless(client: usize, server: usize) -> FlowPlan {
     let write = Step::Write {
         bytes: 1 << 40,

@@ -1,8 +1,8 @@
-//! One direction of a link: queue and rate, then the faults, then the delay.
+//! One direction of a link: first queue and rate, then faults, then delay.
 //!
-//! The dice are thrown alike for each frame, whatever its fate, so that one fault switched off
-//! leaves the others where they were. Lateness has dice of its own: without it (`--off late`) a
-//! world is what it was before frames were late.
+//! Each frame takes the same number of throws, whatever its fate, so that switching off one fault
+//! leaves the others unchanged. Lateness has its own dice. With `--off late` a world is therefore
+//! what it was before lateness existed.
 
 use crate::plan::LinePlan;
 use crate::queue::Flying;
@@ -10,7 +10,8 @@ use crate::random::Random;
 
 use super::packet;
 
-/// Where corruption begins: a wrong hardware address would be loss.
+/// Offset of the first byte that may be corrupted. A wrong hardware address would be a loss
+/// instead.
 const CORRUPT_FROM: usize = 14;
 
 /// See the module's documentation.
@@ -18,11 +19,11 @@ pub(super) struct Line {
     plan: LinePlan,
     heal_ns: u64,
     dice: Random,
-    /// For how late each frame is.
+    /// Dice for the lateness of each frame.
     lateness: Random,
-    /// When the last frame that was queued has left.
+    /// Time in ns at which the last queued frame has left.
     free_ns: u64,
-    /// When the last frame that was not held back arrives.
+    /// Arrival in ns of the last frame that was not held back.
     last_due_ns: u64,
     is_bad: bool,
 }
@@ -40,7 +41,8 @@ impl Line {
         }
     }
 
-    /// Calls `deliver` with each arrival of the frame and its time.
+    /// Calls `deliver` for each arrival of the frame, with its time in ns. There may be none, or
+    /// two.
     pub fn carry(&mut self, now_ns: u64, mut frame: Flying, mut deliver: impl FnMut(u64, Flying)) {
         let fate = Fate::throw(&mut self.dice, &self.plan);
         let late_ns = self.lateness.below(self.plan.late_ns_max + 1);
@@ -74,7 +76,7 @@ impl Line {
         deliver(due_ns, frame);
     }
 
-    /// When the frame has left the queue; `None`: it found no room.
+    /// The time in ns at which the frame leaves the queue; `None`: it found no room.
     fn queue(&mut self, now_ns: u64, frame: &mut Flying) -> Option<u64> {
         let rate = self.plan.rate_bits;
         if rate == 0 {
@@ -108,7 +110,7 @@ impl Line {
     }
 }
 
-/// How the dice fell for a frame.
+/// Results of the throws for a frame.
 struct Fate {
     lost: bool,
     burst_turns: u32,

@@ -1,5 +1,5 @@
-//! The network of a world: nodes, and the lines between them. Frames go in at a node's link and
-//! come out as events at the node on its other end.
+//! The network of a world: nodes, and lines between them. A node sends a frame on one of its links.
+//! The frame arrives as an event at the node on the other end.
 
 mod line;
 mod node;
@@ -23,7 +23,7 @@ pub struct Net {
 }
 
 struct Link {
-    /// Node and place in the node's list, for both ends.
+    /// For each end, the node and the link's place in the node's list.
     ends: [(usize, usize); 2],
     mtu: usize,
     lines: [Line; 2],
@@ -32,7 +32,7 @@ struct Link {
 /// The addresses of the hosts.
 #[derive(Clone, Copy, Debug)]
 pub struct Addresses {
-    /// Each host has a subnet of its own, with a router.
+    /// Whether each host has its own subnet, with a router.
     pub is_routed: bool,
     hosts: usize,
 }
@@ -70,7 +70,7 @@ impl Addresses {
         }
     }
 
-    /// Whose address this is.
+    /// The host that has this address.
     #[must_use]
     pub fn owner(&self, ip: IpAddr) -> Option<usize> {
         (0..self.hosts).find(|host| self.host(*host, ip.is_ipv6()) == ip)
@@ -83,13 +83,13 @@ impl Addresses {
     }
 }
 
-/// A host's address on its link.
+/// MAC address of a host.
 #[must_use]
 pub fn host_mac(host: usize) -> MacAddr {
     MacAddr([2, 0, 0, 0, 0, host as u8 + 1])
 }
 
-/// The address of all routers: a host's link has one at most.
+/// MAC address of every router. One is enough, since a host's link leads to one router at most.
 pub(super) const ROUTER_MAC: MacAddr = MacAddr([2, 1, 0, 0, 0, 1]);
 
 impl Net {
@@ -123,7 +123,7 @@ impl Net {
         }
     }
 
-    /// A node puts a frame onto one of its links.
+    /// Puts a frame onto one of a node's links.
     pub fn send(
         &mut self,
         queue: &mut Queue,
@@ -145,7 +145,7 @@ impl Net {
         });
     }
 
-    /// A frame arrived at a node that is no host.
+    /// Handles a frame that arrived at a switch or router.
     pub fn pass_on(
         &mut self,
         queue: &mut Queue,
@@ -163,7 +163,7 @@ impl Net {
         }
     }
 
-    /// Whether `node` is a host.
+    /// The number of the host at `node`; `None` for a switch or router.
     #[must_use]
     pub fn host_of(&self, node: usize) -> Option<usize> {
         self.nodes[node].host

@@ -1,7 +1,8 @@
 //! Actions of switches and routers on a frame.
 //!
-//! A switch knows where every host hangs. A router answers ARP and neighbour solicitations for the
-//! gateways, counts hops down, and says when a packet is too big for the next link, or swallows it.
+//! A switch knows the link that leads to each host. A router answers ARP and neighbour
+//! solicitations for the gateways and decrements hop counts. A packet too big for the next link
+//! gets an ICMP error, or is dropped silently.
 
 use std::net::IpAddr;
 
@@ -17,15 +18,15 @@ use super::{Addresses, ROUTER_MAC, host_mac};
 pub(super) struct Node {
     pub host: Option<usize>,
     kind: NodePlan,
-    /// Its links: number, and which of the link's ends it is.
+    /// The node's links: the link's number, and which of its ends this is.
     pub joints: Vec<(usize, usize)>,
-    /// For each host the place of the link that leads to it.
+    /// For each host, the place in `joints` of the link that leads to it.
     ways: Vec<usize>,
-    /// For each of its links the host at the other end, if it is one.
+    /// For each link, the host at the other end, if there is one.
     neighbours: Vec<Option<usize>>,
 }
 
-/// The nodes of a plan, which know their ways.
+/// The nodes of a plan, with their routes.
 pub(super) fn nodes(plan: &Plan, joints: Vec<Vec<(usize, usize)>>) -> Vec<Node> {
     let far = |(link, side): (usize, usize)| plan.links[link].ends[1 - side];
     let node = |(number, kind): (usize, &NodePlan)| {
@@ -57,7 +58,7 @@ pub(super) fn nodes(plan: &Plan, joints: Vec<Vec<(usize, usize)>>) -> Vec<Node> 
     plan.nodes.iter().enumerate().map(node).collect()
 }
 
-/// Whether the tree behind `at`, coming from `from`, holds the node of `host`.
+/// Whether the tree behind `at`, seen from `from`, contains the node of `host`.
 fn reaches(
     joints: &[Vec<(usize, usize)>],
     far: &impl Fn((usize, usize)) -> usize,
@@ -73,7 +74,8 @@ fn reaches(
 }
 
 impl Node {
-    /// Adds the frames that leave for a frame that arrived, each with the place of its link.
+    /// Handles an arrived frame. Adds the frames that leave in response, each with the place of its
+    /// link.
     pub fn pass_on(
         &mut self,
         addresses: &Addresses,
@@ -156,7 +158,7 @@ impl Node {
         self.neighbours[way].map_or(ROUTER_MAC, host_mac)
     }
 
-    /// The address by which a router signs its ICMP errors.
+    /// The source address of a router's ICMP errors.
     fn own_address(&self, addresses: &Addresses, v6: bool) -> IpAddr {
         let host = self.neighbours.iter().flatten().next().copied();
         addresses.gateway(host.unwrap_or(0), v6)

@@ -9,50 +9,50 @@ const IP: usize = ethernet::HEADER_LEN;
 const V4_TTL: usize = IP + 8;
 const V4_CHECKSUM: usize = IP + ipv4::CHECKSUM_OFFSET;
 const V6_HOP_LIMIT: usize = IP + 7;
-/// ECN's two bits: capable in one of two ways, congestion met.
+/// The two ECN bits. Both set: congestion experienced.
 const ECN_MASK: u8 = 3;
 
-/// The part of a frame that a router reads.
+/// The parts of a frame that routers and observers read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum View {
-    /// A question for the owner of an address.
+    /// An ARP request or neighbour solicitation.
     Question {
-        /// The address.
+        /// The address whose owner is sought.
         asked: IpAddr,
     },
-    /// A packet with a header that is whole.
+    /// An IP packet with a complete header.
     Ip {
         /// Address of the sender.
         src: IpAddr,
         /// Address of the destination.
         dst: IpAddr,
-        /// Its protocol.
+        /// Number of the transport protocol.
         protocol: u8,
-        /// Where its payload begins in the frame.
+        /// Offset of the payload in the frame.
         payload_at: usize,
-        /// Bytes of the whole packet.
+        /// Length of the packet in bytes, its header included.
         len: usize,
     },
 }
 
-/// Whether a packet may go on.
+/// A router's decision about a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Forward {
     Onward,
     OutOfHops,
 }
 
-/// The MAC address to which the frame goes.
+/// The destination MAC address of a frame.
 pub(super) fn destination(frame: &[u8]) -> Option<MacAddr> {
     Some(ethernet::Header::parse(frame).ok()?.0.dst)
 }
 
-/// An ARP frame: it has no checksum, as the Ethernet below it does.
+/// Whether the frame is ARP. Like Ethernet, ARP has no checksum that could reveal a flipped bit.
 pub(super) fn is_arp(frame: &[u8]) -> bool {
     ethernet::Header::parse(frame).is_ok_and(|(header, _)| header.ethertype == EtherType::ARP)
 }
 
-/// Flips one bit, behind the first `from` bytes.
+/// Flips one bit behind the first `from` bytes.
 pub(super) fn flip_bit(frame: &mut [u8], from: usize, dice: u64) {
     if frame.len() > from {
         let bit = dice as usize % ((frame.len() - from) * 8);
@@ -60,7 +60,7 @@ pub(super) fn flip_bit(frame: &mut [u8], from: usize, dice: u64) {
     }
 }
 
-/// The frame as routers and observers see it; `None` for what they drop.
+/// The view of a frame; `None` for one that is dropped.
 #[must_use]
 pub fn view(frame: &[u8]) -> Option<View> {
     let (header, at) = ethernet::Header::parse(frame).ok()?;
@@ -112,7 +112,7 @@ fn solicited(ip: &ipv6::Header, packet: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// The ECN codepoint of a frame that [`view`] took for IP.
+/// The ECN codepoint of a frame in which [`view`] found an IP packet.
 #[must_use]
 pub fn codepoint(frame: &[u8]) -> Ecn {
     match (frame.get(IP), frame.get(IP + 1)) {
@@ -122,7 +122,7 @@ pub fn codepoint(frame: &[u8]) -> Ecn {
     }
 }
 
-/// Congestion was met, if the packet's ends know ECN.
+/// Marks a packet as having experienced congestion, if its ends know ECN.
 pub(super) fn mark_congestion(frame: &mut [u8]) {
     let Ok((header, _)) = ethernet::Header::parse(frame) else {
         return;
@@ -136,7 +136,7 @@ pub(super) fn mark_congestion(frame: &mut [u8]) {
                 adjust_v4(frame, old, new);
             }
         }
-        // The two bits lie in the upper half of the second byte.
+        // The traffic class ends in the upper half of byte 1, so the ECN bits are bits 4 and 5.
         EtherType::IPV6
             if frame.len() >= IP + ipv6::HEADER_LEN && frame[IP + 1] & ECN_MASK << 4 != 0 =>
         {
@@ -152,7 +152,7 @@ fn adjust_v4(frame: &mut [u8], old: u16, new: u16) {
     frame[V4_CHECKSUM..V4_CHECKSUM + 2].copy_from_slice(&sum.to_be_bytes());
 }
 
-/// One hop less, and new link addresses. The frame is one that [`view`] took for IP.
+/// Decrements the hop count and sets new MAC addresses. [`view`] must have found an IP packet.
 pub(super) fn forward(frame: &mut [u8], from: MacAddr, to: MacAddr) -> Forward {
     let is_v4 = frame[IP] >> 4 == 4;
     let hops = if is_v4 { V4_TTL } else { V6_HOP_LIMIT };
@@ -170,7 +170,7 @@ pub(super) fn forward(frame: &mut [u8], from: MacAddr, to: MacAddr) -> Forward {
     Forward::Onward
 }
 
-/// The answer to a question for `mac`, back to who asked.
+/// The answer that gives `mac` to the sender of an ARP request or neighbour solicitation.
 pub(super) fn answer_question(frame: &[u8], mac: MacAddr) -> Option<Vec<u8>> {
     let (header, at) = ethernet::Header::parse(frame).ok()?;
     let rest = &frame[at..];
@@ -205,8 +205,7 @@ pub(super) fn answer_question(frame: &[u8], mac: MacAddr) -> Option<Vec<u8>> {
     Some(framed(mac, header.src, EtherType::IPV6, &packet))
 }
 
-/// The ICMP error that says so to the sender of a packet that is too big; back by the link on which
-/// it came.
+/// The ICMP error for a packet that is too big. It goes back on the link on which the packet came.
 pub(super) fn too_big(frame: &[u8], source: IpAddr, mtu: usize) -> Option<Vec<u8>> {
     let (header, at) = ethernet::Header::parse(frame).ok()?;
     let View::Ip { src, .. } = view(frame)? else {
@@ -216,10 +215,10 @@ pub(super) fn too_big(frame: &[u8], source: IpAddr, mtu: usize) -> Option<Vec<u8
     Some(framed(header.dst, header.src, header.ethertype, &packet))
 }
 
-/// The meaning of an ICMP error.
+/// The reason that an ICMP error gives.
 #[derive(Clone, Copy, Debug)]
 pub enum Lament {
-    /// The packet is too big: the MTU.
+    /// The packet exceeds the MTU, which is given in bytes.
     TooBig(u32),
     /// The port is unreachable.
     PortUnreachable,
@@ -227,8 +226,8 @@ pub enum Lament {
     HostUnreachable,
 }
 
-/// An ICMP error in its IP packet, about the packet `quote`. `None` if the addresses do not go
-/// together.
+/// An IP packet with an ICMP error about the packet `quote`. `None` if the addresses are of
+/// different families.
 #[must_use]
 pub fn icmp_error(from: IpAddr, to: IpAddr, quote: &[u8], lament: Lament) -> Option<Vec<u8>> {
     match (from, to) {
@@ -297,7 +296,7 @@ fn icmp_v6(
     out
 }
 
-/// A TCP segment in its IP packet, with right checksums.
+/// An IP packet with a TCP segment, and correct checksums.
 #[must_use]
 pub fn tcp_packet(from: IpAddr, to: IpAddr, header: &tcp::Header, payload: &[u8]) -> Vec<u8> {
     let segment_len = header.header_len() + payload.len();
@@ -340,7 +339,7 @@ pub fn tcp_packet(from: IpAddr, to: IpAddr, header: &tcp::Header, payload: &[u8]
     out
 }
 
-/// A packet in its frame.
+/// An Ethernet frame with this packet.
 #[must_use]
 pub fn framed(src: MacAddr, dst: MacAddr, ethertype: u16, packet: &[u8]) -> Vec<u8> {
     let mut out = ethernet_frame(src, dst, ethertype, 0);

@@ -7,61 +7,62 @@ use super::marks::Marks;
 use super::ranges::Ranges;
 use super::{House, ghosts};
 
-/// SYNs of the peer that are kept until one is answered.
+/// Most SYNs of the peer that are kept until one is answered.
 const SYNS_MAX: usize = 8;
-/// Half the sequence space: what lies further ahead is behind.
+/// Half the sequence space. A larger distance means a number that lies behind.
 const HALF: u32 = 1 << 31;
-/// Bytes of a direction after which a flow is observed no more: what lies further ahead would soon
-/// seem behind.
+/// Bytes of a direction after which a flow is no longer observed. Beyond half the sequence space
+/// new numbers would seem old.
 const OBSERVED_BYTES_MAX: u32 = 1 << 30;
-/// How far from the truth a liar's guess must stay.
+/// Least distance of a liar's number from a true one.
 const GUESS_BYTES: u32 = 1 << 24;
 
-/// See the module's documentation. Sequence numbers are offsets from the initial ones.
+/// See the module's documentation. Sequence numbers are offsets from the initial ones, unless they
+/// are of the type `SeqNumber`.
 #[derive(Debug, Default)]
 pub(super) struct Flow {
-    /// With the bytes that each carried.
+    /// SYNs of the peer, each with the number of its data bytes.
     syns: Vec<(Header, u32)>,
     ours: Option<Ours>,
     theirs: Option<Theirs>,
     agreed: Agreed,
-    /// Ranges that liars claimed to have sent.
+    /// Ranges of data that liars claimed to send.
     lies: Vec<(SeqNumber, SeqNumber)>,
     marks: Marks,
-    /// Several answers to SYNs are under way, of which any may be the one, or too much has gone by:
-    /// nothing is known.
+    /// Nothing is known: several SYN-ACKs are under way and any of them may count, or too many
+    /// bytes have passed.
     is_unclear: bool,
 }
 
-/// The host's half of a flow: what the host sent, and what it was told about it.
+/// The host's half of a flow: what the host sent, and what the peer told it about that.
 #[derive(Debug)]
 struct Ours {
     iss: SeqNumber,
     offered: Offer,
-    /// Behind the last byte that was sent.
+    /// End of the bytes that were sent.
     max: u32,
-    /// Behind the FIN.
+    /// End of the FIN.
     fin: Option<u32>,
-    /// Acknowledged by the peer.
+    /// Highest ACK of the peer.
     una: u32,
-    /// Right edge of the peer's window; nothing is known of it before its first segment.
+    /// Right edge of the peer's window; `u32::MAX` before its first segment.
     edge: u32,
     sacked: Ranges,
-    /// The last segment with text.
+    /// The last segment with payload.
     last: Option<Text>,
     ts_last: Option<u32>,
 }
 
-/// A segment with text that left.
+/// A segment with payload that left.
 #[derive(Clone, Copy, Debug)]
 struct Text {
     off: u32,
     end: u32,
-    /// The peer had all of it.
+    /// The peer had already reported all of it as received (SACK).
     was_sacked: bool,
 }
 
-/// The peer's half of a flow: what the peer sent, and what the host said about it.
+/// The peer's half of a flow: what the peer sent, and what the host told it about that.
 #[derive(Debug)]
 struct Theirs {
     irs: SeqNumber,
@@ -72,7 +73,7 @@ struct Theirs {
     ts_max: Option<u32>,
 }
 
-/// Options of a SYN.
+/// Options in a SYN.
 #[derive(Clone, Copy, Debug, Default)]
 struct Offer {
     shift: Option<u8>,
@@ -114,8 +115,8 @@ impl Agreed {
             their_shift,
             sack: ours.sack && theirs.sack,
             timestamps: ours.timestamps && theirs.timestamps,
-            // Without the option the default holds, which depends on the family: the larger of the
-            // two.
+            // Without the option the default MSS holds. It depends on the family; this is the
+            // larger one.
             their_mss: u32::from(theirs.mss.unwrap_or(1_220)),
         }
     }
@@ -152,7 +153,7 @@ impl Theirs {
 }
 
 impl Flow {
-    /// The peer's segment arrives.
+    /// The peer's segment reaches the host.
     pub fn inward(&mut self, header: &Header, len: u32, codepoint: Ecn) {
         let flags = header.flags;
         if flags.contains(Flags::RST) {
@@ -166,7 +167,7 @@ impl Flow {
             return;
         };
         let (off, ack) = (header.seq.since(theirs.irs), header.ack.since(ours.iss));
-        // The segment belongs to an earlier connection, or is nonsense.
+        // The segment belongs to an earlier connection, or makes no sense.
         if off >= HALF || ack > ours.max || !flags.contains(Flags::ACK) {
             return;
         }
@@ -197,7 +198,7 @@ impl Flow {
 
     fn syn_inward(&mut self, header: &Header, len: u32) {
         if let (Some(ours), None) = (&mut self.ours, &self.theirs) {
-            // The answer to our SYN, or one that crossed it.
+            // The answer to our SYN, or a SYN that crossed it.
             if header.flags.contains(Flags::ACK) && header.ack.since(ours.iss) > ours.max {
                 return;
             }
@@ -228,7 +229,7 @@ impl Flow {
         self.syns.push((*header, len));
     }
 
-    /// A liar's segment arrives.
+    /// A liar's segment reaches the host.
     pub fn lied_to(&mut self, header: &Header, len: u32, codepoint: Ecn) {
         self.marks.inward(header, len, codepoint);
         if len > 0 {
@@ -236,7 +237,7 @@ impl Flow {
         }
     }
 
-    /// The host's segment leaves. True: something in it was never sent before.
+    /// The host's segment leaves. True: some of its data was never sent before.
     pub fn outward(
         &mut self,
         header: &Header,
@@ -261,12 +262,12 @@ impl Flow {
         }
         let agreed = self.agreed;
         let (Some(ours), Some(theirs)) = (&mut self.ours, &mut self.theirs) else {
-            // Its SYN was lost before it reached the wire: the neighbour was not known.
+            // The host's SYN never reached the wire, because the neighbour's address was unknown.
             return Ok(false);
         };
         theirs.check_ack(header, &agreed, house, &self.lies)?;
-        // Segments of half-open and closing entries have no ACE field, and a cookie forgets the
-        // kind of ECN.
+        // Segments of half-open and closing entries have no ACE field. A host that sent cookies
+        // does not know the kind of ECN.
         let is_remnant = ours.fin.is_some() || ours.max <= 1;
         if !house.sends_cookies {
             self.marks.outward(header, len, is_remnant)?;
@@ -292,8 +293,8 @@ impl Flow {
             if ours.iss == header.seq && (same_peer || !header.flags.contains(Flags::ACK)) {
                 return;
             }
-            // Another connection of the same name, or another answer to a SYN whose first may still
-            // be taken up.
+            // Either another connection with the same addresses and ports, or another SYN-ACK while
+            // the first may still count.
             self.is_unclear = true;
         }
         let ours = Ours::new(header, len);
@@ -302,8 +303,8 @@ impl Flow {
         }
         self.theirs = None;
         if header.flags.contains(Flags::ACK) {
-            // The SYN that is answered: its number is acknowledged, or all of its bytes, or some of
-            // them.
+            // The SYN that is answered. Its number is acknowledged, and possibly some or all of its
+            // data.
             let answered =
                 |(syn, len): &&(Header, u32)| (1..=1 + len).contains(&header.ack.since(syn.seq));
             let syn = self.syns.iter().rev().find(answered).map(|(syn, _)| syn);
@@ -320,7 +321,7 @@ impl Flow {
         self.ours = Some(ours);
     }
 
-    /// Whether a number lies near the peer's next or near what the host sent.
+    /// Whether a number lies near the peer's next one, or near what the host sent.
     pub fn is_near(&self, seq: u32) -> bool {
         let near = |truth: SeqNumber| {
             let distance = seq.wrapping_sub(truth.0);
@@ -339,7 +340,7 @@ impl Flow {
 }
 
 impl Theirs {
-    /// The SYN that we know comes once more, alone or as the answer to one that crossed it.
+    /// Handles a repetition of the known SYN, alone or as a SYN-ACK that answers a crossing SYN.
     fn repeat_syn(&mut self, header: &Header, len: u32) {
         self.got.add(0, 1 + len);
         if let (Some(stamp), Some(max)) = (header.options.timestamp, &mut self.ts_max)
@@ -366,8 +367,8 @@ impl Theirs {
         }
         self.ack = self.ack.max(ack);
         let edge = ack + (u32::from(header.window) << agreed.our_shift);
-        // Less than a unit may go to rounding, as in Linux where a handshake in progress answers.
-        // Without memory for what arrives Linux shuts the window, and so do we.
+        // Rounding may cost less than a unit, as in Linux when a handshake in progress answers.
+        // Without memory for arriving data Linux closes the window, and so do we.
         let is_excused = header.window == 0 || house.sends_cookies;
         if edge + (1 << agreed.our_shift) <= self.edge && !is_excused {
             return Err(format!(
@@ -375,7 +376,7 @@ impl Theirs {
                 self.edge
             ));
         }
-        // A shut window ends what was promised before.
+        // A closed window ends what was promised before.
         self.edge = if header.window == 0 {
             edge
         } else {
@@ -393,8 +394,8 @@ impl Theirs {
         Ok(())
     }
 
-    /// RFC 2018 3 and 4: a block reports what arrived and is not yet acknowledged; RFC 2883: the
-    /// first may report a duplicate.
+    /// Checks a SACK block. It reports data that arrived and is not yet acknowledged (RFC 2018 3
+    /// and 4). The first may report a duplicate (RFC 2883).
     fn check_block(
         &self,
         place: usize,
@@ -428,8 +429,8 @@ impl Ours {
         };
     }
 
-    /// RFC 7323 3.2: the option is in every segment, the clock never goes back, and the echo is of
-    /// something seen.
+    /// Checks the timestamp option (RFC 7323 3.2). It is in every segment, its clock never goes
+    /// back, and the echo is a value that arrived.
     fn check_stamp(
         &mut self,
         header: &Header,
@@ -463,8 +464,8 @@ impl Ours {
         Ok(())
     }
 
-    /// A segment is known as sacked when all of it is. One that the path has become too narrow for
-    /// leaves again in pieces, of which the last may lie in what was sacked of it (as in Linux).
+    /// Whether the bytes are the rest of the last segment. When the path narrows, a lost segment is
+    /// cut into pieces, of which the last may lie in a sacked range (as in Linux).
     fn is_rest_of_last(&self, off: u32, end: u32) -> bool {
         self.last
             .is_some_and(|last| last.end == off && end - off < off - last.off && !last.was_sacked)
@@ -473,7 +474,7 @@ impl Ours {
     fn check_sequence(&mut self, header: &Header, len: u32, house: House) -> Result<bool, String> {
         let off = header.seq.since(self.iss);
         let end = off.wrapping_add(len + ghosts(header.flags));
-        // A segment that was sent while the neighbour was unknown never reached the wire.
+        // A segment sent while the neighbour's address was unknown never reached the wire.
         if off > self.max && !house.loses_neighbours {
             return Err(format!("begins at {off}, but only {} was sent", self.max));
         }
@@ -485,8 +486,8 @@ impl Ours {
         if header.flags.contains(Flags::FIN) {
             self.fin = Some(end);
         }
-        // One byte may be sent into a shut window to probe it (RFC 9293 3.8.6.1); a FIN is held to
-        // the same.
+        // One byte may be sent into a closed window to probe it (RFC 9293 3.8.6.1). The same limit
+        // applies to a FIN.
         if end > off && end > self.edge.saturating_add(1) {
             return Err(format!(
                 "ends at {end}, behind the peer's window at {}",

@@ -1,5 +1,5 @@
-//! Accurate ECN, seen from a host's wire (RFC 9768): what it tells of marks and bytes is what
-//! arrived, and never less than it told before.
+//! Accurate ECN, seen from a host's wire (RFC 9768). The host reports marks and bytes that arrived,
+//! and never fewer than it reported before.
 //!
 //! Marks that arrived are the upper bound, because the host may drop a segment that reached it.
 //! Marks that were reported are the lower bound. Both counters are short on the wire: the ACE field
@@ -10,7 +10,7 @@ use wire::tcp::{AccEcn, Flags, Header};
 
 use super::ghosts;
 
-/// The ACE field of a host that knows of no mark.
+/// Initial value of the ACE counter, before any mark.
 const ACE_INITIAL: u64 = 5;
 const ACE_MASK: u64 = 7;
 const COUNTER_MASK: u64 = 0xff_ffff;
@@ -22,22 +22,22 @@ pub(super) struct Marks {
     has_asked: bool,
     /// Both sides agreed on accurate ECN.
     is_accurate: bool,
-    /// ECN as granted by the first SYN-ACK, or asked for by a SYN that crossed ours, where another
-    /// segment said otherwise. One of them overtook the other, or the peer had given up asking when
-    /// it answered. Only the host knows which one counts.
+    /// ECN as granted by the first SYN-ACK, or requested by a SYN that crossed ours. `is_disputed`:
+    /// another such segment said otherwise, because one overtook the other or the peer had stopped
+    /// asking. Only the host knows which one counts.
     granted: Option<bool>,
     is_disputed: bool,
     /// The codepoint of the last SYN or SYN-ACK that arrived.
     syn_received: Option<Ecn>,
-    /// Segments that arrived marked, and how many of them the host told of at least.
+    /// Marked segments that arrived, and the least number of them that the host reported.
     marked: u64,
     told: u64,
-    /// Payload that arrived by codepoint, and the host's word on it: ECT(1), ECT(0), CE.
+    /// Payload bytes that arrived, and those that the host reported, for ECT(1), ECT(0) and CE.
     arrived: [u64; 3],
     said: [u64; 3],
 }
 
-/// Where a codepoint's bytes are kept, and what their counter begins with.
+/// Index of a codepoint's byte counter, and the counter's initial value.
 fn place(codepoint: Ecn) -> Option<(usize, u64)> {
     match codepoint {
         Ecn::NotEct => None,
@@ -47,7 +47,7 @@ fn place(codepoint: Ecn) -> Option<(usize, u64)> {
     }
 }
 
-/// RFC 9768 table 2: a SYN-ACK's ACE field that grants accurate ECN.
+/// Whether the ACE field of a SYN-ACK grants accurate ECN (RFC 9768 table 2).
 fn grants(ace: u8) -> bool {
     matches!(ace, 0b010..=0b110)
 }
@@ -63,7 +63,7 @@ fn reflects(ace: u8, arrived: Ecn) -> bool {
 }
 
 impl Marks {
-    /// A segment arrives, from any sender.
+    /// A segment reaches the host, from any sender.
     pub fn inward(&mut self, header: &Header, len: u32, codepoint: Ecn) {
         if header.flags.contains(Flags::SYN) {
             self.syn_received = Some(codepoint);
@@ -82,7 +82,7 @@ impl Marks {
         }
     }
 
-    /// A segment leaves. `is_remnant`: it may come from an entry that no longer knows.
+    /// A segment leaves. `is_remnant`: it may come from an entry without ECN state.
     pub fn outward(&mut self, header: &Header, len: u32, is_remnant: bool) -> Result<(), String> {
         let ace = header.flags.ace();
         if header.flags.contains(Flags::SYN) {
@@ -111,7 +111,7 @@ impl Marks {
         self.check_option(&header.options.accecn)
     }
 
-    /// Some number between what was told and what arrived has this field.
+    /// Checks that the field fits some number between the marks reported and those that arrived.
     fn check_field(&mut self, ace: u8) -> Result<(), String> {
         let ahead = u64::from(ace).wrapping_sub(ACE_INITIAL + self.told) & ACE_MASK;
         if self.told + ahead > self.marked {

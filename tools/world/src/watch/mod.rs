@@ -1,7 +1,7 @@
-//! An observer on a host's wire that knows TCP's rules and nothing of our engine: it sees what
-//! arrives and what leaves, and says when what leaves breaks a rule.
+//! An observer on a host's wire that knows TCP's rules and nothing of our engine. It sees every
+//! frame that arrives or leaves, and reports one that breaks a rule.
 //!
-//! For each connection it keeps what the host was told and what the host has said:
+//! For each connection it keeps what the host was told and what it said:
 //!
 //! ```text
 //!   inward:   what arrived (ranges) · the peer's ACK, window's edge, SACK blocks, timestamps, MSS
@@ -10,9 +10,8 @@
 //!             accurate ECN: no more marks and bytes than arrived, and none taken back
 //! ```
 //!
-//! Segments of liars change nothing of this: the observer knows the truth, and the host has to keep
-//! to it. The host may report a liar's data as a duplicate, as Linux does of data before its
-//! window.
+//! Segments of liars change none of this: the observer knows the truth, and the host must stick to
+//! it. The host may report a liar's data as a duplicate, as Linux does with data before its window.
 
 mod flow;
 mod marks;
@@ -30,7 +29,7 @@ use super::plan::Plan;
 /// See the module's documentation.
 pub struct Watch {
     flows: HashMap<FlowKey, Flow>,
-    /// Connections that sent something new since [`take_new_data`](Self::take_new_data).
+    /// Connections that sent new data since [`take_new_data`](Self::take_new_data).
     new_data: Vec<FlowKey>,
     house: House,
 }
@@ -38,33 +37,33 @@ pub struct Watch {
 /// Facts that hold for all connections of a host.
 #[derive(Clone, Copy, Debug)]
 struct House {
-    /// Peers may discard data out of order that they have acknowledged selectively.
+    /// Peers may discard out-of-order data that they have selectively acknowledged.
     peers_may_renege: bool,
-    /// The host answered SYNs with cookies: it forgets what it offered, and a late segment may
+    /// The host answered SYNs with cookies. It forgets what it offered, and a late segment may
     /// begin another connection.
     sends_cookies: bool,
-    /// Questions for a neighbour's address may go unanswered; what is sent meanwhile is lost within
-    /// the host.
+    /// Questions for a neighbour's address may stay unanswered. Packets sent meanwhile are lost
+    /// within the host.
     loses_neighbours: bool,
-    /// Bytes of TCP header and payload that the host's own link takes.
+    /// Bytes of the largest IP packet on the host's own link.
     mtu: usize,
-    /// A link further on takes less: segments may be cut anew.
+    /// Some link of the network has a smaller MTU, so segments may be cut again.
     path_narrows: bool,
 }
 
-/// A TCP segment as it stands in a frame.
+/// A TCP segment in a frame.
 struct Seen<'a> {
     key: FlowKey,
     header: Header,
-    /// Bytes of options.
+    /// Length of the options in bytes.
     options_len: usize,
-    /// The codepoint of the IP header.
+    /// The ECN codepoint of the IP header.
     codepoint: Ecn,
     payload: &'a [u8],
 }
 
 impl Watch {
-    /// For a host of a plan.
+    /// An observer for host `number` of a plan.
     #[must_use]
     pub fn new(plan: &Plan, number: usize) -> Self {
         Self {
@@ -90,7 +89,7 @@ impl Watch {
         flow.inward(&seen.header, seen.payload.len() as u32, seen.codepoint);
     }
 
-    /// From now on the host answers SYNs with cookies.
+    /// Notes that the host answers SYNs with cookies from now on.
     pub fn note_cookies(&mut self) {
         self.house.sends_cookies = true;
     }
@@ -130,20 +129,20 @@ impl Watch {
         Ok(())
     }
 
-    /// Connections that sent something new since the last call.
+    /// Connections that sent new data since the last such call.
     pub fn take_new_data(&mut self) -> Vec<FlowKey> {
         std::mem::take(&mut self.new_data)
     }
 
-    /// Whether a sequence number that a liar thought of lies near what the host expects, or an
-    /// acknowledgment near what it sent.
+    /// Whether a liar's number lies near a sequence number that the host expects, or near what it
+    /// sent.
     #[must_use]
     pub fn would_guess(&self, key: &FlowKey, seq: u32) -> bool {
         self.flows.get(key).is_some_and(|flow| flow.is_near(seq))
     }
 }
 
-/// The segment in a frame; `None`: it is no TCP, or not for TCP to see.
+/// The segment in a frame; `None`: the frame holds no TCP segment that the host would process.
 ///
 /// # Errors
 /// A wrong checksum.
@@ -181,11 +180,12 @@ fn parse(frame: &[u8]) -> Result<Option<Seen<'_>>, String> {
     }))
 }
 
-/// RFC 1071 by the letter, so that it errs differently than what it checks.
+/// Whether the checksum is right. Computed by the letter of RFC 1071, so that it shares no mistake
+/// with the code it checks.
 fn sums_to_ones(src: wire::Addr, dst: wire::Addr, segment: &[u8]) -> bool {
     let mut sum = u64::from(protocol::TCP) + segment.len() as u64;
     let mut add = |bytes: &[u8]| {
-        // Two words at a time fold into the same sum.
+        // Four bytes at a time fold into the same sum.
         let mut fours = bytes.chunks_exact(4);
         for four in &mut fours {
             sum += u64::from(u32::from_be_bytes([four[0], four[1], four[2], four[3]]));
@@ -212,7 +212,7 @@ fn sums_to_ones(src: wire::Addr, dst: wire::Addr, segment: &[u8]) -> bool {
     sum == 0xffff
 }
 
-/// The flags that occupy sequence numbers.
+/// Number of sequence numbers that the flags occupy.
 fn ghosts(flags: Flags) -> u32 {
     u32::from(flags.contains(Flags::SYN)) + u32::from(flags.contains(Flags::FIN))
 }

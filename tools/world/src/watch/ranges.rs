@@ -1,11 +1,11 @@
 //! Sets of sequence numbers as sorted ranges that do not touch.
 
-/// See the module's documentation. Offsets from a connection's initial sequence number.
+/// Ranges of offsets from a connection's initial sequence number.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ranges(Vec<(u32, u32)>);
 
 impl Ranges {
-    /// Adds what lies from `from` up to, not including, `to`.
+    /// Adds the offsets from `from` up to, but not including, `to`.
     pub fn add(&mut self, from: u32, to: u32) {
         if from >= to {
             return;
@@ -20,7 +20,7 @@ impl Ranges {
         self.0.splice(first..end, [(low, high)]);
     }
 
-    /// Whether all of it is in the set.
+    /// Whether the set contains all offsets from `from` up to `to`.
     pub fn covers(&self, from: u32, to: u32) -> bool {
         let at = self.0.partition_point(|range| range.1 < to);
         self.0

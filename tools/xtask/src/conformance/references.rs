@@ -1,4 +1,4 @@
-//! Do the places and tests that a row names exist? Owns the sources read so far.
+//! Lookup of the places and tests that rows name. Owns the sources read so far.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -56,7 +56,7 @@ impl<'a> Sources<'a> {
         }
     }
 
-    /// Paths are told from `crates/`, from `tools/`, or from the root.
+    /// The file of a path below `crates/`, `tools/` or the root.
     fn file(&self, path: &str) -> Result<PathBuf, String> {
         ["crates", "tools", ""]
             .into_iter()
@@ -118,7 +118,7 @@ impl<'ast> Visit<'ast> for Items {
         visit::visit_trait_item_fn(self, item);
     }
 
-    /// Types, constants, fields and the rest: what declares a name says it as a bare identifier.
+    /// Records types, constants, fields and other items by their bare identifiers.
     fn visit_item(&mut self, item: &'ast syn::Item) {
         let name = match item {
             syn::Item::Const(item) => Some(&item.ident),
@@ -149,7 +149,7 @@ impl<'ast> Visit<'ast> for Items {
         visit::visit_variant(self, variant);
     }
 
-    /// `proptest!` holds functions that the parser does not see.
+    /// Reads the functions in `proptest!`, which the parser does not see.
     fn visit_macro(&mut self, item: &'ast syn::Macro) {
         let is_proptest = item
             .path

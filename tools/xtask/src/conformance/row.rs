@@ -1,34 +1,34 @@
-//! A row of the page: the cells of a Markdown table, taken apart.
+//! A row of the page: the cells of a Markdown table line, parsed.
 
 use super::COLUMNS;
 
 /// A row's statement about Millstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// As the rule says.
+    /// Millstream obeys the rule.
     Obeyed,
-    /// On purpose otherwise; the note says why.
+    /// Millstream differs on purpose; the note gives the reason.
     Differs,
-    /// The rule speaks of something that we do not have; the note says why.
+    /// The rule concerns something that we do not have; the note gives the reason.
     Absent,
 }
 
-/// One rule.
+/// A rule and the statement about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// In the page, from 1.
+    /// Line in the page, from 1.
     pub line: usize,
     /// Identifier in RFC 9293's appendix B, or RFC and section.
     pub id: String,
     pub verdict: Verdict,
-    /// `path#item` each, below `crates/` or `tools/` unless the path is found from the root.
+    /// Places as `path#item`, below `crates/` or `tools/` unless the path is found from the root.
     pub places: Vec<String>,
-    /// `path#function` or a packet script each.
+    /// Tests as `path#function`, or packet scripts.
     pub tests: Vec<String>,
     pub note: String,
 }
 
-/// The rows of every table with our columns; the error names the line.
+/// The rows of all tables with our columns. An error names the line.
 pub fn rows(text: &str) -> Result<Vec<Row>, String> {
     let mut rows = Vec::new();
     let mut inside = false;
@@ -51,7 +51,7 @@ fn cells(line: &str) -> Option<Vec<&str>> {
     Some(inner.split('|').map(str::trim).collect())
 }
 
-/// The line of dashes below a header.
+/// Whether the cells are those of the line of dashes below a header.
 fn is_rule(cells: &[&str]) -> bool {
     cells
         .iter()
@@ -78,7 +78,7 @@ fn row(line: usize, cells: &[&str]) -> Result<Row, String> {
     })
 }
 
-/// The texts between backquotes; nothing but commas may stand outside of them.
+/// The texts between backquotes. Only commas and blanks may stand outside of them.
 fn quoted(cell: &str) -> Result<Vec<String>, String> {
     let mut names = Vec::new();
     for (index, part) in cell.split('`').enumerate() {

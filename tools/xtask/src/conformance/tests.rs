@@ -1,4 +1,4 @@
-//! Each finding on a page that deserves it.
+//! Each finding, on a page that must have it.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! Builds by cargo in the tree of mutants, and the compiler's errors.
+//! Cargo builds in the tree of mutants, and the compiler's errors.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,26 +9,26 @@ use serde::Deserialize;
 use super::program::Program;
 use crate::run;
 
-/// An error of the compiler, as far as it matters here.
+/// An error of the compiler.
 #[derive(Debug)]
 pub struct CompileError {
-    /// `E0277` and the like; empty if it has none.
+    /// `E0277` and the like; empty for an error without a code.
     pub code: String,
     pub text: String,
-    /// File and bytes, from the tree's root.
+    /// Files relative to the tree's root, and byte ranges in them.
     pub places: Vec<(String, std::ops::Range<usize>)>,
 }
 
 /// The reason why a build made no programs.
 pub enum BuildFailure {
-    /// The compiler refused.
+    /// The compiler reported errors.
     Refused(Vec<CompileError>),
-    /// Time ran out.
+    /// The deadline came first.
     Late,
     Other(String),
 }
 
-/// Checks the libraries of `crates`: the quickest way to the compiler's errors.
+/// Checks the libraries of `crates`, the quickest way to the compiler's errors.
 pub fn check(tree: &Path, crates: &[String], deadline: Instant) -> Result<(), BuildFailure> {
     let mut command = cargo(tree);
     command.args(["check", "--lib"]);
@@ -38,7 +38,7 @@ pub fn check(tree: &Path, crates: &[String], deadline: Instant) -> Result<(), Bu
     messages(&mut command, deadline).map(|_| ())
 }
 
-/// Builds the test programs that `names` names (`CRATE` for unit tests, `CRATE/TEST`).
+/// Builds the test programs in `names`: `CRATE` for unit tests, `CRATE/TEST` for others.
 pub fn programs(
     tree: &Path,
     names: &[&str],
@@ -83,8 +83,8 @@ fn package(name: &str) -> &str {
     name.split_once('/').map_or(name, |(package, _)| package)
 }
 
-/// cargo in the tree, with the smallest build. Lints only warn: a mutant whose constant overflows
-/// must compile, so that a test may notice it.
+/// A cargo command in the tree, for the smallest build. Lints only warn: a mutant whose constant
+/// overflows must compile, so that a test can notice it.
 fn cargo(tree: &Path) -> Command {
     let mut command = run::cargo();
     command
@@ -96,7 +96,7 @@ fn cargo(tree: &Path) -> Command {
     command
 }
 
-/// A line of cargo's JSON.
+/// A line of cargo's JSON output.
 #[derive(Deserialize)]
 struct Message {
     executable: Option<PathBuf>,

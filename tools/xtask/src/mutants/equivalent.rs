@@ -1,8 +1,8 @@
-//! Mutants that no test can tell from the product: `tools/xtask/equivalent-mutants.toml`, each with
-//! the reason.
+//! Mutants that no test can tell from the product. They are listed in
+//! `tools/xtask/equivalent-mutants.toml`, each with the reason.
 //!
-//! An entry names file, change and line of code, not the line's number, so that it stays true when
-//! lines move. An entry that fits no mutant fails the chore.
+//! An entry names file, change and line of code instead of the line's number, so that it survives
+//! when lines move. An entry that fits no mutant fails the chore.
 
 use std::collections::HashMap;
 use std::fs;
@@ -19,11 +19,10 @@ const FILE: &str = "tools/xtask/equivalent-mutants.toml";
 #[serde(deny_unknown_fields)]
 struct Entry {
     file: String,
-    /// As cargo-mutants words it: `replace < with <= in Connection::is_acceptable`. Left out: every
-    /// mutant of the line, or of the file.
+    /// The change in cargo-mutants' words: `replace < with <= in Connection::is_acceptable`. None:
+    /// every mutant of the line, or of the file.
     change: Option<String>,
-    /// The line of code in which the change begins, without the blanks around it. Left out: every
-    /// line.
+    /// The line of code in which the change begins, without surrounding blanks. None: every line.
     code: Option<String>,
     reason: String,
 }
@@ -39,7 +38,7 @@ struct Entries {
 #[derive(Default)]
 pub struct Equivalents {
     entries: Vec<Entry>,
-    /// Source files that were looked at, by lines.
+    /// Source files read so far, by lines.
     lines: HashMap<String, Vec<String>>,
 }
 
@@ -63,8 +62,8 @@ impl Equivalents {
         })
     }
 
-    /// Every entry gives a reason and fits one of `mutants`, if it speaks of a crate that they are
-    /// of.
+    /// Checks that every entry gives a reason, and that it fits one of `mutants` if its crate is
+    /// among `crates`.
     pub fn verify(&self, mutants: &[Mutant], crates: &[String]) -> Result<(), String> {
         for entry in &self.entries {
             let name = entry.change.as_deref().unwrap_or("every change");

@@ -1,8 +1,8 @@
-//! The tests that judge a mutant: which they are, and the order in which they run.
+//! The tests that judge a mutant, and their order.
 //!
-//! One run without a mutant measures every test and notes which mutants each test reaches. A test
-//! that does not reach a mutant cannot notice it, and does not run. The test that noticed the
-//! mutant in an earlier run comes first, then the others, quick ones before slow ones.
+//! A run without a mutant measures every test and notes the mutants that it reaches. A test that
+//! does not reach a mutant cannot notice it, and does not run. The test that noticed the mutant in
+//! an earlier run comes first, then the others, quick ones before slow ones.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -14,9 +14,9 @@ use super::program::{Outcome, Program, Switches};
 use super::report::Fate;
 use super::verdicts::Witness;
 
-/// Test programs by the mutated crate, in the order in which they run: quick ones that know the
-/// crate best come first. None of them needs root, a kernel device or the clock. `CRATE` alone
-/// means the unit tests.
+/// Test programs for each mutated crate, in the order in which they run. Quick ones that know the
+/// crate best come first. None needs root, a kernel device or the clock. `CRATE` alone stands for
+/// the unit tests.
 const JUDGES: &[(&str, &[&str])] = &[
     (
         "wire",
@@ -91,14 +91,14 @@ const JUDGES: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// A test that takes longer than this runs after the quick ones, alone.
+/// Time from which a test counts as slow: it runs after the quick ones, alone.
 const SLOW_MIN: Duration = Duration::from_millis(300);
 /// The crates that may be mutated.
 pub fn crates() -> Vec<String> {
     JUDGES.iter().map(|(name, _)| (*name).to_owned()).collect()
 }
 
-/// The test programs of all `crates`, each once, by package.
+/// The test programs of all `crates`, each once, sorted by package.
 fn programs_of(crates: &[String]) -> Vec<&'static str> {
     let mut names: Vec<&str> = JUDGES
         .iter()
@@ -110,12 +110,12 @@ fn programs_of(crates: &[String]) -> Vec<&'static str> {
     names
 }
 
-/// A test, as a run without a mutant saw it.
+/// A test, as measured by a run without a mutant.
 #[derive(Clone, Default)]
 struct Test {
     name: String,
     cpu: Duration,
-    /// Mutants that it reaches.
+    /// Mutants that the test reaches.
     reached: HashSet<usize>,
 }
 
@@ -123,26 +123,26 @@ struct Test {
 struct Judge {
     program: Program,
     tests: Vec<Test>,
-    /// Mutants that are reached by nobody knows which of the tests.
+    /// Mutants that are reached by a test that cannot be named.
     reached: HashSet<usize>,
-    /// No test runs on after this.
+    /// Time at which tests are ended.
     deadline: Instant,
 }
 
-/// Some tests of one program.
+/// Some tests of one program, which run together.
 struct Group<'a> {
     judge: &'a Judge,
     tests: Vec<&'a Test>,
 }
 
-/// The programs that judge, built and measured.
+/// The test programs, built and measured.
 pub struct Judges(Vec<Judge>);
 
-/// The knowledge about a mutant before its turn.
+/// A mutant before it is judged.
 pub struct Case<'a> {
     pub package: &'a str,
     pub number: usize,
-    /// The mutant is in this build, behind its switch.
+    /// Whether the mutant is in this build, behind its switch.
     pub is_switched: bool,
     /// The test that noticed it in an earlier run.
     pub witness: Option<&'a Witness>,
@@ -167,8 +167,8 @@ pub fn build(tree: &Path, crates: &[String], deadline: Instant) -> Result<Judges
 }
 
 impl Judges {
-    /// Runs the tests with no mutant on: they have to pass. `notes` is a file for what they reach.
-    /// False: the deadline came first.
+    /// Runs the tests without a mutant; they must pass. `notes` is the file for the mutants that
+    /// they reach. False: the deadline came first.
     pub fn prove(&mut self, notes: &Path) -> Result<bool, String> {
         for judge in &mut self.0 {
             if !judge.measure(notes)? {
@@ -178,7 +178,7 @@ impl Judges {
         Ok(true)
     }
 
-    /// The same tests in another build, with the measures of this one.
+    /// Takes the measures of the same tests in another build.
     pub fn measured_by(&mut self, other: &Judges) {
         for judge in &mut self.0 {
             if let Some(same) = other.of(&judge.program.name) {
@@ -188,7 +188,7 @@ impl Judges {
         }
     }
 
-    /// The verdict of the tests on a mutant.
+    /// The fate of a mutant, as its tests decide.
     pub fn judge(&self, case: &Case<'_>) -> Result<Fate, String> {
         let switches = match case.is_switched {
             true => Switches::On(case.number),
@@ -263,7 +263,7 @@ impl Judges {
 }
 
 impl Judge {
-    /// False: the deadline came first.
+    /// Runs and measures every test. False: the deadline came first.
     fn measure(&mut self, notes: &Path) -> Result<bool, String> {
         let told = |error| format!("{}: {error}", notes.display());
         fs::write(notes, "").map_err(told)?;
@@ -294,7 +294,7 @@ impl Judge {
         for test in &mut tests {
             test.reached = by_test.remove(test.name.as_str()).unwrap_or_default();
         }
-        // Threads that a test started, and tests that run on the main thread.
+        // What is left was reached by threads that a test started, or on the main thread.
         self.reached = by_test.into_values().flatten().collect();
         self.tests = tests;
         Ok(true)
@@ -339,7 +339,8 @@ fn fate_of(judge: &Judge, outcome: Outcome) -> Fate {
 mod tests {
     use super::*;
 
-    /// A judge whose test program moved would fail the chore only when a change needs it.
+    /// Checks early what would otherwise fail only when a change needs the judge: its program
+    /// exists.
     #[test]
     fn judges_are_test_programs_of_the_tree() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

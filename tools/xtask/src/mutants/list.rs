@@ -1,4 +1,4 @@
-//! Which mutants there are, as cargo-mutants lists them, and which of them are drawn.
+//! The mutants that cargo-mutants lists, and the draw from them.
 
 use std::path::Path;
 
@@ -36,7 +36,7 @@ pub struct Span {
 pub struct Mutant {
     /// File, place and change in one line.
     pub name: String,
-    /// The crate.
+    /// Name of the crate.
     pub package: String,
     /// Path from the workspace's root.
     pub file: String,
@@ -57,7 +57,7 @@ impl Mutant {
     }
 }
 
-/// All mutants of `crates`, or of the lines that `diff` touches, in cargo-mutants' order.
+/// All mutants of `crates`, or only those on lines that `diff` touches, in cargo-mutants' order.
 pub fn list(root: &Path, crates: &[String], diff: Option<&Path>) -> Result<Vec<Mutant>, String> {
     let mut command = run::cargo();
     command
@@ -77,7 +77,7 @@ pub fn list(root: &Path, crates: &[String], diff: Option<&Path>) -> Result<Vec<M
     serde_json::from_str(&text).map_err(|error| format!("cargo mutants --list: {error}"))
 }
 
-/// `count` of the mutants in an order that `seed` decides.
+/// `count` mutants, drawn in an order that `seed` determines.
 pub fn draw(mut mutants: Vec<Mutant>, count: usize, seed: u64) -> Vec<Mutant> {
     let mut state = seed;
     let count = count.min(mutants.len());
@@ -89,7 +89,7 @@ pub fn draw(mut mutants: Vec<Mutant>, count: usize, seed: u64) -> Vec<Mutant> {
     mutants
 }
 
-/// SplitMix64.
+/// The next number of SplitMix64.
 fn next(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *state;

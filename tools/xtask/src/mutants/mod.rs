@@ -1,7 +1,7 @@
-//! `cargo xtask mutants`: small changes to the product that some test should notice.
+//! `cargo xtask mutants`: small changes to the product that tests should notice.
 //!
-//! cargo-mutants lists the changes; a seed draws some of them. They are built together, each behind
-//! a switch ([`switch`]), and every one is judged by the tests of its crate and of the crates above
+//! cargo-mutants lists the changes, and a seed draws some of them. They are built together, each
+//! behind a switch ([`switch`]). Each is judged by the tests of its crate and of the crates above
 //! ([`judge`]). A mutant that cannot be switched is built alone.
 
 mod build;
@@ -31,28 +31,28 @@ use crate::cli::MutantOptions;
 use crate::run;
 use crate::setup::{self, Need};
 
-/// Errors that the mutant itself makes, built in whatever way: types, names and operators that do
-/// not fit.
+/// Errors that a mutant causes in any build: types, names or operators do not fit. Such a mutant is
+/// unviable.
 const UNVIABLE_CODES: &[&str] = &[
     "E0277", "E0282", "E0283", "E0308", "E0369", "E0425", "E0433", "E0599", "E0600", "E0614",
 ];
-/// The compiler tells of errors in several passes.
+/// Most builds until the switched tree compiles. The compiler reports errors in several passes.
 const SWITCH_ROUNDS_MAX: usize = 12;
-/// How far back a change is looked for.
+/// Most commits back in which a change is sought.
 const COMMITS_MAX: usize = 20;
 
-/// The sample that `cargo xtask test` draws from the last change, and how long building and judging
-/// take at most.
+/// Size of the sample that `cargo xtask test` draws from the last change, and most minutes for
+/// building and judging it.
 const CHANGE_COUNT: usize = 40;
 const CHANGE_MINUTES: u64 = 5;
 
-/// Percent of them that have to be noticed. Less than what the chore asks for: of forty drawn from
-/// code whose tests notice nineteen in twenty, chance alone lets five or six survive now and then.
+/// Percent of the sample that must be noticed. It is less than the chore's bar: in a sample of
+/// forty, chance alone leaves five or six survivors where tests notice nineteen in twenty.
 const CHANGE_BAR: u32 = 85;
-/// So many have to be judged for the bar to decide: of fewer, chance decides.
+/// Least number of judged mutants for which the bar counts. With fewer, chance decides.
 const CHANGE_JUDGED_MIN: u32 = 20;
-/// The crates whose judges reach all of their code. What `packetio` does with the kernel is held by
-/// tests that need it, which do not judge mutants.
+/// Crates whose judges reach all of their code. `packetio` is left out: its tests need the kernel,
+/// and such tests do not judge mutants.
 const CHANGE_CRATES: [&str; 4] = ["wire", "tcp", "stack", "ring"];
 
 /// The chore.
@@ -67,7 +67,7 @@ pub fn mutants(root: &Path, options: &MutantOptions) -> Result<bool, String> {
     Ok(tally.passes(options.bar))
 }
 
-/// The step of `cargo xtask test`. The same commit draws the same mutants.
+/// The step of `cargo xtask test`. It draws the same mutants for the same commit.
 pub fn of_change(root: &Path) -> Result<(), String> {
     let began = Instant::now();
     let options = MutantOptions {
@@ -81,7 +81,7 @@ pub fn of_change(root: &Path) -> Result<(), String> {
     };
     let tally = tally(root, &options)?;
     tally.print(options.bar);
-    // A part of the draw is a sample, too, since its order is random.
+    // Mutants judged before the deadline are a sample too, since their order is random.
     let minutes = options.minutes;
     if began.elapsed() >= Duration::from_secs(60 * minutes) {
         let (judged, left) = (tally.judged(), tally.not_run());
@@ -150,7 +150,7 @@ fn tally(root: &Path, options: &MutantOptions) -> Result<Tally, String> {
     Ok(Tally::of(&drawn, &fates))
 }
 
-/// The files with mutants, and the roots of their crates.
+/// The files with mutants, and the root files of their crates.
 fn switched_files(drawn: &[Mutant]) -> BTreeSet<String> {
     let root = |mutant: &Mutant| format!("crates/{}/src/lib.rs", mutant.package);
     let files = drawn.iter().map(|mutant| mutant.file.clone());
@@ -168,8 +168,8 @@ fn chosen_crates(named: &[String]) -> Result<Vec<String>, String> {
     }
 }
 
-/// The mutants of the last change that reached a line of the product: of what is not committed yet,
-/// or else of the newest commit that has any. A merge counts with all that it brought.
+/// Mutants of the last change to the product: of uncommitted lines, else of the newest commit with
+/// any. A merge counts with everything that it brought.
 fn changed(root: &Path, crates: &[String]) -> Result<Vec<Mutant>, String> {
     let git =
         |arguments: &[&str]| run::output(run::command("git").arg("-C").arg(root).args(arguments));
@@ -220,13 +220,13 @@ fn write(path: &PathBuf, text: &str) -> Result<(), String> {
         .map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// One run of the chore, from the draw on.
+/// A run of the chore, after the draw.
 struct Run<'a> {
     tree: Tree,
     drawn: &'a [Mutant],
     /// Names of the drawn mutants, in their order.
     names: Vec<Name>,
-    /// That [`switch`] writes.
+    /// Files that [`switch`] rewrites.
     files: BTreeSet<String>,
     verdicts: Verdicts,
     deadline: Instant,
@@ -264,9 +264,9 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Writes all mutants into the tree until it compiles, those too whose fate is known: the build
-    /// of an earlier run is then a build of this one. Those that have to be built alone are
-    /// returned; `None`: the deadline came first.
+    /// Writes all mutants into the tree until it compiles. Mutants with a known fate are included,
+    /// so that the build of an earlier run can be used again. Returns those that must be built
+    /// alone; `None`: the deadline came first.
     fn switch_all(
         &self,
         crates: &[String],
@@ -340,15 +340,16 @@ impl Run<'_> {
         Ok(switched.left_out)
     }
 
-    /// The mutants that the errors are about: those that a build alone may take, and those that no
-    /// build takes.
+    /// The mutants that cause the errors: first those to be built alone, then those that fit no
+    /// build.
     fn blame(&self, errors: &[CompileError]) -> Result<(BTreeSet<usize>, BTreeSet<usize>), String> {
         let (mut refused, mut unviable) = (BTreeSet::new(), BTreeSet::new());
         for error in errors {
             for (file, range) in &error.places {
                 let text = self.tree.text(file)?;
                 let inner = switch::mutants_at(&text, range.clone()).first().copied();
-                // An error about the code around a mutant shows it: a match that lacks an arm now.
+                // An error in the code around a mutant may show it, for example a match that now
+                // lacks an arm.
                 let shown = inner.or_else(|| switch::mutant_in(&error.text));
                 let near = shown.or_else(|| switch::mutant_near(&text, range.start));
                 let Some(number) = near else { continue };
@@ -369,7 +370,7 @@ impl Run<'_> {
         Ok((refused, unviable))
     }
 
-    /// Judges every mutant that the build contains.
+    /// Judges every mutant of this build.
     fn run_switched(
         &self,
         judges: &Judges,
@@ -408,7 +409,7 @@ impl Run<'_> {
         }
     }
 
-    /// Builds one mutant, without a switch of its own, and judges it.
+    /// Builds one mutant without a switch, and judges it.
     fn judge_alone(&self, number: usize, measured: &Judges) -> Result<Fate, String> {
         let mutant = &self.drawn[number];
         let before = self.tree.text(&mutant.file)?;

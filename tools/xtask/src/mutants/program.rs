@@ -1,8 +1,8 @@
-//! One run of a test program: which of its tests ran, which one failed, and which one hangs.
+//! A run of a test program: its tests' outcomes, and the test that failed or hangs.
 //!
 //! Tests run one after another, and the program prints a test's name before the test begins. The
-//! limit of time is therefore a test's own, and counts the program's CPU time. A machine that is
-//! busy with other work delays a test, and does not make it hang.
+//! time limit is therefore each test's own, and counts the program's CPU time. A busy machine
+//! delays a test, but does not make it seem to hang.
 
 use std::fs;
 use std::io::Read;
@@ -14,23 +14,21 @@ use std::time::{Duration, Instant};
 use super::switch::{REACH_VARIABLE, REACHES, VARIABLE};
 use crate::run;
 
-/// CPU time after which a test hangs: several times what it takes without a mutant, and never less
-/// than this.
+/// A test hangs after `CPU_FACTOR` times its usual CPU time, but never before `CPU_MIN`.
 const CPU_MIN: Duration = Duration::from_secs(4);
 const CPU_FACTOR: u32 = 10;
-/// Time without any computing after which a test hangs. A machine that starves a test still lets it
-/// compute now and then.
+/// Time without any computing after which a test hangs. Even a starving test computes now and then.
 const SILENCE_MAX: Duration = Duration::from_secs(120);
-/// CPU time of a test that was never measured.
+/// CPU time that a test may take if it was never measured.
 const CPU_UNKNOWN: Duration = Duration::from_secs(300);
-/// How often the clocks are looked at.
+/// Time between two looks at the clocks.
 const POLL: Duration = Duration::from_millis(100);
-/// Memory that a test program may allocate. A mutant that allocates for ever ends before the
-/// machine runs out.
+/// Memory that a test program may allocate, in KiB. A mutant that allocates for ever ends before
+/// the machine runs out.
 const MEMORY_KIB_MAX: u64 = 12 << 20;
-/// Property tests draw the same inputs in every run.
+/// Seed that makes property tests draw the same inputs in every run.
 const PROPTEST_SEED: &str = "1";
-/// The kernel counts a process's CPU time in these (`sysconf(_SC_CLK_TCK)` is 100 on Linux).
+/// The kernel's unit of a process's CPU time (`sysconf(_SC_CLK_TCK)` is 100 on Linux).
 const TICK: Duration = Duration::from_millis(10);
 
 /// A built test program.
@@ -42,20 +40,20 @@ pub struct Program {
     pub directory: PathBuf,
 }
 
-/// The state in which a run puts the switches.
+/// Switches of a run.
 #[derive(Clone, Copy)]
 pub enum Switches<'a> {
     Off,
     On(usize),
-    /// No mutant is on; every mutant that a test reaches is noted in this file.
+    /// No mutant is on. The mutants that a test reaches are noted in this file.
     Noted(&'a Path),
 }
 
-/// The end of a run.
+/// The outcome of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Passed,
-    /// The named test failed, or the program ended badly during it.
+    /// The named test failed, or the program died in it.
     Failed(String),
     Hung(String),
     /// The deadline came first.
@@ -63,9 +61,9 @@ pub enum Outcome {
 }
 
 impl Program {
-    /// Runs `tests`, all if that is `None`, until the first one that fails, or the deadline.
-    /// `expected` is the CPU time of a test without a mutant, as far as it is known; `ended` hears
-    /// of each test's.
+    /// Runs `tests`, or all if that is `None`, until one fails or the deadline comes. `expected` is
+    /// the CPU time of a test without a mutant, if known. `ended` is called with the CPU time of
+    /// each test.
     pub fn run(
         &self,
         tests: Option<&[&str]>,
@@ -147,7 +145,7 @@ impl Program {
     }
 }
 
-/// A thread that passes on what the program prints, in the pieces in which it comes.
+/// Starts a thread that passes on what the program prints, as it comes.
 fn reader(mut from: impl Read + Send + 'static) -> Receiver<String> {
     let (says, said) = mpsc::channel();
     std::thread::spawn(move || {
@@ -162,7 +160,7 @@ fn reader(mut from: impl Read + Send + 'static) -> Receiver<String> {
     said
 }
 
-/// The test that a last line without an end speaks of.
+/// The test that has begun, if the last line is an unfinished one about a test.
 fn begun(text: &str) -> Option<&str> {
     let (name, _) = text.strip_prefix("test ")?.split_once(" ... ")?;
     Some(name_alone(name))
@@ -172,7 +170,7 @@ fn name_alone(name: &str) -> &str {
     name.strip_suffix(" - should panic").unwrap_or(name).trim()
 }
 
-/// A line that tells how a test ended.
+/// A line about the end of a test.
 struct TestEnd {
     name: String,
     is_failure: bool,
@@ -188,11 +186,11 @@ impl TestEnd {
     }
 }
 
-/// The test that runs now; before, between and after tests its name is empty.
+/// The running test. Before, between and after tests its name is empty.
 struct Current {
     name: String,
     cpu_start: Duration,
-    /// The CPU time at the last look, and the time at which it had last grown.
+    /// CPU time at the last look, and the time at which it had last grown.
     computed: (Duration, Instant),
 }
 
@@ -225,7 +223,7 @@ impl Current {
 }
 
 /// The process's CPU time: fields 14 and 15 of /proc/PID/stat. The second field is in brackets and
-/// may hold anything.
+/// may contain anything.
 fn cpu_time(pid: u32) -> Option<Duration> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, after) = stat.rsplit_once(')')?;
@@ -238,7 +236,7 @@ fn cpu_time(pid: u32) -> Option<Duration> {
 mod tests {
     use super::*;
 
-    /// A program of the shell's that prints what a test program prints.
+    /// The outcome of a shell script that prints like a test program.
     fn outcome(body: &str, usual: Duration) -> Outcome {
         outcome_within(Duration::from_secs(600), body, usual)
     }

@@ -1,4 +1,4 @@
-//! The fates of the mutants, in a table.
+//! Fates of mutants, and the table of them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,7 +9,7 @@ use super::verdicts::Witness;
 /// The fate of a mutant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// By this test.
+    /// This test failed.
     Killed(Witness),
     /// This test hung.
     TimedOut(Witness),
@@ -18,7 +18,7 @@ pub enum Fate {
     Unviable,
     /// The mutant is listed as equivalent.
     Equivalent,
-    /// Time ran out before its turn.
+    /// Time ran out before the mutant's turn.
     NotRun,
 }
 
@@ -35,7 +35,7 @@ impl fmt::Display for Fate {
     }
 }
 
-/// Mutants by fate.
+/// Numbers of mutants by fate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Row {
     killed: u32,
@@ -63,12 +63,12 @@ impl Row {
         self.killed + self.timed_out
     }
 
-    /// Mutants that a test could notice, and that ran.
+    /// Mutants that could be noticed and were run.
     fn judged(&self) -> u32 {
         self.noticed() + self.survived
     }
 
-    /// Percent of the judged that were noticed; 100 when there was none.
+    /// Percent of the judged mutants that were noticed; 100 if none was judged.
     fn percent(&self) -> f64 {
         match self.judged() {
             0 => 100.0,
@@ -90,7 +90,7 @@ impl Row {
     }
 }
 
-/// The whole run.
+/// Numbers of the whole run.
 pub struct Tally {
     by_crate: BTreeMap<String, Row>,
     all: Row,
@@ -116,22 +116,22 @@ impl Tally {
         tally
     }
 
-    /// Mutants that the tests were run on.
+    /// Number of mutants on which tests were run.
     pub fn judged(&self) -> u32 {
         self.all.killed + self.all.timed_out + self.all.survived
     }
 
-    /// Mutants whose turn did not come, or did not end.
+    /// Number of mutants whose turn did not come, or did not end.
     pub fn not_run(&self) -> u32 {
         self.all.not_run
     }
 
-    /// At least `bar` percent were noticed.
+    /// Whether at least `bar` percent were noticed.
     pub fn passes(&self, bar: u32) -> bool {
         self.all.percent() >= f64::from(bar)
     }
 
-    /// The message of a step that fails: a line, and the survivors.
+    /// The message of a failed step: a line, and the survivors.
     pub fn failure(&self, bar: u32) -> String {
         let percent = self.all.percent();
         let survivors = self.survivors.join("\n");

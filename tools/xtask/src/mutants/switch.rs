@@ -1,15 +1,14 @@
-//! Many mutants in one build: every mutated place asks at run time whether its mutant is the chosen
-//! one.
+//! Many mutants in one build: each mutated place tests at run time whether its mutant is on.
 //!
 //! ```text
 //! a < b            (if crate::mutant_switch::is_on(7) { (a) <= (b) } else { (a) < (b) })
 //! fn f() { BODY }  fn f() { if crate::mutant_switch::is_on(8) { return VALUE; } BODY }
 //! ```
 //!
-//! A build takes a minute and a test run takes seconds, so one build for all is what makes hundreds
-//! affordable. Operators keep the grouping of the expression in which they stand. The compiler
-//! refuses some switches, such as a call within a constant: comments around each mutant tell which
-//! one an error is about.
+//! A build takes a minute and a test run takes seconds, so only a common build makes hundreds of
+//! mutants affordable. Operators keep the grouping of their expression. The compiler refuses some
+//! switches, such as a call in a constant. Comments around each mutant tell which one an error is
+//! about.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -23,13 +22,13 @@ use super::list::{Genre, Mutant, Place};
 
 /// The environment variable that chooses the mutant.
 pub const VARIABLE: &str = "MILLSTREAM_MUTANT";
-/// Its value when no mutant is on, and every mutant that is reached is noted in a file.
+/// The variable's value with which no mutant is on, and reached ones are noted in a file.
 pub const REACHES: &str = "reaches";
-/// The environment variable that names that file: lines of `MUTANT THREAD`. A thread of a test
-/// program has the name of its test.
+/// The environment variable that names that file. Its lines are `MUTANT THREAD`; a thread of a test
+/// program is named after its test.
 pub const REACH_VARIABLE: &str = "MILLSTREAM_MUTANT_REACHES";
 
-/// The text that is appended to the root of every mutated crate.
+/// The module appended to the root of every mutated crate.
 pub const SWITCH: &str = r#"
 #[doc(hidden)]
 #[allow(missing_docs, dead_code, unused_extern_crates)]
@@ -90,16 +89,16 @@ pub mod mutant_switch {
 /// A mutant and its number.
 pub type Numbered<'a> = (usize, &'a Mutant);
 
-/// A file with its switches.
+/// The rewritten text of a file.
 pub struct Switched {
     pub text: String,
-    /// Mutants whose place was not found, or cannot ask.
+    /// Mutants whose place was not found, or where no switch can stand.
     pub left_out: Vec<usize>,
 }
 
-/// How a place is rewritten.
+/// The form of a mutated place.
 enum Kind {
-    /// Before the first statement of a body.
+    /// A function's body; the switch comes before its first statement.
     Body,
     /// `left op right`
     Binary {
@@ -109,12 +108,12 @@ enum Kind {
     },
     /// `op operand`
     Unary { op: String, operand: Range<usize> },
-    /// Behind an arm's pattern.
+    /// A match arm; the switch comes behind its pattern.
     Arm,
-    /// A guard's expression.
+    /// The expression of an arm's guard.
     Guard,
-    /// A struct literal with a base; the ranges of the fields that may be left out, by number of
-    /// the mutant.
+    /// A struct literal with a base. For each mutant's number it has the range of the field that is
+    /// left out.
     Literal(Vec<(usize, Range<usize>)>),
 }
 
@@ -122,7 +121,7 @@ enum Kind {
 struct Site {
     range: Range<usize>,
     kind: Kind,
-    /// Number and replacement.
+    /// Numbers and replacements.
     mutants: Vec<(usize, String)>,
 }
 
@@ -143,7 +142,7 @@ pub fn switch(source: &str, mutants: &[Numbered<'_>]) -> Result<Switched, String
     let left_out = finder.wanted.into_values().flatten().map(|(n, _)| n);
     let left_out = left_out.collect();
     let mut sites = finder.sites;
-    // Outer places first; a place that is only an insertion comes before one that begins there.
+    // Outer places come first. An insertion comes before a place that begins at the same byte.
     sites.sort_by_key(|site| {
         let is_insertion = site.range.is_empty();
         (site.range.start, !is_insertion, usize::MAX - site.range.end)
@@ -155,7 +154,7 @@ pub fn switch(source: &str, mutants: &[Numbered<'_>]) -> Result<Switched, String
     })
 }
 
-/// `source` with this one mutant in it, as cargo-mutants writes it.
+/// `source` with this mutant in it, as cargo-mutants writes it.
 pub fn replace(source: &str, mutant: &Mutant) -> String {
     let start = offset(source, mutant.span.start);
     let end = offset(source, mutant.span.end);
@@ -163,7 +162,7 @@ pub fn replace(source: &str, mutant: &Mutant) -> String {
     format!("{head}{} {tail}", mutant.replacement)
 }
 
-/// The mutants to which the text at `range` of a rewritten file belongs.
+/// The mutants around the text at `range` of a rewritten file, the innermost first.
 pub fn mutants_at(text: &str, range: Range<usize>) -> Vec<usize> {
     let mut open: Vec<(usize, usize)> = Vec::new();
     let mut found = Vec::new();
@@ -184,25 +183,25 @@ pub fn mutants_at(text: &str, range: Range<usize>) -> Vec<usize> {
             }
         }
     }
-    // The innermost one, which is the shortest.
+    // The innermost mutant has the shortest text.
     found.sort_unstable();
     found.into_iter().map(|(_, number)| number).collect()
 }
 
-/// The first mutant that a message of the compiler shows.
+/// The first mutant whose switch a message of the compiler quotes.
 pub fn mutant_in(message: &str) -> Option<usize> {
     let (_, word) = message.split_once("switch::is_on(")?;
     word.split_once(')')?.0.parse().ok()
 }
 
-/// The mutant that stands nearest to a place in a rewritten file.
+/// The mutant whose switch is nearest to a place in a rewritten file.
 pub fn mutant_near(text: &str, at: usize) -> Option<usize> {
     let questions = text.match_indices("switch::is_on(");
     let (nearest, _) = questions.min_by_key(|(start, _)| start.abs_diff(at))?;
     mutant_in(&text[nearest..])
 }
 
-/// The text of a mutant, between comments that name it.
+/// The text of a mutant between comments with its number.
 fn marked(number: usize, text: &str) -> String {
     format!("/*mutant {number}*/{text}/*mutant end {number}*/")
 }
@@ -217,8 +216,8 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// The text of `range` with all places within it rewritten, but for the place `outer` itself
-    /// and those around it.
+    /// The text of `range` with all places in it rewritten, except `outer` and the places around
+    /// that.
     fn text(&self, range: Range<usize>, outer: Option<usize>) -> String {
         let mut text = String::new();
         let mut at = range.start;
@@ -312,7 +311,7 @@ fn place(at: LineColumn) -> Place {
     }
 }
 
-/// The bytes of what the parser calls `node`.
+/// The byte range of a syntax node.
 fn range_of(node: &impl ToTokens) -> Range<usize> {
     node.span().byte_range()
 }
@@ -418,7 +417,7 @@ impl<'ast> Visit<'ast> for Finder {
     }
 }
 
-/// A link of a let chain: it can stand in no other expression.
+/// Whether the expression is part of a let chain, which can stand in no other expression.
 fn binds(expression: &syn::Expr) -> bool {
     match expression {
         syn::Expr::Let(_) => true,
@@ -429,7 +428,7 @@ fn binds(expression: &syn::Expr) -> bool {
     }
 }
 
-/// The byte at a place.
+/// The byte offset of a place.
 fn offset(source: &str, place: Place) -> usize {
     let mut start = 0;
     for line in source.split_inclusive('\n').take(place.line - 1) {
@@ -465,7 +464,7 @@ mod tests {
         switch(source, &numbered).unwrap()
     }
 
-    /// Without the comments that name mutants, and with a short form of the question.
+    /// The text without the comments that name mutants, and with `on` for the switch.
     fn plain(text: &str) -> String {
         let mut text = text.replace("crate::mutant_switch::is_on", "on");
         while let Some(start) = text.find("/*") {

@@ -1,7 +1,6 @@
-//! A copy of the workspace in which mutants may stand: `target/mutants/tree`.
+//! A copy of the workspace for mutants: `target/mutants/tree`.
 //!
-//! Files are written only where their text differs, so that cargo builds again what a mutant
-//! changed and nothing else.
+//! A file is written only if its text differs, so that cargo rebuilds only what a mutant changed.
 
 use std::collections::{BTreeSet, HashSet};
 use std::fs;
@@ -10,9 +9,8 @@ use std::path::{Path, PathBuf};
 
 use crate::run;
 
-/// The copy.
 pub struct Tree {
-    /// The workspace that it is a copy of.
+    /// The workspace that was copied.
     origin: PathBuf,
     root: PathBuf,
     /// The copied files, sorted.
@@ -20,9 +18,8 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Brings the copy up to date with the work tree of `origin`: what git tracks, and what it
-    /// would add.
-    /// The files in `switched` are left as they are: the caller writes them.
+    /// Brings the copy up to date with the work tree of `origin`: the files that git tracks or
+    /// would add. Those in `switched` are left to the caller.
     pub fn copy_of(origin: &Path, switched: &BTreeSet<String>) -> Result<Tree, String> {
         let mut tree = Tree {
             origin: origin.to_owned(),
@@ -53,19 +50,19 @@ impl Tree {
         &self.root
     }
 
-    /// The file's text as it is in the workspace.
+    /// The text of a file in the workspace.
     pub fn source(&self, file: &str) -> Result<String, String> {
         let path = self.origin.join(file);
         fs::read_to_string(&path).map_err(|error| told(&path, &error))
     }
 
-    /// The file's text as it is in the copy.
+    /// The text of a file in the copy.
     pub fn text(&self, file: &str) -> Result<String, String> {
         let path = self.root.join(file);
         fs::read_to_string(&path).map_err(|error| told(&path, &error))
     }
 
-    /// A name for the text of product, tests and tools: another text has another name.
+    /// A hash of product, tests and tools, which changes with their text.
     pub fn state(&self) -> Result<String, String> {
         let mut hasher = DefaultHasher::new();
         for file in &self.files {
@@ -79,7 +76,7 @@ impl Tree {
         Ok(format!("{:016x}", hasher.finish()))
     }
 
-    /// Gives the file this text.
+    /// Writes `text` to the file, if it differs.
     pub fn write(&self, file: &str, text: &[u8]) -> Result<(), String> {
         let path = self.root.join(file);
         if fs::read(&path).is_ok_and(|old| old == text) {
@@ -94,12 +91,12 @@ impl Tree {
         let (from, to) = (self.origin.join(name), self.root.join(name));
         let text = fs::read(&from).map_err(|error| told(&from, &error))?;
         self.write(name, &text)?;
-        // Programs among the tests stay programs.
+        // Keep executable files among the tests executable.
         let mode = fs::metadata(&from).map_err(|error| told(&from, &error))?;
         fs::set_permissions(&to, mode.permissions()).map_err(|error| told(&to, &error))
     }
 
-    /// A file that the workspace lost is lost here too.
+    /// Removes files that the workspace no longer has.
     fn remove_others(&self, directory: &Path, files: &HashSet<&str>) -> Result<(), String> {
         let entries = fs::read_dir(directory).map_err(|error| told(directory, &error))?;
         for entry in entries.flatten() {

@@ -1,8 +1,7 @@
 //! Verdicts of earlier runs: `target/mutants/verdicts.tsv`.
 //!
-//! A run that was stopped goes on where it was: a verdict on the same text of the product, its
-//! tests and the tools stands. On any other text the mutant is judged again, and the test that
-//! noticed it before runs first.
+//! A stopped run continues later: a verdict stands as long as product, tests and tools have the
+//! same text. On another text the mutant is judged again, first by the test that noticed it before.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -27,12 +26,12 @@ impl fmt::Display for Witness {
     }
 }
 
-/// A mutant by its file, its change, its line of code, and its number among those that are alike in
-/// these. The line's number is left out, so that the name holds when lines move.
+/// The name of a mutant: its file, change and line of code, and its number among mutants alike in
+/// these. The line's number is left out, so that the name survives when lines move.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Name(String);
 
-/// The names of `mutants`, by what cargo-mutants calls them.
+/// The names of `mutants`, by cargo-mutants' names.
 pub fn names(mutants: &[Mutant], root: &Path) -> Result<HashMap<String, Name>, String> {
     let mut texts: HashMap<&str, Vec<String>> = HashMap::new();
     let mut alike: HashMap<String, usize> = HashMap::new();
@@ -54,19 +53,19 @@ pub fn names(mutants: &[Mutant], root: &Path) -> Result<HashMap<String, Name>, S
     Ok(names)
 }
 
-/// The file of verdicts.
+/// The file of verdicts, and those known from it.
 pub struct Verdicts {
     file: Mutex<File>,
     state: String,
-    /// Verdicts on this state of the tree.
+    /// Verdicts on this text.
     known: HashMap<Name, Fate>,
     witnesses: HashMap<Name, Witness>,
-    /// Mutants of this state of the tree that cannot be switched.
+    /// Mutants that cannot be switched, on this text.
     alone: HashSet<Name>,
 }
 
 impl Verdicts {
-    /// Reads the file. `state` names the text of product, tests and tools.
+    /// Reads the file. `state` is the hash of product, tests and tools.
     pub fn open(path: &Path, state: String) -> Result<Verdicts, String> {
         let told = |error| format!("{}: {error}", path.display());
         let file = OpenOptions::new().create(true).append(true).open(path);
@@ -114,12 +113,12 @@ impl Verdicts {
         }
     }
 
-    /// The verdict on the same text.
+    /// The verdict on the mutant, on this text.
     pub fn known(&self, name: &Name) -> Option<&Fate> {
         self.known.get(name)
     }
 
-    /// The test that noticed the mutant last, on whatever text.
+    /// The test that last noticed the mutant, on any text.
     pub fn witness(&self, name: &Name) -> Option<&Witness> {
         self.witnesses.get(name)
     }
@@ -134,7 +133,7 @@ impl Verdicts {
         }
     }
 
-    /// Whether the mutant cannot be switched on this text.
+    /// Whether the mutant cannot be switched, on this text.
     pub fn is_alone(&self, name: &Name) -> bool {
         self.alone.contains(name)
     }
@@ -172,7 +171,7 @@ mod tests {
         }
     }
 
-    /// A folder with the file `a.rs`.
+    /// Creates a directory with the file `a.rs`.
     fn folder(name: &str, text: &str) -> std::path::PathBuf {
         let folder = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();

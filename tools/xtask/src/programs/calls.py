@@ -349,7 +349,7 @@ def signals():
     os.close(second)
     end.settimeout(None)
     end.close()
-    # Each round waits in `recv`, and then writes without a call that waits.
+    # Each round waits in `recv`, then writes without waiting.
     said("broken pipe", [closed_by_peer() for _ in range(10)])
 
 

@@ -1,5 +1,5 @@
-//! Calls on descriptors, processes, signals and waits: one program, on the kernel and on
-//! Millstream, whose output must be the same.
+//! Calls on descriptors, processes, signals and waits. One program makes them on the kernel and on
+//! Millstream, and its output must be the same.
 
 use std::process::Stdio;
 

@@ -20,7 +20,7 @@ def serve(end, address):
                     other.recv(100)
                 continue
             if words[0] == b"count":
-                # The sender has filled all buffers by then, and waits.
+                # Let the sender fill all buffers and wait.
                 time.sleep(0.3)
                 line = b"%d bytes\n" % len(lines.read(int(words[1])))
             lines.write(line.upper())

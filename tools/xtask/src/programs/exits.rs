@@ -1,7 +1,7 @@
-//! Programs that end before their connections have delivered what they hold.
+//! Programs that end before their connections have delivered all data.
 //!
-//! The reader takes nothing until it is told to. So the program's end, its status, the end of its
-//! pipes and the release of its lock are all seen before the first byte is read.
+//! The reader takes nothing until it is told to. The checks of the program's end, its status, its
+//! pipes and its lock therefore come before the first byte is read.
 
 use std::io::{Read as _, Write as _};
 use std::process::Stdio;
@@ -11,13 +11,13 @@ use std::time::Duration;
 use super::{FAR, TRIES, World};
 use crate::run::{self, Watched};
 
-/// Bytes that are on their way when the program ends.
+/// Bytes on their way when the program ends.
 const BYTES: usize = 1 << 20;
 const PORT: u16 = 8096;
-/// A program that does not wait has its page within this time, unless the machine is very busy.
+/// Time in which a program that does not wait has its page, unless the machine is very busy.
 const START: Duration = Duration::from_millis(500);
 
-/// Accepts one connection, waits for a line, and says how much comes and how it ends.
+/// Accepts a connection, waits for a line, and reports how many bytes come and how the stream ends.
 const READER: &str = "
 import socket, sys
 listener = socket.create_server(('10.77.0.1', 8096))
@@ -32,7 +32,7 @@ while True:
 print(total, flush=True)
 ";
 
-/// Sends what the reader does not take, and ends in the way that is named.
+/// Sends more than the reader takes, and ends in the way that its argument names.
 const WRITER: &str = "
 import ctypes, fcntl, os, socket, sys
 lock = open(sys.argv[2], 'w')
@@ -49,7 +49,7 @@ if sys.argv[1] == 'quick_exit': ctypes.CDLL(None).quick_exit(7)
 ctypes.CDLL(None).syscall(231 if os.uname().machine == 'x86_64' else 94, 7)
 ";
 
-/// The ways in which a process ends by itself.
+/// The ways in which the process ends itself.
 const WAYS: [&str; 4] = ["return", "_exit", "quick_exit", "exit_group"];
 
 pub(super) fn unread(world: &World) -> Result<(), String> {
@@ -70,12 +70,12 @@ fn ends(world: &World, way: &str) -> Result<(), String> {
         .map_err(|error| error.to_string())?;
     let lock = world.path("lock");
     let mut writer = world.millstream(&["/usr/bin/python3", "-c", WRITER, way, &lock]);
-    // It comes back when the pipes are closed, too.
+    // The call returns only when the pipes are closed, too.
     let outcome = run::outcome(&mut writer)?;
     if outcome.status.code() != Some(7) || outcome.stdout != b"sent\n" {
         return Err(format!("{outcome:?}"));
     }
-    // Nobody has read yet, so the connection still holds most of it.
+    // Nothing has been read yet, so the connection still holds most of the bytes.
     if heirs(world)? != 1 {
         return Err("no process goes on with the connection".to_owned());
     }
@@ -85,11 +85,11 @@ fn ends(world: &World, way: &str) -> Result<(), String> {
         &world.near,
         &["/usr/bin/python3", "-c", &listens],
     ))?;
-    // Another program with the same address would reset the connection if it did not wait.
+    // Another program with the same address must wait, or else it would reset the connection.
     let _server = world.kernel_server()?;
     let url = format!("http://{FAR}:8000/index.html");
     let page = world.path("next");
-    // One of the way of ending before proves nothing.
+    // Remove the page of the previous way, which would prove nothing.
     let _ = std::fs::remove_file(&page);
     let next = world.millstream(&["curl", "-sS", "-o", &page, &url]);
     let mut next = Watched::start(&mut { next })?;
@@ -110,7 +110,7 @@ fn ends(world: &World, way: &str) -> Result<(), String> {
     nothing_is_left(world)
 }
 
-/// The processes that go on for programs which have ended.
+/// Number of processes that go on for programs which have ended.
 fn heirs(world: &World) -> Result<usize, String> {
     let pids = run::output(run::command("ip").args(["netns", "pids", &world.near]))?;
     let is_heir = |pid: &&str| {

@@ -1,8 +1,8 @@
-//! `kill -9` of each process in turn, of nginx with workers over `mux:`: a worker, the service, the
-//! master, the workers that it leaves, and the service again. Then nothing is left.
+//! `kill -9` of each process of nginx with workers over `mux:`, in turn: a worker, the service, the
+//! master, the workers that it leaves, and the service again. Nothing may be left.
 //!
-//! Owns a veth of its own, since the service keeps its files below the interface's name, and runs
-//! everything in the host's mount namespace, where left-overs can be seen.
+//! Owns a veth, since the service keeps its files under the interface's name. Everything runs in
+//! the host's mount namespace, where left-overs can be seen.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -21,7 +21,7 @@ struct Place<'a> {
     world: &'a World,
     interface: String,
     socket: String,
-    /// Where the sockets of `mill ss` lie.
+    /// Directory of the sockets of `mill ss`.
     observe: PathBuf,
 }
 
@@ -48,7 +48,7 @@ pub(super) fn killed(world: &World) -> Result<(), String> {
     for worker in &workers {
         signal("-KILL", worker)?;
     }
-    // Its status is that of a process that was killed.
+    // The status tells of the signal, as expected.
     let _ = master.wait()?;
     place.until("the port is free again", |place| {
         Ok(!place.ask("ports")?.contains(&PORT.to_string()) && place.kernel_can_bind()?)
@@ -61,7 +61,7 @@ pub(super) fn killed(world: &World) -> Result<(), String> {
 
 fn kill(mut process: Watched) -> Result<(), String> {
     signal("-KILL", &process.id().to_string())?;
-    // Its status is that of a process that was killed.
+    // The status tells of the signal, as expected.
     process.wait().map(drop)
 }
 
@@ -103,7 +103,7 @@ impl<'a> Place<'a> {
         })
     }
 
-    /// A program in the near namespace, with the mounts of this process.
+    /// A command that runs a program in the near namespace, with the mounts of this process.
     fn near(&self, program: &[&str]) -> Command {
         let mut command = run::command("nsenter");
         command
@@ -155,8 +155,8 @@ impl<'a> Place<'a> {
         run::output(&mut self.mill(&["mux", question, "--socket", &self.socket]))
     }
 
-    /// A client of the kernel's on the other side gets the file. A service that has just begun may
-    /// not know the processes yet.
+    /// Fetches the file with a client on the kernel. It retries, since a service that has just
+    /// begun may not know the processes yet.
     fn is_served(&self) -> Result<(), String> {
         let (copy, url) = (self.world.path("copy"), format!("http://{OWN}:{PORT}/file"));
         let retries = ["--retry", "10", "--retry-all-errors", "--retry-delay", "1"];
@@ -165,7 +165,7 @@ impl<'a> Place<'a> {
         self.world.must_be_same("copy")
     }
 
-    /// A transfer of some seconds.
+    /// Starts a transfer that takes some seconds.
     fn slow_transfer(&self) -> Result<Watched, String> {
         let (copy, url) = (self.world.path("slow"), format!("http://{OWN}:{PORT}/file"));
         let line = [
@@ -189,7 +189,7 @@ impl<'a> Place<'a> {
         Ok(tried.status.success())
     }
 
-    /// What is left of the service and of the programs.
+    /// A left-over of the service or of the programs, if there is any.
     fn left(&self) -> Result<Option<String>, String> {
         let run_dir = Path::new("/run/millstream").join(&self.interface);
         for path in [&run_dir, Path::new(&self.socket)] {
@@ -206,7 +206,7 @@ impl<'a> Place<'a> {
         if let Some(link) = links.lines().find(|line| line.contains("xdp")) {
             return Ok(Some(link.to_owned()));
         }
-        // A reader removes the sockets at which nobody listens.
+        // Any reader removes sockets that have no listener, so run one.
         run::output(&mut self.mill(&["ss"]))?;
         let mut sockets = std::fs::read_dir(&self.observe)
             .into_iter()

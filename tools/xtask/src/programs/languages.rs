@@ -1,7 +1,7 @@
 //! Servers and clients on the run-times of other languages: Python's asyncio, node, and Java's NIO.
 //!
-//! Their source is written into the world's directory. Each has a loop of its own around epoll,
-//! threads, and pipes or eventfds beside its sockets.
+//! The source files are written into the world's directory. Each program has its own loop around
+//! epoll, threads, and pipes or eventfds beside its sockets.
 
 use super::{FAR, FILE_BYTES, World};
 use crate::run;
@@ -23,7 +23,7 @@ pub(super) fn java(world: &World) -> Result<(), String> {
     is_good_server(world, "java", "NioServer.java", JAVA, 8005)
 }
 
-/// node's client fetches the file several times at once, and twice over each connection.
+/// Fetches the file with node several times at once, and twice over each connection.
 pub(super) fn node_client(world: &World) -> Result<(), String> {
     world.write("node_client.js", NODE_CLIENT.as_bytes())?;
     let _server = world.kernel_server()?;

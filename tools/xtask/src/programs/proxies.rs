@@ -1,9 +1,8 @@
-//! haproxy and apache2 over `mux:`: masters whose workers take the listeners over in ways of their
-//! own.
+//! haproxy and apache2 over `mux:`, whose workers take over the listeners in their own ways.
 //!
-//! haproxy's master executes itself anew, and the new worker asks the old one for the listeners
-//! over a UNIX socket (`SCM_RIGHTS`). apache2's children have
-//! threads; their parent ends them by a pipe that they watch beside their listener.
+//! haproxy's master executes itself again, and the new worker gets the listeners from the old one
+//! over a UNIX socket (`SCM_RIGHTS`). apache2's children have threads. Their parent ends them
+//! through a pipe that they watch beside their listener.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -15,7 +14,7 @@ use crate::run::Watched;
 const HAPROXY_PORT: u16 = 8091;
 const APACHE_PORT: u16 = 8092;
 
-/// haproxy's master and worker before a server of the kernel's, with reloads under load.
+/// Checks haproxy's master and worker before a server on the kernel, with reloads under load.
 pub(super) fn haproxy(world: &World) -> Result<(), String> {
     let service = Service::start(world)?;
     let _origin = world.kernel_server()?;
@@ -41,7 +40,7 @@ pub(super) fn haproxy(world: &World) -> Result<(), String> {
     end(&service, server, "-USR1", HAPROXY_PORT)
 }
 
-/// apache2 with children that have threads, a graceful restart under load.
+/// Checks apache2 with threaded children, and a graceful restart under load.
 pub(super) fn apache(world: &World) -> Result<(), String> {
     let service = Service::start(world)?;
     let root = world.directory.display();
@@ -76,7 +75,7 @@ fn start(world: &World, service: &Service<'_>, program: &[&str]) -> Result<Watch
     Watched::start(command.stdout(Stdio::null()).stderr(Stdio::null()))
 }
 
-/// Ends a program by its signal for a graceful end, and waits until the service has its port back.
+/// Ends a program gracefully by its signal, and waits until the service has the port back.
 fn end(service: &Service<'_>, mut server: Watched, name: &str, port: u16) -> Result<(), String> {
     signal(name, &server.id().to_string())?;
     if !server.wait()? {

@@ -1,8 +1,8 @@
-//! `cargo xtask stress programs`: short connections by the million through nginx with two workers
-//! over `mux:`, while the memory of its processes and of the service is looked at.
+//! `cargo xtask stress programs`: millions of short connections through nginx with two workers over
+//! `mux:`. The memory of its processes and of the service is watched meanwhile.
 //!
-//! Owns a service on the near side while it runs. Memory is flat if the processes have not grown
-//! since the first tenth of the connections by more than a few MiB.
+//! Owns a service on the near side while it runs. Memory counts as flat if no process has grown by
+//! more than [`GROWTH_KIB_MAX`] since the first tenth of the connections.
 
 use std::path::Path;
 
@@ -10,9 +10,9 @@ use super::workers::{PORT, Service, configure, signal, workers_of};
 use super::{NEAR, World, no_errors};
 use crate::run;
 
-/// Looks at the memory.
+/// Number of looks at the memory.
 const LOOKS: u64 = 10;
-/// Growth of one process that is no leak, KiB: the allocator's, and tables that fill.
+/// Growth of a process in KiB that is no leak: the allocator's, and tables that fill.
 const GROWTH_KIB_MAX: u64 = 8 << 10;
 
 /// The chore. False: memory has grown.
@@ -56,7 +56,7 @@ fn load(world: &World, requests: u64) -> Result<(), String> {
     no_errors("ab", &said)
 }
 
-/// Memory of a process that is its own or that it shares with others, KiB.
+/// Resident memory of a process in KiB, shared pages included.
 fn resident_kib(pid: &str) -> Result<u64, String> {
     let path = format!("/proc/{pid}/status");
     let said = std::fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;

@@ -1,8 +1,9 @@
-//! `cargo xtask bench programs`: unmodified servers on Millstream against themselves on the kernel.
+//! `cargo xtask bench programs`: unmodified servers on Millstream, compared with themselves on the
+//! kernel.
 //!
-//! In one run, by turns: the server on the kernel and on AF_XDP under `mill run`, with a client of
-//! the kernel's on the other side of a veth. Then the same over memif, with `mill run` on both
-//! ends. Each figure is the median of the rounds, with the CPU time of server and client together.
+//! A round runs the server on the kernel, then on AF_XDP under `mill run`, each with a client on
+//! the kernel across a veth. Then both ends run under `mill run` over memif. Each figure is the
+//! median of the rounds. CPU time is that of server and client together.
 
 use std::fs;
 use std::path::Path;
@@ -17,25 +18,25 @@ const SECONDS: &str = "2";
 /// Clock ticks of `/proc` in a second (`USER_HZ`).
 const TICKS: f64 = 100.0;
 
-/// Where server and client of a measurement run.
+/// The stacks of server and client in a measurement.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stacks {
     /// Both on the kernel.
     Kernel,
-    /// The server on AF_XDP, the client on the kernel.
+    /// The server runs on AF_XDP, the client on the kernel.
     Xdp,
-    /// Both on memif.
+    /// Both run on memif.
     Memif,
 }
 
-/// A server, its client, and what the client says of its speed.
+/// A server, its client, and the function that reads the rate from the client's output.
 struct Case {
     name: &'static str,
     port: u16,
     server: &'static [&'static str],
     client: &'static [&'static str],
     rate: fn(&str, f64) -> Option<f64>,
-    /// The ratios to reach: AF_XDP, memif.
+    /// Least ratios to the kernel's rate: with AF_XDP, with memif.
     bars: [f64; 2],
 }
 
@@ -120,7 +121,7 @@ const CASES: &[Case] = &[
     },
 ];
 
-/// Requests in a second, as wrk says them.
+/// Requests per second, from the output of wrk.
 fn requests(said: &str, _: f64) -> Option<f64> {
     let line = said
         .lines()
@@ -128,13 +129,13 @@ fn requests(said: &str, _: f64) -> Option<f64> {
     line.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// Requests in a second, as redis-benchmark writes them.
+/// Requests per second, from the output of redis-benchmark.
 fn redis_rate(said: &str, _: f64) -> Option<f64> {
     let line = said.lines().find(|line| line.starts_with("\"GET\""))?;
     line.split(',').nth(1)?.trim_matches('"').parse().ok()
 }
 
-/// memcslap says only the time, of which its start is a part.
+/// Requests per second of memcslap, which reports none. The time includes its start.
 fn gets(_: &str, seconds: f64) -> Option<f64> {
     Some(50.0 * 2000.0 / seconds)
 }
@@ -215,7 +216,7 @@ fn measure(world: &World, case: &Case, stacks: Stacks) -> Result<Figure, String>
     let mut server = on(world, stacks, "server", NEAR, &server);
     let mut server = Watched::start(server.stdout(Stdio::null()).stderr(Stdio::null()))?;
     match stacks {
-        // No client of the kernel's reaches it.
+        // No client on the kernel reaches a memif server to probe it. Wait instead.
         Stacks::Memif => std::thread::sleep(Duration::from_millis(700)),
         _ => world.await_port(&world.far, NEAR, case.port)?,
     }
@@ -223,7 +224,7 @@ fn measure(world: &World, case: &Case, stacks: Stacks) -> Result<Figure, String>
     let said = run::output(&mut on(world, stacks, "client", FAR, &client))?;
     let seconds = began.elapsed().as_secs_f64();
     run::output(run::command("kill").args(["-TERM", &server.id().to_string()]))?;
-    // Its status is that of a program ended by a signal.
+    // The status tells of the signal, as expected.
     let _ = server.wait()?;
     if stacks == Stacks::Kernel {
         run::output(&mut inside(
@@ -239,7 +240,7 @@ fn measure(world: &World, case: &Case, stacks: Stacks) -> Result<Figure, String>
     })
 }
 
-/// A program on its side of a wire.
+/// A command that runs a program on its side of a wire.
 fn on(world: &World, stacks: Stacks, role: &str, address: &str, program: &[String]) -> Command {
     let words: Vec<&str> = program.iter().map(String::as_str).collect();
     let is_server = role == "server";
@@ -267,7 +268,7 @@ fn children_ticks() -> Result<u64, String> {
     let stat = fs::read_to_string("/proc/self/stat").map_err(|error| error.to_string())?;
     let behind = stat.rsplit(')').next().unwrap_or_default();
     let words: Vec<&str> = behind.split_whitespace().collect();
-    // Of `cutime` and `cstime`, fields 16 and 17 of the line, counted from the state on.
+    // `cutime` and `cstime` are fields 16 and 17 of the line. `words` begins with field 3.
     let field = |at: usize| words.get(at).and_then(|word| word.parse::<u64>().ok());
     match (field(13), field(14)) {
         (Some(user), Some(system)) => Ok(user + system),

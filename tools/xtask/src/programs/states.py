@@ -17,7 +17,7 @@ SEED, ONE_IN, COURSES, *ONLY = sys.argv[1:]
 RESET = struct.pack("ii", 1, 0)
 
 
-# The states of a socket.
+# Functions that bring a socket into a state.
 
 class Place:
     """A socket, and what else is open because of it."""
@@ -232,7 +232,8 @@ def aftermath(place):
     return first, got, touched(space), c("send", place.fd, b"x", size(1), NOW), polled(place)
 
 
-# Differences that docs/differences-preload.md names, and what time or the kernel's version decides.
+# Excluded are differences named in docs/differences-preload.md, and results that depend on time or
+# on the kernel's version.
 OVER = (no_longer_listening, refused_by_us, ended, reset, reset_with_bytes, reset_and_told,
         reset_after_write)
 UNSETTLED = {"ioctl SIOCOUTQ", "ioctl SIOCOUTQNSD"}
@@ -242,14 +243,14 @@ def is_known(family, state, name):
     words = name.split()
     is_v6 = family == socket.AF_INET6
     return (
-        # A bad piece is an error before anything else is looked at.
+        # A bad piece is an error before anything else is checked.
         "piece" in words and not {"empty", "negative"} & set(words)
-        # A socket whose connection has ended is not bound anew, and has no peer's name.
+        # A socket whose connection has ended cannot be bound again, and has no peer name.
         or state in OVER and {"bind", "SO_PEERNAME", "IPV6_V6ONLY"} & set(words)
-        # Linux looks at the lengths of IPv6's structures first, and not at some lengths at all.
+        # Linux checks the lengths of IPv6's structures first, and some lengths not at all.
         or is_v6 and words[0] == "bind" and "family" in words
         or is_v6 and words[1:2] and words[1][:5] == "IPV6_" and words[-1] in ("-1", "null")
-        # The two queues of a listener are told of together.
+        # Readiness of a listener's two queues is reported together.
         or state in (called, no_longer_listening) and name == "epoll with equal data"
         or state not in (connected, accepted, with_bytes) and name in UNSETTLED
     )

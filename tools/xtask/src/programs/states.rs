@@ -1,20 +1,21 @@
-//! Calls on sockets in every state, with good and bad arguments: one program, on the kernel and on
-//! Millstream, whose output must be the same.
+//! Calls on sockets in every state, with good and bad arguments. One program makes them on the
+//! kernel and on Millstream, and its output must be the same.
 
 use super::World;
 use crate::run;
 
 const PROGRAM: &str = include_str!("states.py");
 const CALLS: &str = include_str!("states_calls.py");
-/// A seed, and one call in so many on each state's socket, and courses of calls.
+/// A seed; N, of which one call in N is made in each state; and the number of courses of calls.
 const ARGUMENTS: [&str; 3] = ["1", "12", "100"];
 
-/// Compares what a sample of the calls says, each over localhost in a namespace of its own.
+/// Compares the output for a sample of the calls. Each side runs over localhost in its own
+/// namespace.
 pub(super) fn compared(world: &World) -> Result<(), String> {
     world.write("states.py", PROGRAM.as_bytes())?;
     world.write("states_calls.py", CALLS.as_bytes())?;
     for namespace in [&world.far, &world.near] {
-        // Whether there is a route for groups decides what Linux says of one.
+        // Linux's answer about a group depends on whether there is a route for groups.
         run::output(&mut super::inside(
             namespace,
             &["ip", "route", "replace", "224.0.0.0/4", "dev", "lo"],

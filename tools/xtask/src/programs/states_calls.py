@@ -85,7 +85,7 @@ def told_address(raw, length):
     return raw[:2], bool(port), raw[4:], length
 
 
-# The calls: each takes a place and says what the call gave.
+# The calls. Each takes a place and returns the call's results.
 
 def addresses(place, port=0):
     """Addresses with their lengths, by name."""
@@ -150,7 +150,7 @@ def with_address(call, at, length):
         count.value = length
         by = ctypes.byref(count)
     got = call(given, by)
-    # Whether a call that fails has written the length depends on the kernel's version.
+    # Whether a failed call has written the length depends on the kernel's version.
     is_good = got == 0 or isinstance(got, int) or got[0] == "accepted"
     return got, told_address(touched(space), count.value if is_good else None)
 
@@ -171,7 +171,7 @@ def accepts(place):
             said = fcntl_(got, 1), fcntl_(got, 3) & 0o4000
             os.close(got)
             return "accepted", said
-        # A call that fails leaves no number taken.
+        # A failed call must not keep a number.
         return got, lowest() == before
 
     for name, at, length in rooms_for_addresses():
@@ -455,7 +455,7 @@ def options(place):
                                  ("AF_INET", struct.pack("i", 2), 4),
                                  ("negative", struct.pack("i", -1), 4)]:
             if option == "MCAST_LEAVE_GROUP" and said != "group":
-                # Lengths are looked at before addresses.
+                # Lengths are checked before addresses.
                 continue
 
             def put(level=level, name=name, at=at, length=length):
@@ -676,7 +676,7 @@ def waits(place):
     yield "select", lambda: selected(place, fd + 1, 0, 0)
     for name, seconds, micros in [("negative", -1, 0), ("negative micros", 0, -1),
                                   ("a million micros", 0, 10**6), ("two million", 0, 2 * 10**6)]:
-        # Something is ready: a pipe.
+        # A pipe is ready to read.
         yield f"select {name}", lambda s=seconds, u=micros: selected(place, fd + 1, s, u, True)
     yield "select below it", lambda: selected(place, fd, 0, 0)
     yield "select -1", lambda: selected(place, -1, 0, 0)

@@ -1,5 +1,5 @@
-//! nginx with workers that listens on all addresses over `mux:`, as its usual configuration says:
-//! Millstream has what comes by the NIC, and the kernel what comes from this host.
+//! nginx with workers that listens on all addresses over `mux:`, as its usual configuration says.
+//! Connections from the NIC go to Millstream, those from this host to the kernel.
 //!
 //! Owns a service on the near side while it runs.
 
@@ -40,7 +40,7 @@ pub(super) fn nginx(world: &World) -> Result<(), String> {
     kernel_listens_no_more(world)
 }
 
-/// A client on the same host fetches the file from the same server, by the kernel.
+/// Fetches the file over the kernel, with a client on the server's own host.
 fn is_served_inside(world: &World) -> Result<(), String> {
     for host in ["127.0.0.1", "[::1]"] {
         let (copy, url) = (world.path("copy"), format!("http://{host}:{PORT}/file"));
@@ -51,7 +51,7 @@ fn is_served_inside(world: &World) -> Result<(), String> {
     Ok(())
 }
 
-/// The service's copies of the program's sockets are closed.
+/// Waits until the service has closed its copies of the program's kernel sockets.
 fn kernel_listens_no_more(world: &World) -> Result<(), String> {
     let mut said = String::new();
     for _ in 0..super::TRIES {

@@ -1,7 +1,7 @@
-//! Programs over wires other than `packet:` and `mux:`: AF_XDP with the kernel's clients, memif
-//! with `mill run` on both ends, and workers on AF_XDP by a service that `mill run` starts.
+//! Programs over wires other than `packet:` and `mux:`. AF_XDP has clients on the kernel, memif has
+//! `mill run` on both ends, and workers on AF_XDP use a service that `mill run` starts.
 //!
-//! Owns nothing; the veth's far end takes the frames of AF_XDP only while it aggregates.
+//! Owns nothing. The veth's far end accepts frames of AF_XDP only while it aggregates (GRO).
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -14,7 +14,7 @@ use crate::run::{self, Watched};
 
 const PORT: u16 = 8093;
 
-/// A program under `mill run` on a wire. Its counters go to the file `report`.
+/// A command that runs a program under `mill run` on a wire. Its counters go to the file `report`.
 fn on_wire(
     world: &World,
     namespace: &str,
@@ -29,7 +29,7 @@ fn on_wire(
     inside(namespace, &line)
 }
 
-/// nginx of one process on a wire of the near side.
+/// Starts nginx, as one process, on a wire of the near side.
 fn nginx(world: &World, wire: &str) -> Result<Watched, String> {
     let root = world.directory.display();
     let configuration = format!(
@@ -45,7 +45,7 @@ fn nginx(world: &World, wire: &str) -> Result<Watched, String> {
     Watched::start(command.stdout(Stdio::null()).stderr(Stdio::null()))
 }
 
-/// The far end of the veth aggregates as long as this lives.
+/// Keeps the veth's far end aggregating until it is dropped.
 struct Aggregating<'a>(&'a World);
 
 impl<'a> Aggregating<'a> {
@@ -57,13 +57,13 @@ impl<'a> Aggregating<'a> {
 
 impl Drop for Aggregating<'_> {
     fn drop(&mut self) {
-        // The namespaces are removed anyway.
+        // Failure is harmless, since the namespaces are removed anyway.
         let off = ["ethtool", "-K", "v0", "gro", "off"];
         let _ = run::output(&mut inside(&self.0.far, &off));
     }
 }
 
-/// nginx over AF_XDP, and curl over AF_XDP from a server of the kernel's.
+/// Checks nginx over AF_XDP, and curl over AF_XDP with a server on the kernel.
 pub(super) fn xdp(world: &World) -> Result<(), String> {
     let _aggregating = Aggregating::start(world)?;
     let server = nginx(world, "xdp:v1")?;
@@ -81,7 +81,7 @@ pub(super) fn xdp(world: &World) -> Result<(), String> {
     world.must_have_carried("rx_bytes", FILE_BYTES)
 }
 
-/// nginx over memif; curl, then ab, over the other end of it.
+/// Checks nginx over memif, with curl and then ab on the other end.
 pub(super) fn memif(world: &World) -> Result<(), String> {
     let socket = world.path("memif");
     let wire = |role: &str| format!("memif:{socket},role={role}");
@@ -98,7 +98,7 @@ pub(super) fn memif(world: &World) -> Result<(), String> {
     };
     let (copy, url) = (world.path("copy"), format!("http://{NEAR}:{PORT}"));
     let file = format!("{url}/file");
-    // The server may not listen yet.
+    // The server may not listen yet, so retry.
     let retries = ["--retry", "20", "--retry-connrefused", "--retry-delay", "1"];
     let program = [&["curl", "-sSm", "60", "-o", &copy][..], &retries, &[&file]].concat();
     client(&program)?;
@@ -110,8 +110,8 @@ pub(super) fn memif(world: &World) -> Result<(), String> {
     world.must_have_carried("tx_bytes", FILE_BYTES)
 }
 
-/// memcached over memif, with a client whose threads all wait at once: none of them sleeps on
-/// although its answer has come.
+/// Checks memcached over memif. The client's threads all wait at once, and each must wake when its
+/// answer has come.
 pub(super) fn threads(world: &World) -> Result<(), String> {
     let socket = world.path("memif.threads");
     let wire = |role: &str| format!("memif:{socket},role={role}");
@@ -120,7 +120,7 @@ pub(super) fn threads(world: &World) -> Result<(), String> {
     let wire_near = wire("server");
     let mut command = on_wire(world, &world.near, (&wire_near, NEAR), "report", &program);
     let server = Watched::start(command.stdout(Stdio::null()).stderr(Stdio::null()))?;
-    // No client of the kernel's reaches it, so nobody can ask whether it listens.
+    // No client on the kernel reaches the server to probe it. Wait instead.
     sleep(Duration::from_millis(1500));
     let host = format!("--servers={NEAR}");
     let load = ["timeout", "60", "memcslap", &host, "--test=get"];
@@ -136,11 +136,11 @@ pub(super) fn threads(world: &World) -> Result<(), String> {
         &program,
     ))?;
     world.end(server, "-TERM")?;
-    // Each answer bears a value.
+    // Each answer contains a value.
     world.must_have_carried("tx_bytes", 50 * 200 * 100)
 }
 
-/// nginx with a master and two workers on an interface without `mill mux`.
+/// Checks nginx with a master and two workers on an interface, without `mill mux`.
 pub(super) fn workers(world: &World) -> Result<(), String> {
     let address = format!("{NEAR}/24");
     let line = ["ip", "address", "add", &address, "dev", "v1"];

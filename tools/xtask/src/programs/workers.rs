@@ -1,5 +1,5 @@
-//! nginx with a master and two workers over `mux:`: its workers have dropped their privileges, are
-//! replaced under load, one is killed, and the master is replaced by another program.
+//! nginx with a master and two workers over `mux:`. Its workers have dropped their privileges and
+//! are replaced under load. One of them is killed, and another program replaces the master.
 //!
 //! Owns a service on the near side, and the near side's address while it runs.
 
@@ -15,7 +15,7 @@ pub(super) const PORT: u16 = 8090;
 /// Bits of HUP, QUIT, USR2, TERM and CHLD in a thread's mask: bit *n* - 1 is signal *n*.
 const MASTER_SIGNALS: u64 = 1 | 1 << 2 | 1 << 11 | 1 << 14 | 1 << 16;
 
-/// `mill mux` on the near side's interface, which has an address for that time.
+/// `mill mux` on the near side's interface, which has an address meanwhile.
 pub(super) struct Service<'a> {
     world: &'a World,
     pub(super) socket: String,
@@ -23,8 +23,8 @@ pub(super) struct Service<'a> {
 }
 
 impl<'a> Service<'a> {
-    /// nginx in the foreground, by a configuration in the directory of the world; it answers at
-    /// `port`.
+    /// Starts nginx in the foreground with a configuration from the world's directory, and waits
+    /// until it answers at `port`.
     pub(super) fn nginx(&self, configuration: &str, port: u16) -> Result<Watched, String> {
         let world = self.world;
         let mill = world.mill.display().to_string();
@@ -42,7 +42,7 @@ impl<'a> Service<'a> {
         let address = format!("{NEAR}/24");
         let line = ["ip", "address", "add", &address, "dev", "v1"];
         run::output(&mut inside(&world.near, &line))?;
-        // A veth takes redirected frames only if its peer aggregates.
+        // A veth accepts redirected frames only if its peer aggregates (GRO).
         run::output(&mut inside(
             &world.far,
             &["ethtool", "-K", "v0", "gro", "on"],
@@ -66,7 +66,7 @@ impl<'a> Service<'a> {
         Err("`mill mux` does not answer".to_owned())
     }
 
-    /// Its process id.
+    /// Process id of the service.
     pub(super) fn id(&self) -> u32 {
         self.process.id()
     }
@@ -77,7 +77,7 @@ impl<'a> Service<'a> {
         run::output(&mut inside(&self.world.near, &line))
     }
 
-    /// Waits until nobody has the port any more.
+    /// Waits until no program has the port.
     pub(super) fn await_release(&self, port: u16) -> Result<(), String> {
         for _ in 0..super::TRIES {
             if !self.ask("ports")?.contains(&port.to_string()) {
@@ -88,7 +88,7 @@ impl<'a> Service<'a> {
         Err("the port is still claimed".to_owned())
     }
 
-    /// How many contexts have carried frames.
+    /// Number of contexts that have carried frames.
     fn busy_contexts(&self) -> Result<usize, String> {
         let said = self.ask("status")?;
         let contexts = said
@@ -120,7 +120,8 @@ pub(super) fn workers_of(pid: &str) -> Result<Vec<String>, String> {
     Ok(said.lines().map(str::to_owned).collect())
 }
 
-/// The program's own thread, which is the first, takes the signals that it waits for.
+/// Checks that signals go to the program's own thread, which is the first: other threads must block
+/// them.
 fn threads_take_no_signal(pid: &str) -> Result<(), String> {
     let said = run::output(run::command("sh").args([
         "-c",
@@ -143,7 +144,7 @@ fn threads_take_no_signal(pid: &str) -> Result<(), String> {
     }
 }
 
-/// Waits until the master has two workers, none of `old` among them.
+/// Waits until the master has two workers, both new compared with `old`.
 pub(super) fn await_workers(master: &str, old: &[String]) -> Result<(), String> {
     for _ in 0..super::TRIES {
         let now = workers_of(master).unwrap_or_default();
@@ -191,7 +192,7 @@ pub(super) fn nginx(world: &World) -> Result<(), String> {
     }
 }
 
-/// The configuration of a master and two workers.
+/// Writes the configuration of a master and two workers.
 pub(super) fn configure(world: &World) -> Result<(), String> {
     let root = world.directory.display();
     let configuration = format!(
@@ -203,7 +204,7 @@ pub(super) fn configure(world: &World) -> Result<(), String> {
     world.write("workers.conf", configuration.as_bytes())
 }
 
-/// The master that the configuration's file names; not `old`.
+/// The master in the configuration's pid file, once it differs from `old` and has workers.
 fn await_master(world: &World, old: &str) -> Result<String, String> {
     for _ in 0..super::TRIES {
         let read = std::fs::read_to_string(world.path("nginx.pid")).unwrap_or_default();
@@ -216,14 +217,14 @@ fn await_master(world: &World, old: &str) -> Result<String, String> {
     Err("there is no new master".to_owned())
 }
 
-/// USR2: another master, by `exec`, has the listeners, and the old one ends.
+/// Checks USR2: another master gets the listeners by `exec`, and the old one ends.
 pub(super) fn upgrade(world: &World) -> Result<(), String> {
     let service = Service::start(world)?;
     configure(world)?;
     let program = run::output(run::command("which").arg("nginx"))?;
     let (mill, socket) = (world.mill.display(), &service.socket);
     let (program, file) = (program.trim(), world.path("workers.conf"));
-    // nginx takes USR2 only if the process that started it is gone.
+    // nginx accepts USR2 only after the process that started it has gone.
     let line =
         format!("{mill} run --wire mux:{socket} -- {program} -c {file} -g 'daemon off;' & sleep 1");
     let mut shell = inside(&world.near, &["sh", "-c", &line]);
@@ -255,7 +256,7 @@ pub(super) fn upgrade(world: &World) -> Result<(), String> {
     service.await_release(PORT)
 }
 
-/// nginx that forks into the background, and whose first process ends at once.
+/// Checks nginx that forks into the background, whose first process ends at once.
 pub(super) fn daemon(world: &World) -> Result<(), String> {
     let service = Service::start(world)?;
     configure(world)?;
@@ -276,7 +277,7 @@ pub(super) fn daemon(world: &World) -> Result<(), String> {
         "-g",
         "daemon on;",
     ];
-    // The background process keeps a pipe open.
+    // No pipe for the output: the background process would keep it open.
     let mut command = inside(&world.near, &line);
     let command = command.stdin(Stdio::null()).stdout(Stdio::null());
     let mut first = Watched::start(command.stderr(Stdio::null()))?;
@@ -291,7 +292,7 @@ pub(super) fn daemon(world: &World) -> Result<(), String> {
     service.await_release(PORT)
 }
 
-/// HUP under load. A transfer that is under way goes on, and no request is lost.
+/// Checks HUP under load: a running transfer goes on, and no request is lost.
 fn reload(world: &World, master: &str) -> Result<(), String> {
     let old = workers_of(master)?;
     let copy = world.path("slow");
@@ -315,8 +316,8 @@ fn reload(world: &World, master: &str) -> Result<(), String> {
     await_workers(master, &old)
 }
 
-/// Something that happens to the server while `ab` puts a load of short connections on it. Each
-/// request must be answered; `-r` has `ab` count those that are not.
+/// Makes `event` happen while `ab` loads the server with short connections. Each request must be
+/// answered. `-r` makes `ab` count failed requests instead of stopping.
 pub(super) fn load_across(
     world: &World,
     port: u16,

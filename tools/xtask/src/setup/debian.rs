@@ -1,11 +1,11 @@
-//! Debian packages, through apt-get. Owns the list of packages; called by [`super::setup`].
+//! Debian packages, installed by apt-get. Owns the list of packages; called by [`super::setup`].
 
 use std::path::Path;
 
 use super::Need;
 use crate::run;
 
-/// A package, a program or file that proves it is there, and what it is for.
+/// A package, a program or file that proves its presence, and its purpose.
 struct Package {
     name: &'static str,
     proof: &'static str,
@@ -49,7 +49,7 @@ const fn suite_package(name: &'static str, proof: &'static str) -> Package {
     }
 }
 
-/// DPDK's version is a part of the directory's name.
+/// The directory's name contains DPDK's version.
 const MEMIF_DRIVER: &str = "/usr/lib/x86_64-linux-gnu/dpdk/pmds-*/librte_net_memif.so";
 
 const PACKAGES: &[Package] = &[
@@ -119,7 +119,7 @@ const PACKAGES: &[Package] = &[
         "memif peer that no one here wrote",
     ),
     package("librte-meta-net", MEMIF_DRIVER, "its memif driver"),
-    // dpdk-dev brings it along (9 MB, 54 MB installed).
+    // dpdk-dev depends on it (9 MB, 54 MB installed).
     package(
         "libdpdk-dev",
         "/usr/include/dpdk/rte_ethdev.h",
@@ -151,7 +151,7 @@ const PACKAGES: &[Package] = &[
     },
 ];
 
-/// Installs the missing packages as root; otherwise the error is the line to run.
+/// Installs the missing packages if this is root. Otherwise the error is the command to run.
 pub fn install_missing(need: &Need) -> Result<(), String> {
     let wanted = PACKAGES.iter().filter(|package| (package.wanted)(need));
     let missing: Vec<&Package> = wanted.filter(|package| !is_present(package)).collect();
@@ -197,8 +197,8 @@ fn is_present(package: &Package) -> bool {
     }
 }
 
-/// A path whose `*`, if it has one, ends a directory's name; what follows may have a version behind
-/// it.
+/// Whether a path exists. A `*` may end one directory's name. What follows it may be followed by a
+/// version.
 fn exists(pattern: &str) -> bool {
     let Some((before, after)) = pattern.split_once("*/") else {
         return Path::new(pattern).exists();

@@ -1,16 +1,16 @@
-//! Set-up: what the chores need from Debian and from rustup.
+//! Set-up: installs what the chores need from Debian and rustup.
 //!
-//! Installs only what is missing and says so first; never through a piped script. Called by every
-//! chore that needs more than cargo, with the [`Need`] that says what for.
+//! Only missing things are installed, after they are named, and never through a piped script. Every
+//! chore that needs more than cargo calls this with its [`Need`].
 
 mod debian;
 mod rust;
 
 use std::path::Path;
 
-/// The nightly that Miri and the fuzzers run on, pinned so that a run today is a run next year.
+/// The nightly for Miri and the fuzzers, pinned so that runs can be repeated.
 pub const NIGHTLY: &str = "nightly-2026-04-14";
-/// The target with no operating system: what builds for it makes no system call.
+/// A target without an operating system. Code that builds for it makes no system call.
 pub const TARGET_NO_OS: &str = "x86_64-unknown-none";
 
 /// The tools that a chore needs.
@@ -41,7 +41,7 @@ pub struct Need {
 }
 
 impl Need {
-    /// What `test` needs.
+    /// Everything that `test` needs.
     pub fn everything() -> Self {
         Self {
             demo: true,
@@ -59,7 +59,7 @@ impl Need {
     }
 }
 
-/// Installs what is missing. An error says what is missing and the one line that installs it.
+/// Installs missing things. An error names them and the command that installs them.
 pub fn setup(_root: &Path, need: &Need) -> Result<bool, String> {
     debian::install_missing(need)?;
     rust::install_missing(need)?;

@@ -5,7 +5,7 @@ use super::{NIGHTLY, Need, TARGET_NO_OS};
 use crate::guided;
 use crate::run;
 
-/// The version of cargo-fuzz that the fuzz directory is laid out for.
+/// The version of cargo-fuzz for which the fuzz directory is laid out.
 const CARGO_FUZZ_VERSION: &str = "0.13.1";
 /// The version of cargo-mutants whose list the chore `mutants` reads.
 const CARGO_MUTANTS_VERSION: &str = "27.1.0";
@@ -13,7 +13,7 @@ const CARGO_MUTANTS_VERSION: &str = "27.1.0";
 /// The version of cargo-deny whose grammar deny.toml is written in.
 const CARGO_DENY_VERSION: &str = "0.20.2";
 
-/// Installs what the need names and rustup lacks.
+/// Installs the needed things that rustup and cargo lack.
 pub fn install_missing(need: &Need) -> Result<(), String> {
     if need.target_no_os {
         target_no_os()?;
@@ -76,7 +76,7 @@ fn nightly() -> Result<(), String> {
     rustup(&arguments)
 }
 
-/// Miri builds the standard library from its source.
+/// Whether the standard library's source is installed, which Miri builds.
 fn has_source() -> bool {
     let sysroot =
         run::output(run::command("rustc").args([&format!("+{NIGHTLY}"), "--print", "sysroot"]));
@@ -87,7 +87,7 @@ fn has_source() -> bool {
     })
 }
 
-/// Installs a subcommand of cargo in this version, unless one is there.
+/// Installs this version of a cargo subcommand, unless some version is there.
 fn subcommand(name: &str, version: &str) -> Result<(), String> {
     if run::output(run::cargo().args([name, "--version"])).is_ok() {
         return Ok(());

@@ -189,7 +189,7 @@ class Listener(unittest.TestCase):
             self.assertEqual(said, [22])
 
     def test_at_a_port_that_was_chosen_listens_beside_old_connections(self):
-        # Each leaves a TIME_WAIT at a listener's port, which the kernel may choose again.
+        # Each round leaves a TIME_WAIT at a listener's port, which the kernel may choose again.
         for _ in range(400):
             with socket.socket() as server:
                 server.bind(("127.0.0.1", 0))
@@ -526,7 +526,7 @@ class Processes(unittest.TestCase):
         kept = os.dup(0)
         os.dup2(far.fileno(), 0)
         far.close()
-        # The child copies descriptor 0 to another number before it is stdout.
+        # Before it starts, the child copies descriptor 0 to another number, and then to stdout.
         subprocess.run(["true"], stdout=0, stdin=kept, check=True)
         os.dup2(kept, 0)
         os.close(kept)

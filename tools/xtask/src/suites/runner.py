@@ -23,7 +23,7 @@ class Outcomes(unittest.TestResult):
         super().startTest(test)
         LOG.write(f"begins {test.id()}\n")
         signal.signal(signal.SIGALRM, interrupt)
-        # Again and again: what cleans up behind the test may wait for ever, too.
+        # The alarm repeats, since clean-up behind the test may hang, too.
         signal.setitimer(signal.ITIMER_REAL, SECONDS_MAX, 5)
 
     def stopTest(self, test):
@@ -54,7 +54,7 @@ class Outcomes(unittest.TestResult):
 
 try:
     import test.support
-    # The namespace has no other hosts. Nothing that takes gigabytes runs.
+    # The namespace has no other hosts. Tests that take gigabytes are left out.
     test.support.use_resources = ["network"]
 except ImportError:
     pass

@@ -1,7 +1,6 @@
-//! Suites that come as Debian's source packages, from PyPI or from crates.io, each described by
-//! lines of shell.
+//! Suites from Debian's source packages, PyPI or crates.io, described by lines of shell.
 //!
-//! Owns nothing: sources and builds lie in the chore's directory, and go with it. Called by
+//! Owns nothing: sources and builds lie in the chore's directory and are removed with it. Called by
 //! [`super`].
 
 use std::fs;
@@ -9,21 +8,21 @@ use std::path::{Path, PathBuf};
 
 use crate::run;
 
-/// Where a suite comes from and how its tests are named and run.
+/// The origin of a suite, and how its tests are built, named and run.
 pub struct Sources {
-    /// Debian's source package, packages of PyPI's after `pypi:`, or a crate after `crate:`.
+    /// A source package of Debian, or packages of PyPI after `pypi:`, or a crate after `crate:`.
     pub from: &'static str,
-    /// Builds the runner, in the directory of the sources.
+    /// Shell line that builds the runner, in the directory of the sources.
     pub build: &'static str,
-    /// How the tests run there.
+    /// The way in which the tests run there.
     pub tests: Tests,
 }
 
-/// See [`Sources`].
+/// The way to run a suite's tests.
 pub enum Tests {
-    /// A line that prints the names, and one that runs the test `$1`; its exit status counts.
+    /// A shell line that prints the names, and one that runs the test `$1`. Its exit status counts.
     Each(&'static str, &'static str),
-    /// A line that runs all and prints `ok NAME` or `failed NAME` for each.
+    /// A shell line that runs all tests and prints `ok NAME` or `failed NAME` for each.
     AtOnce(&'static str),
 }
 
@@ -150,11 +149,11 @@ pub const SUITES: &[(&str, Sources)] = &[
         "pyftpdlib",
         Sources {
             from: "pypi:pyftpdlib pytest psutil pyOpenSSL",
-            // The package comes without its tests.
+            // The package lacks its tests, which the source archive has.
             build: "pip3 download -q --no-deps --no-binary :all: pyftpdlib && \
                     tar xf pyftpdlib-*.tar.gz && mv pyftpdlib-*/tests tests",
             tests: Tests::AtOnce(
-                // The servers of these answer each connection in a process of its own.
+                // The servers of these tests handle each connection in its own process.
                 "PYTHONPATH=$PWD /usr/bin/python3 -P -m pytest -c /dev/null --rootdir . -q -rA \
                  -p no:cacheprovider -k 'not MProc' tests/test_functional*.py tests/test_servers.py \
                  tests/test_ioloop.py | sed -nE \
@@ -174,7 +173,7 @@ pub const SUITES: &[(&str, Sources)] = &[
         "redis",
         Sources {
             from: "redis",
-            // The programs are Debian's, with which the suite comes.
+            // The suite tests Debian's own programs.
             build: "ln -sf /usr/bin/redis-* src",
             tests: Tests::Each(
                 "cd tests && ls unit/*.tcl unit/type/*.tcl integration/*.tcl | sed 's,[.]tcl$,,' | \
@@ -187,7 +186,7 @@ pub const SUITES: &[(&str, Sources)] = &[
         "uvloop",
         Sources {
             from: "pypi:uvloop pytest psutil pyOpenSSL",
-            // The package comes without its tests.
+            // The package lacks its tests, which the source archive has.
             build: "pip3 download -q --no-deps --no-binary :all: uvloop && tar xf uvloop-*.tar.gz && \
                     mv uvloop-*/tests tests",
             tests: Tests::AtOnce(
@@ -224,7 +223,7 @@ pub const SUITES: &[(&str, Sources)] = &[
     ),
 ];
 
-/// Tests of a Perl distribution; the Debian package brings what they need.
+/// A Perl distribution, whose Debian package brings what its tests need.
 const fn perl(package: &'static str) -> Sources {
     Sources {
         from: package,
@@ -237,7 +236,7 @@ const fn perl(package: &'static str) -> Sources {
 }
 
 impl Sources {
-    /// The sources, fetched and built, in a directory below this one.
+    /// Fetches and builds the sources in a directory below `below`, and returns that directory.
     pub fn ready(&self, below: &Path) -> Result<PathBuf, String> {
         let name = self.from.replace([' ', ':'], "-");
         let place = below.join(name);
@@ -274,7 +273,8 @@ impl Sources {
         Ok(sources)
     }
 
-    /// Debian's sources, by lists of their own: the machine's may lead to binaries alone.
+    /// Fetches Debian's sources with package lists of its own, since the machine's may name only
+    /// binaries.
     fn fetch(&self, place: &Path) -> Result<(), String> {
         let script = format!(
             "mkdir -p lists/partial && . /etc/os-release && \

@@ -1,9 +1,8 @@
 //! Cycles of `use` between the modules of a product crate, outside tests.
 //!
-//! The children of one module (the files of `src`, or of a folder) form a graph. Child A has an
-//! edge to child B when a path anywhere below A leads to an item below B. Names that a module
-//! re-exports are followed to the module that defines them. Paths between a module and its own
-//! children are no edges.
+//! The children of a module (the files of `src`, or of a folder) form a graph. Child A has an edge
+//! to child B if a path anywhere below A names an item below B. Re-exported names are followed to
+//! the module that defines them. Paths between a module and its own children are no edges.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -20,7 +19,7 @@ const PRODUCT: &str = "crates";
 /// Longest chain of re-exports that is followed.
 const ALIASES_MAX: usize = 8;
 
-/// Modules of all product crates that stand in a cycle.
+/// Cycles of modules, in all product crates.
 pub fn check(packages: &[Package]) -> Vec<Finding> {
     let mut findings = Vec::new();
     let product = packages
@@ -48,21 +47,21 @@ fn finding(file: PathBuf, item: &str, cause: String) -> Finding {
     }
 }
 
-/// One module of a crate, in a file of its own or inline.
+/// A module of a crate, in its own file or inline.
 struct Module {
     /// The file that holds the module's items.
     file: PathBuf,
-    /// From the crate's root, which has an empty path.
+    /// Path from the crate's root, whose own path is empty.
     path: Vec<String>,
-    /// The modules in it by name, as indexes of [`Modules::list`].
+    /// Its child modules by name, as indexes of [`Modules::list`].
     children: BTreeMap<String, usize>,
-    /// Names that its `use` lines bring in, and the paths that they stand for.
+    /// Names that its `use` lines introduce, with the paths that they stand for.
     aliases: HashMap<String, Vec<String>>,
-    /// Every path that its code names.
+    /// Paths that its code names.
     paths: Vec<Vec<String>>,
 }
 
-/// All modules of a crate that are no tests; the root comes first.
+/// All modules of a crate except tests; the root comes first.
 struct Modules {
     list: Vec<Module>,
 }
@@ -77,7 +76,7 @@ impl Modules {
         modules
     }
 
-    /// Adds a module and those below it; the answer is its index.
+    /// Adds a module and those below it, and returns its index.
     fn add(
         &mut self,
         package: &Package,
@@ -120,7 +119,7 @@ impl Modules {
         index
     }
 
-    /// Findings of one crate.
+    /// The findings in this crate.
     fn check(&self, name: &str) -> Vec<Finding> {
         let edges = self.edges();
         let mut findings = Vec::new();
@@ -155,7 +154,7 @@ impl Modules {
         self.list[index].path.last().map_or("", String::as_str)
     }
 
-    /// Pairs of modules with one parent where the first one's code names something of the second.
+    /// Pairs of sibling modules of which the first names an item of the second.
     fn edges(&self) -> BTreeSet<(usize, usize)> {
         let mut edges = BTreeSet::new();
         for (index, module) in self.list.iter().enumerate() {
@@ -169,7 +168,7 @@ impl Modules {
         edges
     }
 
-    /// Where the ways from the root to two modules part: a child on either side.
+    /// The siblings at which the ways from the root to two modules part.
     fn branches(&self, from: usize, to: usize) -> Option<(usize, usize)> {
         let (from, to) = (&self.list[from].path, &self.list[to].path);
         let common = from.iter().zip(to).take_while(|(a, b)| a == b).count();
@@ -183,7 +182,8 @@ impl Modules {
         })
     }
 
-    /// The module that holds what a path leads to, seen from a module; `None` for another crate's.
+    /// The module that contains the item of a path, seen from module `from`; `None` for another
+    /// crate's item.
     fn resolve(&self, from: usize, path: &[String], aliases_left: usize) -> Option<usize> {
         let (mut index, mut rest) = match path.first()?.as_str() {
             "crate" => (0, &path[1..]),
@@ -212,7 +212,7 @@ impl Modules {
                     return Some(index);
                 };
                 let whole: Vec<String> = alias.iter().chain(after).cloned().collect();
-                // A name of another crate that a module of ours hands on belongs to that module.
+                // A name that our module re-exports from another crate belongs to that module.
                 let target = self.resolve(index, &whole, aliases_left - 1);
                 return target.or((index != from).then_some(index));
             }
@@ -222,8 +222,7 @@ impl Modules {
     }
 }
 
-/// The strongly connected parts of a graph with more than one node, each in the order of its
-/// indexes.
+/// Strongly connected parts of a graph that have more than one node, each sorted.
 fn cycles(edges: &BTreeSet<(usize, usize)>) -> Vec<Vec<usize>> {
     let nodes: BTreeSet<usize> = edges.iter().map(|edge| edge.0).collect();
     let reached: BTreeMap<usize, BTreeSet<usize>> = nodes
@@ -264,7 +263,7 @@ fn reachable(from: usize, edges: &BTreeSet<(usize, usize)>) -> BTreeSet<usize> {
     found
 }
 
-/// The paths that the items of one module name; what stands in modules below it belongs to those.
+/// Paths that the items of a module name, without those in modules below it.
 #[derive(Default)]
 struct Words {
     aliases: HashMap<String, Vec<String>>,
@@ -301,7 +300,7 @@ impl Words {
         }
     }
 
-    /// Chains of names joined by `::` among the words that a macro is given.
+    /// Records chains of names joined by `::` in a macro's arguments.
     fn chains(&mut self, tokens: TokenStream) {
         let mut chain: Vec<String> = Vec::new();
         let mut colons = 0;
@@ -362,7 +361,7 @@ impl<'ast> Visit<'ast> for Words {
     fn visit_attribute(&mut self, _: &'ast syn::Attribute) {}
 }
 
-/// `#[cfg(test)]` and `#[cfg(all(test, …))]`.
+/// Whether the attributes contain `#[cfg(test)]` or `#[cfg(all(test, …))]`.
 fn is_test(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         let syn::Meta::List(list) = &attribute.meta else {

@@ -1,5 +1,5 @@
-//! The list of exceptions, `tools/xtask/tidy-exceptions.toml`: by name, with a reason. It only
-//! shrinks: an exception that nothing needs any more is a finding itself.
+//! The list of exceptions with their reasons, `tools/xtask/tidy-exceptions.toml`. An exception that
+//! nothing needs is a finding itself, so the list only shrinks.
 
 use std::path::{Path, PathBuf};
 
@@ -8,10 +8,10 @@ use serde::Deserialize;
 use super::Finding;
 
 const FILE: &str = "tools/xtask/tidy-exceptions.toml";
-/// A shorter reason is none.
+/// Bytes that a reason must have.
 const REASON_BYTES_MIN: usize = 20;
 
-/// The list as it stands in the file.
+/// The list from the file.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Exceptions {
@@ -30,7 +30,7 @@ struct Exception {
     reason: String,
 }
 
-/// Reads the list; no file is an empty list.
+/// Reads the list. A missing file means an empty list.
 pub fn read(root: &Path) -> Result<Exceptions, String> {
     match std::fs::read_to_string(root.join(FILE)) {
         Ok(text) => parse(&text),
@@ -39,13 +39,13 @@ pub fn read(root: &Path) -> Result<Exceptions, String> {
     }
 }
 
-/// The list from its text.
+/// Parses the list.
 pub fn parse(text: &str) -> Result<Exceptions, String> {
     toml::from_str(text).map_err(|error| format!("{FILE}: {error}"))
 }
 
 impl Exceptions {
-    /// Takes away what is excepted, and adds what is wrong with the list.
+    /// Removes excepted findings, and adds faults of the list itself.
     pub fn apply(&self, findings: Vec<Finding>) -> Vec<Finding> {
         let mut used = vec![false; self.list.len()];
         let mut left = Vec::new();

@@ -7,12 +7,12 @@ use syn::visit::{self, Visit};
 use super::Finding;
 use super::source::Source;
 
-/// From the line of `fn` to the line of the closing brace.
+/// Most lines of a function, from the line of `fn` to that of the closing brace.
 pub const FUNCTION_LINES_MAX: usize = 70;
-/// Lines that are neither blank nor a comment.
+/// Most lines of a file that are neither blank nor a comment.
 pub const FILE_LINES_MAX: usize = 600;
 
-/// The functions of a file that are too long.
+/// Functions of a file that are too long.
 pub fn function_lengths(source: &Source, syntax: &syn::File) -> Vec<Finding> {
     let mut visitor = Lengths {
         source,
@@ -22,7 +22,7 @@ pub fn function_lengths(source: &Source, syntax: &syn::File) -> Vec<Finding> {
     visitor.findings
 }
 
-/// A file that is too long.
+/// A finding if the file is too long.
 pub fn file_length(source: &Source) -> Option<Finding> {
     let lines = lines_of_code(&source.text);
     if lines <= FILE_LINES_MAX {
@@ -32,7 +32,7 @@ pub fn file_length(source: &Source) -> Option<Finding> {
     Some(source.finding("file-length", 0, "", cause))
 }
 
-/// Counts the lines that are neither blank nor wholly a comment.
+/// Number of lines that are neither blank nor only a comment.
 pub fn lines_of_code(text: &str) -> usize {
     let is_code = |line: &&str| !line.is_empty() && !line.starts_with("//");
     text.lines().map(str::trim).filter(is_code).count()
@@ -60,8 +60,8 @@ impl Lengths<'_> {
         self.findings.push(finding);
     }
 
-    /// The functions among the words that a macro is given, `proptest!` above all: `fn`, a name,
-    /// and the next braces.
+    /// Checks functions in a macro's arguments, mainly of `proptest!`: `fn`, a name, and the next
+    /// braces.
     fn check_words(&mut self, words: TokenStream) {
         let mut begun: Option<(Ident, Span)> = None;
         let mut before: Option<Ident> = None;

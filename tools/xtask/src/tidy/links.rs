@@ -1,6 +1,6 @@
-//! Links of the Markdown pages: each relative link leads to a file of the repository, and each
-//! anchor to a heading of its page. A path to a page in a Rust comment (`docs/….md`) leads to a
-//! file as well.
+//! Links of the Markdown pages. A relative link must lead to a file of the repository, and an
+//! anchor to a heading of its page. A path to a page in a Rust comment (`docs/….md`) must lead to a
+//! file too.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Component, Path, PathBuf};
@@ -10,7 +10,7 @@ use super::source::{self, Package};
 
 const RULE: &str = "dead-link";
 
-/// The links of all Markdown pages below the root.
+/// Wrong links of all Markdown pages below the root.
 pub fn check(root: &Path) -> Result<Vec<Finding>, String> {
     let mut files = Vec::new();
     source::walk(root, &mut files)?;
@@ -24,7 +24,7 @@ pub fn check(root: &Path) -> Result<Vec<Finding>, String> {
     Ok(of_pages(&pages, &|path| root.join(path).exists()))
 }
 
-/// The paths to pages in the comments of a package's sources.
+/// Wrong paths to pages in the comments of a package's sources.
 pub fn check_sources(root: &Path, package: &Package) -> Vec<Finding> {
     let mut findings = Vec::new();
     for source in &package.sources {
@@ -43,7 +43,7 @@ pub fn check_sources(root: &Path, package: &Package) -> Vec<Finding> {
     findings
 }
 
-/// The links of these pages, given which files exist.
+/// Wrong links of these pages; `exists` tells which files there are.
 pub fn of_pages(pages: &BTreeMap<PathBuf, String>, exists: &dyn Fn(&Path) -> bool) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (path, text) in pages {
@@ -62,7 +62,7 @@ pub fn of_pages(pages: &BTreeMap<PathBuf, String>, exists: &dyn Fn(&Path) -> boo
     findings
 }
 
-/// The fault of a link, if it has any.
+/// The fault of a link, if it has one.
 fn fault(
     pages: &BTreeMap<PathBuf, String>,
     exists: &dyn Fn(&Path) -> bool,
@@ -124,7 +124,7 @@ fn links(text: &str) -> Vec<(usize, String)> {
     links
 }
 
-/// The anchors that the page's headings make, as GitHub and rustdoc make them.
+/// Anchors of the page's headings, formed as by GitHub and rustdoc.
 fn anchors(text: &str) -> Vec<String> {
     let mut seen: HashMap<String, usize> = HashMap::new();
     let mut anchors = Vec::new();
@@ -153,7 +153,7 @@ fn anchors(text: &str) -> Vec<String> {
     anchors
 }
 
-/// The lines outside of code fences, from 1.
+/// Lines outside of code fences, numbered from 1.
 fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut is_code = false;
     text.lines().enumerate().filter_map(move |(index, line)| {
@@ -163,7 +163,7 @@ fn prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// The line with blanks for what stands between backticks.
+/// The line with blanks in place of code between backticks.
 fn without_code_spans(line: &str) -> String {
     let mut is_code = false;
     line.chars()
@@ -174,7 +174,7 @@ fn without_code_spans(line: &str) -> String {
         .collect()
 }
 
-/// The pages that a comment names as `docs/….md`.
+/// Paths of the form `docs/….md` in a comment.
 fn pages_named(line: &str) -> impl Iterator<Item = &str> {
     let is_end = |c: char| !(c.is_alphanumeric() || "/._-".contains(c));
     line.match_indices("docs/").filter_map(move |(start, _)| {

@@ -1,5 +1,4 @@
-//! The parts of a Cargo.toml that the rules need: the name, the dependencies by kind, the targets'
-//! paths.
+//! The parts of a Cargo.toml that the rules need: name, dependencies by kind, paths of targets.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,7 +12,7 @@ pub struct Manifest {
     pub dependencies: Vec<String>,
     pub dev_dependencies: Vec<String>,
     pub build_dependencies: Vec<String>,
-    /// Files that the manifest names as roots of a target, relative to the package.
+    /// Files that are named as a target's root, relative to the package.
     pub roots: Vec<PathBuf>,
 }
 
@@ -57,7 +56,7 @@ struct RawTarget {
 }
 
 impl Manifest {
-    /// `None` for a manifest that is a workspace and no package.
+    /// Parses a manifest. `None`: it is a workspace without a package.
     pub fn parse(text: &str) -> Result<Option<Self>, String> {
         let raw: Raw = toml::from_str(text).map_err(|error| error.to_string())?;
         let Some(package) = raw.package else {
@@ -82,7 +81,7 @@ impl Manifest {
     }
 }
 
-/// The packages behind the keys: a key may rename one.
+/// Names of the packages in a table. A key may rename its package.
 fn package_names(table: &BTreeMap<String, toml::Value>) -> Vec<String> {
     let name = |(key, value): (&String, &toml::Value)| {
         let renamed = value.get("package").and_then(toml::Value::as_str);

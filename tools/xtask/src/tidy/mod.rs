@@ -1,8 +1,7 @@
 //! `cargo xtask tidy`: the executed part of STYLE.md.
 //!
-//! Reads every Rust source and Cargo.toml of the workspace, applies the rules, takes away what the
-//! exceptions list names, and prints `file:line: cause`. Owns no rule itself: each is a file beside
-//! this one.
+//! Reads every Rust source and Cargo.toml of the workspace, applies the rules, removes the listed
+//! exceptions, and prints `file:line: cause`. Each rule is a file beside this one.
 
 mod cycles;
 mod exceptions;
@@ -28,13 +27,13 @@ use walls::Walls;
 /// One breach of a rule.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Finding {
-    /// Relative to the workspace's root.
+    /// Path relative to the workspace's root.
     pub file: PathBuf,
-    /// From 1; 0 means the file as a whole.
+    /// Line from 1; 0 stands for the whole file.
     pub line: usize,
     /// The rule's name, as the exceptions list writes it.
     pub rule: &'static str,
-    /// The item of the exception: a function, a dependency; empty for the file as a whole.
+    /// The function or dependency for an exception; empty for the whole file.
     pub item: String,
     pub cause: String,
 }
@@ -63,7 +62,7 @@ pub fn tidy(root: &Path) -> Result<bool, String> {
     Ok(true)
 }
 
-/// Prints what is wrong; the error is how much.
+/// Prints all findings. The error is their number.
 pub fn check(root: &Path) -> Result<(), String> {
     let findings = findings(root)?;
     for finding in &findings {
@@ -75,7 +74,7 @@ pub fn check(root: &Path) -> Result<(), String> {
     }
 }
 
-/// All rules over all packages, less the exceptions.
+/// The findings of all rules in all packages, without exceptions.
 fn findings(root: &Path) -> Result<Vec<Finding>, String> {
     let mut findings = Vec::new();
     let packages = source::packages(root)?;

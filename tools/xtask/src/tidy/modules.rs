@@ -1,4 +1,4 @@
-//! Modules: each file starts with `//!`, and each is reached from a root of its package.
+//! Modules: each file starts with `//!`, and is reached from a root of its package.
 
 use std::collections::HashSet;
 use std::path::{Component, Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use super::Finding;
 use super::source::{Package, Source};
 
-/// A file that does not start with what it is for.
+/// A finding if the file does not start with a module comment.
 pub fn header(source: &Source) -> Option<Finding> {
     let first = source.text.lines().find(|line| !line.trim().is_empty());
     if first.is_some_and(|line| line.trim_start().starts_with("//!")) {
@@ -40,7 +40,7 @@ pub fn dead_files(package: &Package) -> Vec<Finding> {
     .collect()
 }
 
-/// Cargo finds these without being told, and those that the manifest names.
+/// Whether the file is the root of a target, by cargo's conventions or by the manifest.
 fn is_root(package: &Package, source: &Source) -> bool {
     let Ok(path) = source.path.strip_prefix(&package.directory) else {
         return false;
@@ -92,13 +92,13 @@ fn reach_items(
     }
 }
 
-/// The module's name as paths write it.
+/// The name of a module as paths have it, without `r#`.
 pub fn name(module: &syn::ItemMod) -> String {
     let name = module.ident.to_string();
     name.trim_start_matches("r#").to_owned()
 }
 
-/// The file that a `mod` line leads to, and the directory where that file's own modules stand.
+/// The file to which a `mod` line leads, and the directory of that file's own modules.
 pub fn file_of<'a>(
     package: &'a Package,
     source: &Source,
@@ -126,7 +126,7 @@ pub fn file_of<'a>(
     Some((found, next))
 }
 
-/// The path without `.` and with each `..` taken with the directory before it.
+/// The path without `.`, and with each `..` resolved.
 fn normal(path: &Path) -> PathBuf {
     let mut whole = PathBuf::new();
     for part in path.components() {

@@ -1,4 +1,4 @@
-//! One writer of the state: in `tcp`, only `transition_to` assigns `state` of the type that has it.
+//! One writer of the state: in `tcp`, only `transition_to` assigns the field `state` of its type.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ const CRATE: &str = "tcp";
 const WRITER: &str = "transition_to";
 const FIELD: &str = "state";
 
-/// Assignments to the field in other functions of such a type, outside tests.
+/// Assignments to the field by other functions of its type, outside tests.
 pub fn check(package: &Package) -> Vec<Finding> {
     if package.manifest.name != CRATE {
         return Vec::new();
@@ -53,7 +53,7 @@ pub fn check(package: &Package) -> Vec<Finding> {
     findings
 }
 
-/// The type of an `impl` block without its generics.
+/// The name of an `impl` block's type, without generics.
 fn type_name(block: &syn::ItemImpl) -> String {
     match block.self_ty.as_ref() {
         syn::Type::Path(path) => {
@@ -71,7 +71,7 @@ fn methods(block: &syn::ItemImpl) -> impl Iterator<Item = &syn::ImplItemFn> {
     })
 }
 
-/// The lines of the assignments.
+/// Lines with an assignment.
 struct Writes(Vec<usize>);
 
 impl<'ast> Visit<'ast> for Writes {

@@ -1,4 +1,4 @@
-//! The packages and sources that the rules look at. Owns their text and syntax trees.
+//! The packages and sources that the rules check. Owns their text and syntax trees.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use super::Finding;
 use super::manifest::Manifest;
 
-/// Directories that hold no sources of ours.
+/// Directories without sources of ours.
 const SKIPPED: &[&str] = &["target", ".git", "corpus", "artifacts", "node_modules"];
 
 /// One Cargo package.
 pub struct Package {
-    /// Relative to the workspace's root.
+    /// Path relative to the workspace's root.
     pub directory: PathBuf,
     pub manifest: Manifest,
     pub sources: Vec<Source>,
@@ -19,10 +19,10 @@ pub struct Package {
 
 /// One Rust file.
 pub struct Source {
-    /// Relative to the workspace's root.
+    /// Path relative to the workspace's root.
     pub path: PathBuf,
     pub text: String,
-    /// The tree, or line and cause of the error.
+    /// The syntax tree, or the line and cause of the error.
     pub syntax: Result<syn::File, (usize, String)>,
 }
 
@@ -45,14 +45,14 @@ impl Source {
         }
     }
 
-    /// The one kind of file that may hold `unsafe`.
+    /// Whether this file may hold `unsafe`, by its name.
     pub fn is_unsafe_file(&self) -> bool {
         let name = self.path.file_name().and_then(|name| name.to_str());
         name.is_some_and(|name| name.ends_with("_unsafe.rs"))
     }
 }
 
-/// Every package below the root, with its sources.
+/// All packages below the root, with their sources.
 pub fn packages(root: &Path) -> Result<Vec<Package>, String> {
     let mut files = Vec::new();
     walk(root, &mut files)?;
@@ -69,7 +69,7 @@ pub fn packages(root: &Path) -> Result<Vec<Package>, String> {
             sources: Vec::new(),
         });
     }
-    // The innermost package comes first, so that it gets its files before the one around it.
+    // Inner packages come first, so that each file goes to the innermost one.
     packages.sort_by_key(|package| std::cmp::Reverse(package.directory.components().count()));
     for path in files {
         if path.extension().is_none_or(|extension| extension != "rs") {
@@ -85,7 +85,7 @@ pub fn packages(root: &Path) -> Result<Vec<Package>, String> {
     Ok(packages)
 }
 
-/// Every file below the root that may be ours, relative to it, in a fixed order.
+/// Adds all files below the root that may be ours, with relative paths, sorted.
 pub fn walk(root: &Path, files: &mut Vec<PathBuf>) -> Result<(), String> {
     walk_below(root, Path::new(""), files)?;
     files.sort();

@@ -1,4 +1,4 @@
-//! Each rule on a bad sample, and on a good one that looks like it.
+//! Each rule on a bad sample, and on a good one that looks alike.
 
 use super::manifest::Manifest;
 use super::source::{Package, Source};
@@ -17,7 +17,7 @@ fn package(name: &str, sources: Vec<Source>) -> Package {
     }
 }
 
-/// The findings of tidy in one file of the crate `stack`.
+/// Findings of tidy in one file of the crate `stack`.
 fn say(file: &str, text: &str) -> Vec<String> {
     let findings = of_source(&source(&format!("crates/stack/src/{file}"), text));
     findings
@@ -223,7 +223,7 @@ fn package_of(manifest: &str) -> Package {
     }
 }
 
-/// The dependencies that break through the wall of `tcp`, whose manifest has these tables.
+/// Forbidden dependencies of `tcp`, if its manifest has these tables.
 fn breaches(tables: &str) -> Vec<String> {
     breaches_of("tcp", tables)
 }
@@ -294,7 +294,7 @@ fn exception_unused_or_without_reason_is_a_finding() {
     assert!(exceptions::parse("[[exception]]\nrule = \"atomics\"\n").is_err());
 }
 
-/// The findings of the check of cycles in a crate `stack` of these files.
+/// Findings about cycles in a crate `stack` with these files.
 fn say_cycles(files: &[(&str, &str)]) -> Vec<String> {
     let sources = files.iter().map(|(file, text)| {
         let path = format!("crates/stack/src/{file}");

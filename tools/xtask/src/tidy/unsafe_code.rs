@@ -1,5 +1,5 @@
-//! Unsafe code: only in files called `*_unsafe.rs`, each block with its `SAFETY:`; a crate without
-//! such a file forbids it.
+//! Unsafe code: it stands only in files named `*_unsafe.rs`, and each block has its `SAFETY:`. A
+//! crate without such a file forbids it.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use syn::visit::{self, Visit};
 use super::Finding;
 use super::source::{Package, Source};
 
-/// The unsafe code of one file.
+/// Findings about the unsafe code of a file.
 pub fn check(source: &Source, syntax: &syn::File) -> Vec<Finding> {
     let mut visitor = Unsafe {
         source,
@@ -22,7 +22,8 @@ pub fn check(source: &Source, syntax: &syn::File) -> Vec<Finding> {
     visitor.findings
 }
 
-/// A library or program that has no unsafe file says `#![forbid(unsafe_code)]` at its root.
+/// Findings about libraries and programs without an unsafe file whose root lacks
+/// `#![forbid(unsafe_code)]`.
 pub fn check_package(package: &Package) -> Vec<Finding> {
     let in_src = |source: &&Source| source.path.starts_with(package.directory.join("src"));
     if package
@@ -60,7 +61,7 @@ fn forbids_unsafe(source: &Source) -> bool {
     })
 }
 
-/// Where an identifier first stands in a token stream, at any depth.
+/// The first place of an identifier in a token stream, at any depth.
 fn mentions(tokens: &TokenStream, name: &str) -> Option<Span> {
     tokens.clone().into_iter().find_map(|token| match token {
         TokenTree::Ident(ident) if ident == name => Some(ident.span()),
@@ -72,7 +73,7 @@ fn mentions(tokens: &TokenStream, name: &str) -> Option<Span> {
 struct Unsafe<'a> {
     source: &'a Source,
     lines: Vec<&'a str>,
-    /// The line where the innermost statement around us starts.
+    /// First line of the innermost statement around the current place.
     statement: Option<usize>,
     findings: Vec<Finding>,
 }
@@ -86,7 +87,7 @@ impl Unsafe<'_> {
         self.find("unsafe-file", span.start().line, cause);
     }
 
-    /// A block or impl tells why it is sound.
+    /// Checks a block or impl that needs a `SAFETY:` comment.
     fn meet_with_reason(&mut self, span: Span, what: &str) {
         self.meet(span, what);
         let line = span.start().line;
@@ -106,7 +107,7 @@ impl Unsafe<'_> {
             .push(self.source.finding(rule, line, "", cause));
     }
 
-    /// The comment and attribute lines right above a line (counted from 1).
+    /// Comment and attribute lines right above a line (counted from 1).
     fn comment_above(&self, line: usize) -> String {
         let above = self.lines.iter().take(line - 1).rev();
         let is_comment = |text: &&&str| {
@@ -120,7 +121,7 @@ impl Unsafe<'_> {
             .join("\n")
     }
 
-    /// On the line itself, or first thing within the braces.
+    /// Whether `SAFETY:` stands on the line itself, or on the first line within the braces.
     fn told_inside(&self, line: usize) -> bool {
         let tells = |line: usize| {
             self.lines

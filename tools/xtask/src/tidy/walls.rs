@@ -1,5 +1,5 @@
-//! The walls between crates: each manifest depends on exactly what the table in ARCHITECTURE.md
-//! says.
+//! The walls between crates: each manifest has exactly the dependencies of its row in
+//! ARCHITECTURE.md.
 //!
 //! ```text
 //! | crate | uses | its tests also use | from crates.io |
@@ -7,8 +7,8 @@
 //! | `tcp` | `wire` | | none |
 //! ```
 //!
-//! A crate without a row, a row without a crate, an arrow that the table lacks and one that no
-//! manifest has are findings.
+//! Findings are: a crate without a row, a row without a crate, a dependency that the table lacks,
+//! and one that no manifest has.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ use super::source::{self, Package};
 
 /// The page with the table.
 const PAGE: &str = "ARCHITECTURE.md";
-/// How the table begins.
+/// Header of the table.
 const HEADER: &str = "| crate | uses | its tests also use | from crates.io |";
 
 /// A row of the table.
@@ -26,8 +26,8 @@ struct Wall {
     name: String,
     uses: Vec<String>,
     tests_use: Vec<String>,
-    /// Whether it may take anything from crates.io; without it the crate builds where there is no
-    /// operating system.
+    /// Whether the crate may use crates.io. A crate that may not builds without an operating
+    /// system.
     takes_foreign: bool,
 }
 
@@ -36,12 +36,12 @@ struct Wall {
 pub struct Walls(Vec<Wall>);
 
 impl Walls {
-    /// Reads the page below the root.
+    /// Reads the table from the page below the root.
     pub fn read(root: &Path) -> Result<Self, String> {
         Self::parse(&source::read(root, Path::new(PAGE))?)
     }
 
-    /// Reads the page's text.
+    /// Parses the text of the page.
     pub fn parse(page: &str) -> Result<Self, String> {
         let mut lines = page.lines();
         if !lines.any(|line| line.trim() == HEADER) {
@@ -68,7 +68,7 @@ impl Walls {
         findings
     }
 
-    /// A package whose dependencies are not those of its row.
+    /// Differences between a package's dependencies and its row.
     pub fn check_one(&self, package: &Package) -> Vec<Finding> {
         let manifest = &package.manifest;
         let file = package.directory.join("Cargo.toml");
@@ -88,7 +88,7 @@ impl Walls {
             );
             findings.push(finding(file.clone(), name, cause));
         }
-        // A crate's tests may name the crate itself, to build it with a feature.
+        // A crate's tests may depend on the crate itself, to build it with a feature.
         let others = manifest.dev_dependencies.iter();
         for name in others.filter(|name| **name != wall.name) {
             let is_drawn = wall.uses.contains(name) || wall.tests_use.contains(name);
@@ -125,7 +125,7 @@ impl Walls {
 }
 
 impl Wall {
-    /// `None` if the row has not the table's form.
+    /// Parses a row. `None`: it does not have the table's form.
     fn parse(row: &str) -> Option<Self> {
         let cells: Vec<&str> = row
             .trim()
@@ -150,7 +150,7 @@ impl Wall {
     }
 }
 
-/// The names in a cell, each between backticks.
+/// Names in a cell, each between backticks.
 fn names(cell: &str) -> Vec<String> {
     let quoted = cell.split('`').skip(1).step_by(2);
     quoted.map(str::to_owned).collect()

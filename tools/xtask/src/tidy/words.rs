@@ -1,11 +1,11 @@
-//! Words that say a thing is unfinished. What is left to do is an issue, not a comment.
+//! Words for unfinished work. Open work is an issue, not a comment.
 
 use std::path::Path;
 
 use super::Finding;
 use super::source::{self, Source};
 
-/// Put together here, so that this file does not hold them itself.
+/// Words that are not allowed, put together so that this file does not contain them.
 const WORDS: [&str; 5] = [
     concat!("FIX", "ME"),
     concat!("TO", "DO"),
@@ -14,15 +14,15 @@ const WORDS: [&str; 5] = [
     concat!("unimple", "mented!"),
 ];
 
-/// Files that are not Rust and are read for these words as well.
+/// Extensions of other files that are searched for these words.
 const OTHER_EXTENSIONS: &[&str] = &["c", "h", "sh", "toml"];
 
-/// The words in a Rust source.
+/// Findings in a Rust source.
 pub fn check(source: &Source) -> Vec<Finding> {
     in_text(&source.path, &source.text)
 }
 
-/// The words in C sources, scripts and manifests.
+/// Findings in C sources, scripts and manifests.
 pub fn check_other_files(root: &Path) -> Result<Vec<Finding>, String> {
     let mut files = Vec::new();
     source::walk(root, &mut files)?;
@@ -52,7 +52,7 @@ fn in_text(path: &Path, text: &str) -> Vec<Finding> {
     findings
 }
 
-/// The word, not as a part of a longer one.
+/// Whether the line contains the word, and not only as part of a longer one.
 fn holds_word(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(start, _)| {
         let is_part = |c: char| c.is_alphanumeric() || c == '_';

@@ -1,11 +1,11 @@
-//! `cargo xtask script --compare`: the same scripts on our stack and on this machine's kernel,
-//! nothing expected of either; shows where they differ.
+//! `cargo xtask script --compare`: plays each script on our stack and on this machine's kernel,
+//! expects nothing of either, and shows where they differ.
 //!
-//! A kernel in real time does not do the same every time: its clock ticks, and other programs run.
-//! A script that differs is therefore played on the kernel again, and a difference counts if it
-//! appears every time. The difference is counted in the class of the first deviation of the first
-//! play. It counts as a timer's if our stack does the same as the kernel once its timers fire with
-//! ticks, as the kernel's do.
+//! A kernel in real time does not behave the same way every time: its clock ticks, and other
+//! programs run. A script that differs is therefore played on the kernel again, and a difference
+//! counts only if every play shows it. The class of the difference is that of the first deviation
+//! in the first play. A difference counts as a timer's if our stack does the same as the kernel
+//! once its timers fire with ticks.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -19,35 +19,35 @@ use super::{Failure, ScriptOptions, read};
 
 /// The class of a difference that is only a timer's.
 const TIMER: &str = "timers: the same once ours fire when a kernel's do";
-/// Number of phases of the kernel's clock that are tried, and ms from one to the next. Long timers
-/// fire with every eighth of its ticks of 4 ms, or with every 64th.
+/// Number of clock phases that are tried, and ms from one to the next. They cover the 256 ms
+/// between the coarsest timers, which fire with every 64th tick of 4 ms.
 const CLOCKS: u16 = 32;
 const CLOCKS_APART_MS: u16 = 73;
-/// Names of scripts that stand behind their class in the table.
+/// Names of scripts that the table shows for each class.
 const NAMES_MAX: usize = 12;
-/// How often a script is played on the kernel before it counts as different.
+/// Plays on the kernel before a script counts as different.
 const PLAYS_MAX: usize = 3;
 /// Tolerance of times, in ms.
 const TOLERANCE_MS: u32 = 30;
 
-/// A script and what to call it.
+/// A script to be compared, and its name in the output.
 struct Subject {
     name: String,
     text: String,
 }
 
-/// How a comparison ended.
+/// The result of a comparison.
 enum Verdict {
-    /// The same, at this play.
+    /// No difference in this play, counted from 1.
     Same(usize),
-    /// The class of the first difference of the first play; its differences, and both records.
+    /// The class of the first difference in the first play, and the text that shows all of them.
     Differs(String, String),
-    /// Not compared, and why.
+    /// Not compared, and the reason.
     Left(String),
 }
 
-/// Compares all scripts, several at a time; prints a line for each file, and for each seed or cell
-/// that differs.
+/// Compares all scripts, several at a time. Prints a line for each file, and for each seed or cell
+/// that differs or could not be compared.
 pub(super) fn compare(options: &ScriptOptions, is_verbose: bool) -> Result<(), Failure> {
     if !rustix::process::geteuid().is_root() {
         let why = "a network namespace of its own for the kernel needs root";
@@ -190,8 +190,7 @@ fn judge(text: &str, options: &ScriptOptions, is_verbose: bool) -> Verdict {
     }
 }
 
-/// Whether our stack does what the kernel did in one of its plays once its timers fire when those
-/// of a kernel do.
+/// Whether our stack repeats one of the kernel's plays once our timers fire with a kernel's ticks.
 fn is_a_timer(kernels: &[Record], tolerance_us: i64, ours: impl Fn(u16) -> Option<Record>) -> bool {
     let is_same = |ours: &Record, kernel: &Record| {
         differences(["ours", "kernel"], [ours, kernel], tolerance_us).is_empty()
@@ -228,7 +227,7 @@ fn show(subject: &Subject, verdict: &Verdict, is_generated: bool) {
     }
 }
 
-/// The classes, the largest first: how many differ so, and the names of some.
+/// Prints the classes, the largest first: how many scripts differ in each, and the names of some.
 fn show_classes(classes: BTreeMap<String, Vec<String>>) {
     let mut classes: Vec<_> = classes.into_iter().collect();
     classes.sort_by_key(|(_, names)| std::cmp::Reverse(names.len()));

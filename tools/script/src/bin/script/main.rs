@@ -1,9 +1,10 @@
 //! `cargo xtask script`: packet scripts in packetdrill's language, run against the stack in virtual
 //! time.
 //!
-//! Prints a line for each file, and for one that fails the first mismatch: place, cause, what was
-//! expected against what was seen. With `--compare` it plays each on our stack and on the kernel,
-//! and shows where they differ. Ends with 0 if all passed, with 1 if one did not.
+//! Prints a line for each file. A failed file's line shows the first mismatch: place, cause, and
+//! what was expected against what was seen. With `--compare` each script is played on our stack and
+//! on the kernel, and differences are shown. Exit status: 0 if all scripts passed, 1 if one did
+//! not, 2 if a file or option cannot be used.
 
 #![forbid(unsafe_code)]
 
@@ -20,52 +21,53 @@ use script::{Machine, Mismatch, Options, Report};
 /// Tolerance of times for a kernel whose clock ticks 250 times a second.
 const KERNEL_TOLERANCE_MS: u32 = 14;
 
-/// Packet scripts in packetdrill's language, against the stack in virtual time.
+/// Plays packet scripts in packetdrill's language against the stack in virtual time
 #[derive(Parser, Debug)]
 #[command(name = "script", bin_name = "cargo xtask script")]
 struct ScriptOptions {
-    /// Scripts; with -v, each packet and call of theirs
+    /// Scripts to play; -v shows each packet and call of theirs
     #[arg(required_unless_present_any = ["random", "states"], value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// A word in the scripts and what stands for it
+    /// A word in the scripts and its replacement
     #[arg(short = 'D', long = "define", value_name = "WORD=VALUE", value_parser = pair)]
     defines: Vec<(String, String)>,
-    /// An option as scripts have them, such as ip_version=ipv6; a script's own win
+    /// An option as scripts have them, such as ip_version=ipv6; a script's own options override it
     #[arg(short, long = "option", value_name = "NAME=VALUE", value_parser = pair)]
     options: Vec<(String, String)>,
-    /// Plays them on this machine's kernel: in a network namespace each, over a TUN device, in real
-    /// time. Needs root
+    /// Plays the scripts on this machine's kernel: each in its own network namespace, over a TUN
+    /// device, in real time. Needs root
     #[arg(long)]
     kernel: bool,
-    /// Plays each on our stack and on the kernel, without expectations, and shows where they
+    /// Plays each script on our stack and on the kernel, without expectations, and shows where they
     /// differ. Needs root
     #[arg(long, conflicts_with = "kernel")]
     compare: bool,
-    /// So many scripts drawn from seeds, to be compared
+    /// Number of scripts to draw from seeds and compare
     #[arg(long, value_name = "N", requires = "compare")]
     random: Option<u64>,
-    /// The state table: every kind of segment in every state, to be compared
+    /// Compares the state table: every kind of segment in every state
     #[arg(long, requires = "compare", conflicts_with = "random")]
     states: bool,
     /// The first seed
     #[arg(long, value_name = "S", default_value_t = 1, requires = "random")]
     seed: u64,
-    /// The peer is a receiver behind a path that loses: what the sender makes of it
+    /// The peer is a receiver behind a lossy path, which tests the sender's loss recovery
     #[arg(long, requires = "random")]
     path: bool,
-    /// Kernels played on at once, each in its own namespace
+    /// Number of kernels played on at once, each in its own namespace
     #[arg(long, value_name = "J", default_value_t = 8, requires = "compare")]
     jobs: usize,
-    /// Scripts that take longer than this are not compared
+    /// Longest script in seconds of its time; longer ones are not compared
     #[arg(long, value_name = "S", default_value_t = 20, requires = "compare")]
     longest: u64,
-    /// The least tolerance of times; 14 with --kernel, else what the script says
+    /// The least tolerance of times in ms; 14 with --kernel, 30 with --compare, else the script's
+    /// own
     #[arg(long, value_name = "MS")]
     tolerance: Option<u32>,
-    /// Packets that have left at the end without being expected fail a script
+    /// Fails a script at whose end packets have left that it does not expect
     #[arg(long)]
     nothing_left: bool,
-    /// Show each packet and call
+    /// Shows each packet and call
     #[arg(short, long)]
     verbose: bool,
 }
@@ -82,7 +84,7 @@ fn pair(text: &str) -> Result<(String, String), String> {
 enum Failure {
     /// A file or option cannot be used. Status 2.
     Usage(String),
-    /// A report has said it. Status 1.
+    /// A printed report has named the failure. Status 1.
     Reported,
 }
 

@@ -1,5 +1,5 @@
-//! The header that tells a TUN device that a packet is an aggregate of segments of a given size. A
-//! kernel believes the header, as if its own aggregation had made the packet.
+//! The header that marks a packet written to a TUN device as an aggregate of segments. A kernel
+//! then treats the packet as if its own aggregation had made it.
 //!
 //! Called by [`Kernel`](super::Kernel) for scripts with `--mss`.
 
@@ -14,10 +14,10 @@ pub(super) const HEADER_BYTES: usize = 10;
 const TCP_V4: u8 = 1;
 const TCP_V6: u8 = 4;
 
-/// Bit of a TCP header's 14th byte.
+/// SYN bit in byte 13 of a TCP header.
 const SYN: u8 = 0x02;
 
-/// `packet` as it is written to the device, which takes the header of each if `mss` is not 0.
+/// `packet` as it is written to the device. Every packet gets the header if `mss` is not 0.
 pub(super) fn with_header(packet: &[u8], mss: usize) -> Cow<'_, [u8]> {
     if mss == 0 {
         return Cow::Borrowed(packet);
@@ -35,7 +35,8 @@ pub(super) fn with_header(packet: &[u8], mss: usize) -> Cow<'_, [u8]> {
     Cow::Owned(bytes)
 }
 
-/// The kind of a TCP segment that may be an aggregate, and how many bytes its headers have.
+/// The header's type for a TCP segment that may be an aggregate, and the length of its headers in
+/// bytes.
 fn tcp_headers(packet: &[u8]) -> Option<(u8, usize)> {
     let first = *packet.first()?;
     let (kind, ip, number) = match first >> 4 {

@@ -16,9 +16,9 @@ use rustix::event::{EventfdFlags, eventfd};
 use super::calls_unsafe::perform;
 use crate::host::Answer;
 
-/// How long the thread may take to fall asleep in a call that blocks.
+/// Longest time for the thread to fall asleep in a call that blocks.
 const ASLEEP_WAIT: Duration = Duration::from_millis(20);
-/// How often it is looked whether it has.
+/// Time between two looks at whether the thread sleeps.
 const LOOK_EVERY: Duration = Duration::from_micros(20);
 
 type Done = (Request, Answer);
@@ -27,11 +27,11 @@ pub(super) struct Caller {
     requests: Sender<Request>,
     answers: Receiver<Done>,
     bell: OwnedFd,
-    /// The thread's number.
+    /// The thread's id in the kernel.
     id: i32,
-    /// An answer that came while it was waited for something else.
+    /// An answer that came during [`Caller::wait_asleep`].
     early: Option<Done>,
-    /// Calls that have not returned and whose results are no longer wanted.
+    /// Number of calls that have not returned and whose results are no longer wanted.
     abandoned: usize,
     is_busy: bool,
 }
@@ -73,12 +73,12 @@ impl Caller {
     }
 
     pub(super) fn begin(&mut self, request: Request) {
-        // The thread ends after its sender only.
+        // The thread lives as long as the sender, so sending cannot fail.
         let _ = self.requests.send(request);
         self.is_busy = true;
     }
 
-    /// Waits until the call that was begun sleeps in the kernel, or is over.
+    /// Waits until the started call sleeps in the kernel, or is over.
     pub(super) fn wait_asleep(&mut self) {
         let since = Instant::now();
         while since.elapsed() < ASLEEP_WAIT && !self.sleeps_in_call() {
@@ -90,7 +90,7 @@ impl Caller {
         }
     }
 
-    /// Whether the thread sleeps, and not for want of a request (that is a futex).
+    /// Whether the thread sleeps in a call. A thread without a request sleeps in a futex.
     fn sleeps_in_call(&self) -> bool {
         let Ok(text) = fs::read_to_string(format!("/proc/self/task/{}/syscall", self.id)) else {
             return false;
@@ -99,7 +99,7 @@ impl Caller {
         number.is_some_and(|number: i64| number >= 0 && number != libc::SYS_futex)
     }
 
-    /// The call that was begun and what it gave, once it is over.
+    /// The started call and its answer, once it is over.
     pub(super) fn outcome(&mut self) -> Option<Done> {
         let mut count = [0; 8];
         let _ = rustix::io::read(&self.bell, &mut count);

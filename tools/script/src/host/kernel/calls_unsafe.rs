@@ -1,9 +1,8 @@
-//! System calls of the kernel from the values of `posix`: a [`Request`] in, what it returned and
-//! gave out.
+//! System calls of the kernel from the values of `posix`: a [`Request`] goes in, the result and the
+//! data come out.
 //!
-//! Layouts of addresses and control messages are put together and taken apart as bytes; unsafe is
-//! the calls themselves alone. Called by [`Caller`](super::caller) on its thread, and by
-//! [`Kernel`](super::Kernel).
+//! Addresses and control messages are built and parsed as bytes, so only the calls themselves are
+//! unsafe. Called by [`Caller`](super::caller) on its thread, and by [`Kernel`](super::Kernel).
 
 use std::net::{Ipv6Addr, SocketAddr};
 
@@ -24,7 +23,7 @@ pub(super) fn leave_network_namespace() -> Result<(), Errno> {
     unsafe { unshare_unsafe(UnshareFlags::NEWNET) }
 }
 
-/// Lets the calling thread, and those that it makes, run as soon as they can: scripts say when
+/// Gives the calling thread, and those that it spawns later, real-time priority: scripts say when
 /// things happen.
 pub(super) fn run_before_others() -> Result<(), Errno> {
     let parameters = libc::sched_param { sched_priority: 1 };
@@ -43,7 +42,7 @@ fn result(value: i64) -> Result<i64, Errno> {
     }
 }
 
-/// Makes the call, and returns when it does.
+/// Makes the call and waits for it.
 pub(super) fn perform(request: &Request) -> Answer {
     match request {
         Request::Accept { fd, flags } => accept(*fd, *flags),
@@ -90,7 +89,7 @@ pub(super) fn perform(request: &Request) -> Answer {
     }
 }
 
-/// Calls that give a number only.
+/// Calls whose only answer is a number.
 fn plain(request: &Request) -> i64 {
     match request {
         Request::Bind { fd, address } => with_address(address, |place, len| {
@@ -159,16 +158,16 @@ fn without_memory(request: &Request) -> i64 {
             Request::Close { fd } => libc::close(fd),
             Request::Shutdown { fd, how } => libc::shutdown(fd, how),
             Request::EpollCreate { flags } => libc::epoll_create1(flags | libc::EPOLL_CLOEXEC),
-            // The others have functions of their own.
+            // `plain` handles the other requests itself.
             _ => return -1,
         }
     };
     value.into()
 }
 
-/// `address` in C's layout.
+/// Runs `call` with `address` in C's layout.
 fn with_address(address: &Address, call: impl Fn(*const libc::sockaddr, socklen_t) -> i64) -> i64 {
-    // Of 64-bit words, so that it is aligned as the structure is.
+    // 64-bit words give the array the structure's alignment.
     let mut words = [0_u64; ADDRESS_BYTES.div_ceil(8)];
     let mut bytes = [0_u8; ADDRESS_BYTES];
     let mut len = 16;

@@ -1,7 +1,7 @@
-//! A network namespace with one TUN device, for one script; settings by their `sysctl` names.
+//! A network namespace with one TUN device, for one script. Settings go by their `sysctl` names.
 //!
-//! Called by [`Kernel`](super::Kernel). The namespace has no name: it lives as long as a thread or
-//! a descriptor in it. What `ip` does well is left to it.
+//! Called by [`Kernel`](super::Kernel). The namespace has no name: it lives as long as a thread
+//! or a descriptor in it. The program `ip` sets up addresses, routes and queues.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -39,7 +39,7 @@ pub(super) fn enter(config: &Config) -> Result<OwnedFd, String> {
     Ok(tun)
 }
 
-/// Runs commands of `ip`.
+/// Runs `commands` as a batch of `ip`.
 fn ip(commands: &str) -> Result<(), String> {
     let run = || -> std::io::Result<std::process::Output> {
         let mut child = Command::new("ip")
@@ -62,13 +62,13 @@ fn ip(commands: &str) -> Result<(), String> {
     }
 }
 
-/// Forgets all that connections in the namespace have taught of their peers. False: nothing here
-/// can do it.
+/// Forgets what connections in the namespace taught about their peers. False: `ip` failed.
 pub(super) fn forget_peers() -> bool {
     ip("tcp_metrics flush all\n").is_ok()
 }
 
-/// A queue of no packets stands before the device, or is taken away. False: this kernel has none.
+/// Puts a queue of no packets before the device, or removes it. False: this kernel has no such
+/// queue.
 pub(super) fn congest(is_congested: bool) -> bool {
     let words: &[&str] = match is_congested {
         true => &[
@@ -83,8 +83,8 @@ pub(super) fn congest(is_congested: bool) -> bool {
     done.is_ok_and(|status| status.success())
 }
 
-/// Settings. Those of modules are the whole machine's, and go back to what they were with this
-/// value.
+/// Changed settings. Those of modules apply to the whole machine; dropping this value restores
+/// them.
 #[derive(Default)]
 pub(super) struct Parameters {
     before: BTreeMap<String, String>,
@@ -119,7 +119,7 @@ impl Drop for Parameters {
     }
 }
 
-/// The file must exist.
+/// Writes to an existing file only: a setting that the kernel lacks must not become a file.
 fn write(path: &str, value: &str) -> std::io::Result<()> {
     let mut file = fs::OpenOptions::new().write(true).open(path)?;
     file.write_all(value.as_bytes())

@@ -100,7 +100,10 @@ pub struct SsOptions {
 pub fn ss(options: &SsOptions, with_stories: bool) -> Result<(), Failure> {
     let filter = filter::parse(&options.filter).map_err(Failure::Usage)?;
     let mut failed = Failed::default();
-    let mut refused = |why| drop(failed.note::<()>(Err(why)));
+    let mut refused = |why| {
+        // There is nothing to show of this process.
+        let _: Option<()> = failed.note(Err(why));
+    };
     let mut agents = source::agents(options.pid, &mut refused).map_err(Failure::Run)?;
     let wanted = states_of(options, &filter);
     let (mut flows, mut summary) = (Vec::new(), Summary::default());

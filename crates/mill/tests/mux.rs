@@ -66,6 +66,9 @@ const UNPRIVILEGED: [&str; 9] = [
     "--memlock=0",
 ];
 
+/// The user of these words.
+const NOBODY: u32 = 65_534;
+
 /// A program that is killed on drop.
 struct Program(Child);
 
@@ -170,9 +173,15 @@ impl Service {
     }
 
     fn serve_on(&self, wire: &str, directory: &Path, words: &[&str]) -> Program {
+        self.serve_as(NOBODY, wire, directory, words)
+    }
+
+    /// A server of user `uid`, without capabilities.
+    fn serve_as(&self, uid: u32, wire: &str, directory: &Path, words: &[&str]) -> Program {
         let mut command = Command::new("setpriv");
         command
-            .args(UNPRIVILEGED)
+            .args([format!("--reuid={uid}"), format!("--regid={uid}")])
+            .args(&UNPRIVILEGED[2..])
             .args([MILL, "serve", directory.to_str().unwrap(), "--json"])
             .args(["--wire", wire])
             .args(words);

@@ -238,7 +238,7 @@ fn longest_wait(name: &str, flows: usize, bytes: usize) -> f64 {
         }
         world.clock.advance_ns(TURN_NS);
     }
-    // What the server has written completely is on its way.
+    // Documents that the server has written completely are on their way.
     let open = (0..flows).filter(|&at| server.left[at] > 0);
     waits.extend(open.map(|at| f64::from(TURNS - asked_at[at])));
     let longest = waits.iter().copied().fold(0.0, f64::max);

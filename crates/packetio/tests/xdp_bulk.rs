@@ -343,7 +343,7 @@ fn queue_that_refuses_frames_drops_and_counts_them_and_later_ones_leave() {
     let first = receive(&mut far, 40, PATIENCE);
     let wanted = alone(OURS.into(), 0, &payload, tcp::Flags::ACK);
     assert!(without_identification(first) == without_identification(wanted));
-    // What waits in the queue goes with it.
+    // Frames that wait in the queue go with it.
     assert!(tc("qdisc del dev mx0 root"));
     write_large(
         &port.reserve(1)[0],

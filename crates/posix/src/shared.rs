@@ -69,7 +69,7 @@ pub(crate) struct Rules {
     /// The call continues after a signal whose handler has `SA_RESTART`, provided that it has no
     /// time limit.
     restarts: bool,
-    /// Of several such waiters only one is woken for each event.
+    /// Each event wakes one of several such waiters.
     is_exclusive: bool,
     /// The steps turn the stack themselves.
     turns: bool,

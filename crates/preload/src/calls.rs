@@ -182,8 +182,7 @@ pub fn fcntl(fd: i32, key: usize, command: i32, argument: usize) -> Result<i64, 
         }
         number::F_SETSIG if argument != 0 => Err(refuse_signals()),
         _ if asks_for_signals(command, argument) => Err(refuse_signals()),
-        // What has nothing to do with a socket, the kernel's says of the socket that keeps the
-        // number.
+        // Commands that do not concern a socket go to the kernel's socket that keeps the number.
         _ if !OF_THE_DESCRIPTION.contains(&command) => memory_unsafe::fcntl(fd, command, argument),
         _ => {
             let request = Request::Fcntl {

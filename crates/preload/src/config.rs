@@ -15,8 +15,8 @@
 //! report=/tmp/counters
 //! ```
 //!
-//! Lines after `program` hold in programs of that file or called by that name only, up to the next such line; `*` stands
-//! for all.
+//! Lines after `program` hold in programs of that file or called by that name only, up to the next
+//! such line; `*` stands for all.
 
 use std::net::IpAddr;
 use std::path::PathBuf;

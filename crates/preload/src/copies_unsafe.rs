@@ -1,5 +1,5 @@
-//! Processes that were forked without libc's `fork`. No handler of ours has run in them, so they have
-//! a copy of the parent's stack.
+//! Processes that were forked without libc's `fork`. No handler of ours has run in them, so they
+//! have a copy of the parent's stack.
 
 use ring::published::{Published32, Published64};
 

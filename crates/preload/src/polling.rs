@@ -90,7 +90,8 @@ fn look(engine: &mut Engine, fds: &mut [pollfd]) -> Result<(usize, Option<News>)
             revents: 0,
         });
     }
-    // Another thread may have put a descriptor of the kernel's in the place of the last one of ours.
+    // Another thread may have put a descriptor of the kernel's in the place of the last one of
+    // ours.
     let news = match engine.open() {
         Ok(net) => {
             let sockets = net.sockets();

@@ -1,5 +1,5 @@
-//! Ports of listeners from which another process may accept, too: a child, or a program that got the
-//! listener's descriptor. This process's own connections to them use the kernel.
+//! Ports of listeners from which another process may accept, too: a child, or a program that got
+//! the listener's descriptor. This process's own connections to them use the kernel.
 //!
 //! Words without a lock, since a child of `vfork` writes them in its parent's memory. A port is
 //! never taken out: nothing tells when the last other process has closed the listener.

@@ -40,7 +40,7 @@ pub struct Sleeper {
 pub struct News {
     awaited: Awaited,
     seen: u64,
-    /// Of several such threads that wait for the same sockets, only one is woken.
+    /// Only one of several such threads that wait for the same sockets is woken.
     is_exclusive: bool,
 }
 

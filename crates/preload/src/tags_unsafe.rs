@@ -1,10 +1,10 @@
 //! Tags on the kernel's sockets behind descriptors of Millstream's, for programs that get the
 //! descriptors by `exec`, `posix_spawn` or a UNIX socket.
 //!
-//! A tag is a packet filter that loads a constant and accepts everything. It says that the socket is
-//! a connection in the stack of another process, or that the kernel's part of a listener is
-//! non-blocking although the listener's calls wait. Tags are written without memory of their own, so
-//! a child of `vfork` can write them.
+//! A tag is a packet filter that loads a constant and accepts everything. It says that the socket
+//! is a connection in the stack of another process, or that the kernel's part of a listener is
+//! non-blocking although the listener's calls wait. Tags are written without memory of their own,
+//! so a child of `vfork` can write them.
 
 use std::mem::size_of;
 

@@ -1,5 +1,5 @@
-//! The end of watches: an epoll's watches on sockets of Millstream's, and the copies in `posix` that
-//! they are made for.
+//! The end of watches: an epoll's watches on sockets of Millstream's, and the copies in `posix`
+//! that they are made for.
 
 use posix::Request;
 

@@ -11,9 +11,9 @@
 //! connect 10.0.0.0/8
 //! ```
 //!
-//! A line has a word and a list. Lines after `program` hold in programs of that name, up to the next
-//! such line. Lines before the first one, and after `program *`, hold in all programs. The words
-//! `listen`, `connect` and `not` mean the same as the options.
+//! A line has a word and a list. Lines after `program` hold in programs of that name, up to the
+//! next such line. Lines before the first one, and after `program *`, hold in all programs. The
+//! words `listen`, `connect` and `not` mean the same as the options.
 
 use std::io::Read as _;
 use std::path::Path;

@@ -185,7 +185,7 @@ fn neighbour_of_a_hostile_application_stays_exact() {
         .arg(VERSION.to_string());
     let beside = download_beside(&world, &service, &mut hostile);
     assert!(beside.taken > 0);
-    // It was reached, it sent what it may, and the rest was counted.
+    // The hostile application was reached, it sent what it may, and the rest was counted.
     assert!(beside.rx_frames > 100, "{beside:?}");
     assert!(beside.tx_frames > 20, "{beside:?}");
     assert!(beside.tx_drops > 10, "{beside:?}");

@@ -235,7 +235,8 @@ fn neighbour_of_a_hostile_application_stays_exact_over_memif() {
         .arg(packetio::mux::message::VERSION.to_string());
     let beside = crate::hostile::download_beside(&world, &service, &mut hostile);
     assert!(beside.taken > 1000, "{beside:?}");
-    // It was reached until its ring was full, it sent what it may, and the rest was counted.
+    // The hostile application was reached until its ring was full, it sent what it may, and the
+    // rest was counted.
     assert!(beside.rx_no_room > 100, "{beside:?}");
     assert!(beside.tx_frames > 20, "{beside:?}");
     assert!(beside.tx_drops > 10, "{beside:?}");

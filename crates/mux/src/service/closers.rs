@@ -14,7 +14,7 @@ use crate::limits::CLOSING_USERS_MAX;
 #[derive(Debug, Default)]
 pub(super) struct Closers {
     of_users: BTreeMap<u32, Closer>,
-    /// That of all users who found no room.
+    /// The closer of all users who found no room.
     others: Closer,
 }
 

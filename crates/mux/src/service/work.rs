@@ -85,7 +85,7 @@ impl<P: Plane> Service<P> {
     /// request had its turn.
     ///
     /// # Errors
-    /// Why the connection must end.
+    /// The reason for which the connection must end.
     pub(super) fn act_or_put_off(
         &mut self,
         id: ClientId,

@@ -111,8 +111,8 @@ impl<P: Port> Port for TwoLanes<P> {
         let Some(bulk) = &self.bulk else {
             return self.port.reserve(n);
         };
-        // Every slot must have both places: the caller has chosen the lane of a connection before it
-        // sees the slot.
+        // Every slot must have both places: the caller has chosen the lane of a connection before
+        // it sees the slot.
         let frames = self.port.reserve(n.min(XDP_BATCH_MAX));
         // SAFETY: this value owns port and buffers, lends the port to nobody, and lends frames only
         // for as long as it is borrowed; `send` and `flush` borrow it anew.

@@ -122,11 +122,11 @@ pub fn run(options: &RunOptions) -> Result<(), Failure> {
     };
     let path = program::find(name)?;
     program::check(&path)?;
-    let library = library()?;
     let rules = options
         .rules
         .as_deref()
         .map_or(Ok(Vec::new()), rules::read)?;
+    let library = library()?;
     if options.workers {
         wire = workers::share(&wire)?;
     }

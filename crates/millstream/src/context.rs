@@ -20,7 +20,7 @@ use stack::rules::{Judge, RuleSet};
 
 use crate::app_socket::AppSockets;
 use crate::config::Config;
-use crate::crank::{Crank, Step};
+use crate::crank::{Crank, Turn};
 use crate::interrupter::Interrupter;
 use crate::lease::Lease;
 use crate::limits::{WRITERS_TURN_SOCKETS_MAX, WRITTEN_BYTES_PER_TURN};
@@ -74,7 +74,7 @@ impl Context {
             refused: Vec::new(),
             cut_short: None,
             last_writer: SocketId::default(),
-            is_piece: false,
+            promised_more: false,
         };
         Self {
             inner: Rc::new(Inner {
@@ -146,7 +146,7 @@ impl Context {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn turn(&self) -> io::Result<()> {
-        self.inner.step().map(|_| ())
+        self.inner.turn_once().map(|_| ())
     }
 
     /// Turns the stack until it has nothing to do: what can be sent was sent, what has arrived was
@@ -158,14 +158,14 @@ impl Context {
     /// ```
     #[doc = include_str!("doc/connected.txt")]
     /// client.write_all(b"hello")?;
-    /// here.settle()?;
+    /// here.turn_until_idle()?;
     /// let mut bytes = [0; 5];
     /// server.read_exact(&mut bytes)?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn settle(&self) -> io::Result<bool> {
+    pub fn turn_until_idle(&self) -> io::Result<bool> {
         let mut turns = 0;
-        while turns < SETTLE_TURNS_MAX && self.inner.step()? != Step::Idle {
+        while turns < IDLE_TURNS_MAX && self.inner.turn_once()? != Turn::Idle {
             turns += 1;
         }
         Ok(turns > 0)
@@ -208,7 +208,7 @@ impl Context {
     pub fn deliver_to_itself(&self) {
         for _ in 0..SELF_TURNS_MAX {
             // Calls that wait report a wire that is gone.
-            if !matches!(self.inner.step(), Ok(Step::Moved)) {
+            if !matches!(self.inner.turn_once(), Ok(Turn::Moved)) {
                 return;
             }
         }
@@ -252,13 +252,13 @@ impl Context {
         let inner = &*self.inner;
         let mut crank = inner.crank();
         crank.enter();
-        let outcome = match crank.step() {
-            Ok(step) if (inner.drain_events() || step != Step::Idle) && !inner.is_interrupted() => {
+        let outcome = match crank.turn_once() {
+            Ok(turn) if (inner.drain_events() || turn != Turn::Idle) && !inner.is_interrupted() => {
                 Ok(false)
             }
             Ok(_) if until_ns.is_some_and(|until_ns| inner.now_ns() >= until_ns) => Ok(false),
             Ok(_) => match inner.sleep(&mut crank, until_ns, extra) {
-                Ok(by_signal) => crank.step().map(|_| {
+                Ok(by_signal) => crank.turn_once().map(|_| {
                     inner.drain_events();
                     by_signal
                 }),
@@ -457,7 +457,7 @@ impl Context {
     #[doc = include_str!("doc/context.txt")]
     /// // A listener without connections has no timer.
     /// let listener = TcpListener::bind(&context, "10.0.0.1:80".parse()?)?;
-    /// context.settle()?;
+    /// context.turn_until_idle()?;
     /// println!("{:?}", context.next_deadline_ns());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -613,8 +613,8 @@ impl Inner {
             if let Some(answer) = attempt(&mut self.state()) {
                 break answer;
             }
-            let moved = match crank.step() {
-                Ok(step) => step != Step::Idle,
+            let moved = match crank.turn_once() {
+                Ok(turn) => turn != Turn::Idle,
                 Err(error) => break Err(error),
             };
             let is_over = until_ns.is_some_and(|until_ns| self.now_ns() >= until_ns);
@@ -680,7 +680,7 @@ impl Inner {
     /// Turns the stack for a writer in the middle of its answers: ACKs wait to ride on them. The
     /// next wait reports a lost wire.
     pub(crate) fn turn_before_answers(&self) {
-        let _ = self.crank().step_before_answers();
+        let _ = self.crank().turn_before_answers();
         self.drain_events();
     }
 
@@ -690,11 +690,11 @@ impl Inner {
         self.written.set(self.written.get().saturating_add(bytes));
     }
 
-    /// Takes one step of the crank, and the events that it brought.
-    pub(crate) fn step(&self) -> io::Result<Step> {
-        let step = self.crank().step();
+    /// Turns the stack once and takes the events that it brought.
+    pub(crate) fn turn_once(&self) -> io::Result<Turn> {
+        let turn = self.crank().turn_once();
         self.drain_events();
-        step
+        turn
     }
 
     /// True if an interruption waits. [`sleep`](Self::sleep) ends a wait for it. A call that always
@@ -766,7 +766,7 @@ enum Interruption {
 /// Number of turns that carry a segment from the stack to itself, the answers, and what follows.
 const SELF_TURNS_MAX: usize = 8;
 /// Number of turns after which `settle` gives up on a stack that always finds something to do.
-const SETTLE_TURNS_MAX: usize = 100_000;
+const IDLE_TURNS_MAX: usize = 100_000;
 /// Longest wait for a free socket id, in ns.
 const SOCKETS_WAIT_NS_MAX: u64 = 10_000_000;
 /// Fewest sleeps before `await_stock` gives up. The time may have passed while this thread had no

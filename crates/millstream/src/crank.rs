@@ -24,14 +24,20 @@ use crate::linger::linger;
 use crate::shared_stack::SharedStack;
 use crate::watchdog::Guarded;
 
-/// The result of one step towards an event.
+/// The result of a turn of the stack.
+///
+/// ```
+#[doc = include_str!("doc/context.txt")]
+/// while context.turn_once()? != Turn::Idle {}
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
-    /// Something moved: the caller looks at its sockets again.
+pub enum Turn {
+    /// Something moved: look at the sockets again.
     Moved,
-    /// Nothing moved, but looking again at once may find work.
+    /// Nothing moved, but turning again at once may find work.
     Looking,
-    /// Nothing moved: the caller may sleep.
+    /// There is no work.
     Idle,
 }
 
@@ -41,7 +47,7 @@ pub(crate) struct Crank {
     /// Registration with the watchdog. `None` with a virtual clock, whose holder turns the stack.
     guarded: Option<Guarded>,
     clock: Clock,
-    stepped_ns: u64,
+    turned_ns: u64,
     /// The last turn left segments to send beyond its budget.
     is_behind: bool,
     spin: Spin,
@@ -84,7 +90,7 @@ impl Crank {
             shared,
             guarded,
             clock: config.clock.clone(),
-            stepped_ns: 0,
+            turned_ns: 0,
             is_behind: false,
             spin: Spin::new(if config.clock.is_virtual() {
                 0
@@ -99,14 +105,14 @@ impl Crank {
     }
 
     /// Turns the stack once. `NetworkDown` when the wire is gone.
-    pub fn step(&mut self) -> std::io::Result<Step> {
-        self.step_with(Stack::turn)
+    pub fn turn_once(&mut self) -> std::io::Result<Turn> {
+        self.turn_with(Stack::turn)
     }
 
-    /// Like [`step`](Self::step), for a caller that hands out events and returns with the answers
+    /// Like [`turn_once`](Self::turn_once), for a caller that hands out events and returns with the answers
     /// to them.
-    pub fn step_before_answers(&mut self) -> std::io::Result<Step> {
-        self.step_with(Stack::turn_before_answers)
+    pub fn turn_before_answers(&mut self) -> std::io::Result<Turn> {
+        self.turn_with(Stack::turn_before_answers)
     }
 
     /// Lets the port make room for arriving frames without a turn of the stack.
@@ -121,9 +127,9 @@ impl Crank {
         self.is_behind
     }
 
-    /// The time of the last step, ns.
-    pub fn stepped_ns(&self) -> u64 {
-        self.stepped_ns
+    /// The time of the last turn, ns.
+    pub fn turned_ns(&self) -> u64 {
+        self.turned_ns
     }
 
     /// Time that this thread spent looking for work, ns.
@@ -208,17 +214,17 @@ impl Crank {
         is_armed
     }
 
-    fn step_with(&mut self, turn: fn(&mut Stack, u64) -> Turned) -> std::io::Result<Step> {
+    fn turn_with(&mut self, turn: fn(&mut Stack, u64) -> Turned) -> std::io::Result<Turn> {
         point();
         let held = self.shared.stack.try_lock();
         // The clock is read with the lock held: an earlier reading could precede the watchdog's
         // last turn.
         let now_ns = self.clock.now_ns();
-        self.stepped_ns = now_ns;
+        self.turned_ns = now_ns;
         self.is_behind = false;
         let Some(mut stack) = held else {
             leave_to_watchdog(&mut self.refused);
-            return Ok(Step::Moved);
+            return Ok(Turn::Moved);
         };
         self.refused = 0;
         let turned = turn(&mut stack, now_ns);
@@ -237,16 +243,16 @@ impl Crank {
         }
         if turned.busy {
             self.spin.worked(now_ns);
-            return Ok(Step::Moved);
+            return Ok(Turn::Moved);
         }
         if self.spin.looks_on(now_ns) {
             match self.mover_shares_cpu {
                 true => std::thread::yield_now(),
                 false => std::hint::spin_loop(),
             }
-            return Ok(Step::Looking);
+            return Ok(Turn::Looking);
         }
-        Ok(Step::Idle)
+        Ok(Turn::Idle)
     }
 
     /// Sleeps until an event may have arrived, or until `until_ns`. `has_events` is the last look
@@ -349,11 +355,11 @@ mod tests {
         let at_it = shared.stack.try_lock().expect("nobody else");
         let begin = std::time::Instant::now();
         for _ in 0..WATCHDOG_YIELDS_MAX + 10 {
-            assert_eq!(crank.step().ok(), Some(Step::Moved));
+            assert_eq!(crank.turn_once().ok(), Some(Turn::Moved));
         }
         assert!(begin.elapsed() >= 10 * WATCHDOG_PATIENCE);
         drop(at_it);
-        crank.step().expect("a turn");
+        crank.turn_once().expect("a turn");
         assert_eq!(crank.refused, 0);
     }
 }

@@ -209,7 +209,7 @@ impl Event {
     /// ```
     #[doc = include_str!("doc/connected.txt")]
     /// # server.write_all(b"x")?;
-    /// # there.settle()?;
+    /// # there.turn_until_idle()?;
     /// # let mut poll = Poll::new(&here);
     /// # poll.register(&client, Token(7), Interest::READABLE, Mode::Level)?;
     /// # let mut events = Events::with_capacity(8);
@@ -245,7 +245,7 @@ impl Event {
     /// ```
     #[doc = include_str!("doc/connected.txt")]
     /// # drop(server);
-    /// # there.settle()?;
+    /// # there.turn_until_idle()?;
     /// # let mut poll = Poll::new(&here);
     /// # poll.register(&client, Token(7), Interest::READ_CLOSED, Mode::Level)?;
     /// # let mut events = Events::with_capacity(8);
@@ -265,7 +265,7 @@ impl Event {
     /// ```
     #[doc = include_str!("doc/connected.txt")]
     /// # server.abort();
-    /// # there.settle()?;
+    /// # there.turn_until_idle()?;
     /// # let mut poll = Poll::new(&here);
     /// # poll.register(&client, Token(7), Interest::READABLE, Mode::Level)?;
     /// # let mut events = Events::with_capacity(8);
@@ -285,7 +285,7 @@ impl Event {
     /// ```
     #[doc = include_str!("doc/connected.txt")]
     /// # server.abort();
-    /// # there.settle()?;
+    /// # there.turn_until_idle()?;
     /// # let mut poll = Poll::new(&here);
     /// # poll.register(&client, Token(7), Interest::READABLE, Mode::Level)?;
     /// # let mut events = Events::with_capacity(8);

@@ -88,7 +88,7 @@ impl Interrupter {
         sleep: impl FnOnce(BorrowedFd<'_>) -> R,
     ) -> Option<R> {
         let (flag, bell) = (&self.inner.flag, &self.inner.bell);
-        let slept = bell.doze(|| (!flag.is_raised()).then(|| bell.fd()), sleep);
+        let slept = bell.sleep_unless(|| (!flag.is_raised()).then(|| bell.fd()), sleep);
         let was_raised = flag.take();
         slept.filter(|_| !was_raised)
     }

@@ -79,6 +79,7 @@ mod watchdog;
 pub use config::{Config, Crank, FurtherWire, Observe};
 pub use context::Context;
 pub use crank::Armed;
+pub use crank::Turn;
 pub use error::Error;
 pub use event::{Event, Events, Interest, Mode, Readiness, Token};
 pub use heir::Heir;
@@ -108,5 +109,4 @@ pub use tcp::{
     FastOpenSettings, SlowStart, SynCookieUse,
 };
 pub use tcp::{Config as TcpConfig, Info as TcpInfo, State as TcpState};
-pub use threads::Turn;
 pub use urgent::UrgentMark;

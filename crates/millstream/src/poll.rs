@@ -9,7 +9,7 @@ use ring::socket_block::SocketId;
 use rustix::io::Errno;
 
 use crate::context::{Context, Inner};
-use crate::crank::Step;
+use crate::crank::Turn;
 use crate::event::{Events, Interest, Mode, Readiness, Token};
 use crate::interleaving::point;
 use crate::limits::{
@@ -418,7 +418,7 @@ impl Poll {
     /// ```
     #[doc = include_str!("doc/connected.txt")]
     /// server.write_all(b"hello")?;
-    /// there.settle()?;
+    /// there.turn_until_idle()?;
     /// let mut poll = Poll::new(&here);
     /// poll.register(&client, Token(1), Interest::READABLE, Mode::Level)?;
     /// let mut events = Events::with_capacity(8);
@@ -437,12 +437,12 @@ impl Poll {
         let mut gave_way = false;
         let mut turns = 0;
         let outcome = loop {
-            let step = match crank.step_before_answers() {
-                Ok(step) => step,
+            let turn = match crank.turn_before_answers() {
+                Ok(turn) => turn,
                 Err(error) => break Err(error),
             };
-            let has_news = inner.drain_events() || step == Step::Moved;
-            let now_ns = crank.stepped_ns();
+            let has_news = inner.drain_events() || turn == Turn::Moved;
+            let now_ns = crank.turned_ns();
             is_whole |= self.hands_over_all(now_ns, timeout);
             if until_ns.is_none() {
                 until_ns = timeout.map(|timeout| ns_after(now_ns, timeout));
@@ -457,7 +457,7 @@ impl Poll {
             // work: the system call takes several times as long as a look.
             let asks_kernel = (is_fresh && !has_news) || self.is_kernel_due(now_ns);
             is_fresh = false;
-            if let Err(error) = self.collect(events, is_whole || step != Step::Moved, asks_kernel) {
+            if let Err(error) = self.collect(events, is_whole || turn != Turn::Moved, asks_kernel) {
                 break Err(error);
             }
             // Before it reports nothing, a wait has looked at all sources.
@@ -477,7 +477,7 @@ impl Poll {
             if !events.is_empty() || is_over {
                 break Ok(events.events.len());
             }
-            if step == Step::Idle || inner.is_interrupted() {
+            if turn == Turn::Idle || inner.is_interrupted() {
                 is_fresh = true;
                 let extra = self.kernel.as_ref().map(AsFd::as_fd);
                 match inner.sleep(&mut crank, until_ns, extra.as_slice()) {

@@ -68,7 +68,7 @@ impl MtuDiscover {
                 Self::Do => DontFragment::Always,
                 Self::Dont | Self::Probe | Self::Interface | Self::Omit => DontFragment::Never,
             },
-            resends: matches!(self, Self::Want | Self::Do | Self::Probe),
+            retransmits: matches!(self, Self::Want | Self::Do | Self::Probe),
             heeds_v6: !matches!(self, Self::Interface | Self::Omit),
         }
     }

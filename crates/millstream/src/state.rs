@@ -31,7 +31,7 @@ pub(crate) struct State {
     /// The last socket that wrote.
     pub last_writer: SocketId,
     /// The stack was told that more follows the last partial write (`Requests::WROTE_MORE`).
-    pub is_piece: bool,
+    pub promised_more: bool,
 }
 
 impl State {

@@ -12,25 +12,8 @@
 use std::io;
 
 use crate::context::Context;
-use crate::crank::{Armed, Step};
+use crate::crank::{Armed, Turn};
 use crate::poll::{Poll, Source};
-
-/// The result of a turn of the stack.
-///
-/// ```
-#[doc = include_str!("doc/context.txt")]
-/// while context.turn_once()? != Turn::Idle {}
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
-    /// Something moved: look at the sockets again.
-    Moved,
-    /// Nothing moved, but turning again at once may find work.
-    Looking,
-    /// There is no work.
-    Idle,
-}
 
 impl Context {
     /// Turns the stack once. The watchdog stays away from here on, until
@@ -47,12 +30,10 @@ impl Context {
     pub fn turn_once(&self) -> io::Result<Turn> {
         let mut crank = self.inner.crank();
         crank.enter();
-        let step = crank.step()?;
-        Ok(match step {
-            _ if self.inner.drain_events() => Turn::Moved,
-            Step::Moved => Turn::Moved,
-            Step::Looking => Turn::Looking,
-            Step::Idle => Turn::Idle,
+        let turn = crank.turn_once()?;
+        Ok(match self.inner.drain_events() {
+            true => Turn::Moved,
+            false => turn,
         })
     }
 

@@ -249,7 +249,7 @@ fn watch(watchdog: &Watchdog) {
         // An owner that leaves after the look finds the sleep announced, and rings.
         watchdog
             .bell
-            .doze(look, |(fds, timeout_ns)| sleep(watchdog, &fds, timeout_ns));
+            .sleep_unless(look, |(fds, timeout_ns)| sleep(watchdog, &fds, timeout_ns));
     }
 }
 

@@ -129,7 +129,7 @@ fn asked_by_a_poll(shares_cpu: bool) -> u64 {
     config.clock = Clock::Virtual(VirtualClock::new(1_000_000_000));
     let runtime = Runtime::with_ports(config, vec![Box::new(port)]).unwrap();
     let context = runtime.context(0).unwrap();
-    context.settle().unwrap();
+    context.turn_until_idle().unwrap();
     let mut poll = Poll::new(&context);
     let mut events = Events::with_capacity(1);
     let before = asked.load();

@@ -213,7 +213,7 @@ fn connected(here: &Context, there: &Context) -> (TcpStream, TcpStream) {
         here.turn().unwrap();
         there.turn().unwrap();
         if let Ok((server, _)) = listener.accept() {
-            here.settle().unwrap();
+            here.turn_until_idle().unwrap();
             return (client, server);
         }
     }
@@ -240,7 +240,7 @@ fn kernel_descriptor_for_which_there_was_no_room_is_asked_for_by_the_next_wait()
         // Few enough bytes to be acknowledged without delay: each wait has to find the stack busy.
         for _ in 0..8 {
             for context in [&here, &there, &here] {
-                context.settle().unwrap();
+                context.turn_until_idle().unwrap();
             }
             // The kernel has to be asked in the first of two waits, and not in the second.
             thread::sleep(Duration::from_millis(1));
@@ -296,7 +296,7 @@ fn established_low_water_mark_that_the_waiting_bytes_reach_is_told() {
     client.options().set_recv_lowat(100);
     assert_eq!(told(&mut polls), [no, no, w, w]);
     server.write_all(&[7; 10]).unwrap();
-    there.settle().unwrap();
+    there.turn_until_idle().unwrap();
     told(&mut polls);
     assert_eq!(told(&mut polls), [no; 4]);
     // Too few bytes, enough, and enough again, which is news in Linux, too.

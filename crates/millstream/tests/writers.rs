@@ -49,7 +49,7 @@ fn connected(here: &Context, there: &Context) -> (TcpStream, TcpStream) {
         there.turn().unwrap();
         if let Ok((server, _)) = listener.accept() {
             server.set_nonblocking(true);
-            here.settle().unwrap();
+            here.turn_until_idle().unwrap();
             return (client, server);
         }
     }

@@ -1,9 +1,9 @@
 //! The host behind a port that shares its NIC with the kernel: the kernel's addresses, routes and
 //! next hops for the stack.
 //!
-//! Stacks call the host through [`Port::host`](crate::port::Port::host). The queues are in `doors`.
+//! Stacks call the host through [`Port::host`](crate::port::Port::host). The queues are in `host_queues`.
 
-pub(crate) mod doors;
+pub(crate) mod host_queues;
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -115,7 +115,7 @@ impl Shared {
     fn visit<R>(&self, call: impl FnOnce(&mut Sockets) -> R) -> R {
         let mut inner = self.lock();
         let done = call(inner.caged.sockets());
-        inner.settle();
+        inner.before_unlock();
         done
     }
 
@@ -344,7 +344,7 @@ impl Shared {
             Ok(None) => {}
             done => {
                 let done = inner.caged.sockets().told(done);
-                inner.settle();
+                inner.before_unlock();
                 return done.map(|value| value.unwrap_or(0));
             }
         }
@@ -389,7 +389,7 @@ impl Shared {
             sockets.drop_reference(fd, description);
         }
         inner.context().go_away();
-        inner.settle();
+        inner.before_unlock();
         outcome
     }
 }

@@ -72,7 +72,7 @@ impl Sockets {
     /// may then get further.
     pub fn turn(&mut self) -> bool {
         // Calls report a wire that is gone.
-        self.context.settle().unwrap_or(false)
+        self.context.turn_until_idle().unwrap_or(false)
     }
 
     /// Makes a call that does not block. A call that would block is lost.

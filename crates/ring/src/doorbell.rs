@@ -63,7 +63,7 @@ impl SleepFlag {
 
     /// Announces a sleep, looks once more, and sleeps unless `look` returns `None`. That means that
     /// there is work, which a ringer may have published before it could see the announcement.
-    pub fn doze<P, R>(
+    pub fn sleep_unless<P, R>(
         &self,
         look: impl FnOnce() -> Option<P>,
         sleep: impl FnOnce(P) -> R,
@@ -198,8 +198,8 @@ impl StackBell {
         self.inner.owed.collect(rung, || drain(&self.inner.fd));
     }
 
-    /// Like [`SleepFlag::doze`], where `sleep` waits on [`fd`](Self::fd).
-    pub fn doze<P, R>(
+    /// Like [`SleepFlag::sleep_unless`], where `sleep` waits on [`fd`](Self::fd).
+    pub fn sleep_unless<P, R>(
         &self,
         look: impl FnOnce() -> Option<P>,
         sleep: impl FnOnce(P) -> R,

@@ -117,7 +117,7 @@ impl Requests {
     pub const CONNECT: Self = Self(1 << 7);
     /// A writer had room in the send buffer but no chunk, and wrote nothing. The stack refills the
     /// magazine.
-    pub const LOOK: Self = Self(1 << 8);
+    pub const REFILL: Self = Self(1 << 8);
 
     /// True if all of `flags` are set.
     #[inline]

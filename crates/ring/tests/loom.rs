@@ -241,7 +241,7 @@ fn flag_that_is_raised_is_seen_or_wakes_the_sleeper() {
         });
         while !raised.is_raised() {
             // Loom reports a deadlock if the signal never comes.
-            sleeping.doze(|| (!raised.is_raised()).then_some(()), |()| signal.wait());
+            sleeping.sleep_unless(|| (!raised.is_raised()).then_some(()), |()| signal.wait());
         }
         ringers.map(|ringer| ringer.join().unwrap());
     });
@@ -294,7 +294,7 @@ fn watchdog_lets_go_of_a_stack_that_goes() {
                 lets_go = std::mem::take(&mut *awaited.lock().unwrap());
                 (!lets_go).then_some(())
             };
-            sleeping.doze(look, |()| signal.wait());
+            sleeping.sleep_unless(look, |()| signal.wait());
         }
         context.join().unwrap();
     });

@@ -166,7 +166,7 @@ pub(crate) fn note_unsent(
 pub(crate) fn tell_path(flows: &mut Flows, network: &mut Network, now_ns: u64, socket: u32) {
     #[cfg(feature = "twin")]
     crate::shortcuts::tell(flows, socket);
-    if network.destinations.heeds_routers(now_ns) {
+    if network.destinations.has_path_reports(now_ns) {
         tell_routers_word(flows, network, now_ns, socket);
     }
 }

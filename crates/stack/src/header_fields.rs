@@ -45,7 +45,7 @@ pub(crate) struct HeaderFields {
     pub dont_fragment: DontFragment,
     /// True if a router's report makes the connection resend segments in flight that are too long
     /// for the path. IPv6 always does, because its routers do not fragment.
-    pub resends_for_mtu: bool,
+    pub retransmits_for_mtu: bool,
     /// True if routers' reports about an IPv6 path count.
     pub heeds_mtu_v6: bool,
     /// Identification of packets without DF, counted up; it keeps fragments of different packets
@@ -63,7 +63,7 @@ impl Default for HeaderFields {
             hop_limit: HOP_LIMIT,
             discovers_mtu: true,
             dont_fragment: DontFragment::default(),
-            resends_for_mtu: true,
+            retransmits_for_mtu: true,
             heeds_mtu_v6: true,
             // The field has no meaning while DF is set.
             ident: 0,

@@ -418,7 +418,7 @@ pub(crate) const SURVEY_LOOKS_PER_ROW: usize = 16;
 pub const TRANSFERS_OUT_MAX: usize = 1024;
 /// Addresses left to other processes that the stack remembers. At the limit the oldest is
 /// forgotten, and a late SYN to it is reset.
-pub const FORSAKEN_PLACES_MAX: usize = 256;
+pub const LEFT_HISTORY_MAX: usize = 256;
 /// SYNs to left addresses that one turn reports to the host. Further ones are reported when their
 /// peers repeat them.
 pub const STRAYS_PER_TURN: usize = 64;

@@ -110,7 +110,7 @@ macro_rules! socket_options {
                         /// True to resend segments in flight that a router reports as too long.
                         /// Otherwise the report counts from the next segment on. IPv6 always
                         /// resends.
-                        resends: bool,
+                        retransmits: bool,
                         /// True if routers' reports about an IPv6 path count.
                         heeds_v6: bool,
                     };

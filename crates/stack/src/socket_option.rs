@@ -122,11 +122,11 @@ impl SocketOption {
             SocketOption::HopLimit(limit) => header.hop_limit = limit,
             SocketOption::MtuDiscover {
                 dont_fragment,
-                resends,
+                retransmits,
                 heeds_v6,
             } => {
                 header.set_dont_fragment(dont_fragment);
-                header.resends_for_mtu = resends;
+                header.retransmits_for_mtu = retransmits;
                 header.heeds_mtu_v6 = heeds_v6;
             }
             _ => return false,

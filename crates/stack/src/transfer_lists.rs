@@ -10,7 +10,7 @@ use wire::{FlowKey, SeqNumber};
 
 use crate::flows::half_opens::ListenerId;
 use crate::flows::listeners::Listener;
-use crate::limits::{FORSAKEN_PLACES_MAX, LEFT_PLACE_QUIET_NS, STRAYS_PER_TURN, TRANSFERS_OUT_MAX};
+use crate::limits::{LEFT_HISTORY_MAX, LEFT_PLACE_QUIET_NS, STRAYS_PER_TURN, TRANSFERS_OUT_MAX};
 
 mod parcel;
 
@@ -29,7 +29,7 @@ pub(crate) struct Transfers {
     pub ready: Vec<(SocketAddr, Parcel)>,
     pub next_number: u32,
     /// Addresses ever left to other processes, oldest first.
-    forsaken: Vec<SocketAddr>,
+    left_history: Vec<SocketAddr>,
     /// Connections made by a SYN cookie that were sent away. The peer's next segment brings the
     /// cookie again.
     pub by_cookie: Vec<FlowKey>,
@@ -70,11 +70,11 @@ pub(crate) struct Sent {
 impl Transfers {
     /// Notes an address as left to other processes.
     pub fn leave(&mut self, left: LeftPlace) {
-        self.forsaken.retain(|place| *place != left.local);
-        if self.forsaken.len() == FORSAKEN_PLACES_MAX {
-            self.forsaken.remove(0);
+        self.left_history.retain(|place| *place != left.local);
+        if self.left_history.len() == LEFT_HISTORY_MAX {
+            self.left_history.remove(0);
         }
-        self.forsaken.push(left.local);
+        self.left_history.push(left.local);
         self.left.push(left);
     }
 
@@ -83,7 +83,7 @@ impl Transfers {
     /// process.
     #[cold]
     pub fn take_stray(&mut self, key: &FlowKey) -> bool {
-        let mut places = self.forsaken.iter();
+        let mut places = self.left_history.iter();
         let is_left = places.any(|place| is_at(*place, key));
         if is_left && self.strays.len() < STRAYS_PER_TURN {
             self.strays.push(*key);

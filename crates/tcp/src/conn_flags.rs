@@ -159,7 +159,7 @@ impl ConnFlags {
     /// Flags with which loss recovery examines an ACK of the whole flight.
     pub const STOPS_WHOLE_FLIGHT: ConnFlags = column!(whole_flight).with(Self::NO_SHORTCUTS);
     /// Flags that need the full plan for the next segment.
-    pub const SEND_NOW: ConnFlags = column!(short_plan);
+    pub const NEEDS_FULL_PLAN: ConnFlags = column!(short_plan);
     /// Flags that hold the next segment back or change its form.
     pub const STOPS_LONE: ConnFlags = column!(lone).with(Self::NO_SHORTCUTS);
     /// Flags with which the segments of a burst leave one by one.

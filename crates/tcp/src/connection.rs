@@ -280,7 +280,7 @@ impl Connection {
             state: CurrentState::first(State::Closed),
             error: None,
             due: TransmitClass::None,
-            planned: Planned::STALE,
+            planned: Planned::NONE,
             timers: Timers::new(cx.config, cx.now_ns),
             tx: Sender::new(zero, zero, 0, SendBuffer::new(buffers, mss)),
             rx: receiver,
@@ -321,7 +321,7 @@ impl Connection {
         *conn_flags = ConnFlags::default();
         (*state, *error) = (CurrentState::first(first.state), None);
         *due = TransmitClass::Opening;
-        *planned = Planned::STALE;
+        *planned = Planned::NONE;
         *timers = Timers::new(cx.config, cx.now_ns);
         *tx = Sender::new(
             first.iss,
@@ -456,7 +456,7 @@ impl Connection {
     /// True if nothing is buffered, in flight, due or paced, so that no plan is needed.
     #[inline]
     fn has_nothing_to_send(&self) -> bool {
-        const BUSY: ConnFlags = ConnFlags::SEND_NOW
+        const BUSY: ConnFlags = ConnFlags::NEEDS_FULL_PLAN
             .with(ConnFlags::FIN_QUEUED)
             .with(ConnFlags::NO_SHORTCUTS);
         self.snd.buffered() == 0

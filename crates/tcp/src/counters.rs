@@ -32,16 +32,16 @@ counters! {
     /// Segments sent again, for whatever reason.
     segments_retransmitted,
     /// Segments sent again after a retransmission timeout.
-    resent_by_timeout,
+    retransmitted_by_timeout,
     /// Segments sent again by fast retransmit and fast recovery.
-    resent_by_fast_recovery,
+    retransmitted_by_fast_recovery,
     /// Segments sent again as tail loss probes.
-    resent_by_loss_probe,
+    retransmitted_by_loss_probe,
     /// Segments sent again because the path takes only shorter ones, or because the data
     /// of a Fast Open's SYN did not arrive.
-    resent_by_path,
+    retransmitted_by_path,
     /// SYNs sent again, and SYN-ACKs of connections that have a socket already.
-    resent_by_handshake,
+    retransmitted_by_handshake,
     /// Retransmission timeouts.
     retransmit_timeouts,
     /// Fast retransmits begun.

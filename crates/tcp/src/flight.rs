@@ -13,7 +13,7 @@ use crate::pacing::{Pacing, RATE_INFINITE};
 use crate::pack::{Packing, Usual};
 use crate::records::Record;
 use crate::recovery::ack::Ack;
-use crate::recovery::acked::Leaving;
+use crate::recovery::acked::RemovedRecords;
 use crate::recovery::rate::Delivery;
 use crate::recovery::{Recovery, View};
 use crate::timers::Timers;
@@ -31,8 +31,8 @@ mod persist;
 mod prr;
 mod rack;
 mod rate;
-mod resend;
-mod retransmit;
+mod retransmission;
+mod retransmit_timer;
 mod send_room;
 mod sent;
 mod syn_data;
@@ -172,18 +172,18 @@ impl Flight {
         &mut self,
         cx: &mut Cx<'_>,
         ack: &mut Ack,
-        leaving: &mut Leaving,
+        removed: &mut RemovedRecords,
         conn_flags: ConnFlags,
         snd: &Snd,
         timers: &Timers,
     ) -> Option<Record> {
         let view = View::of(snd, timers, conn_flags);
         self.recovery
-            .take_acked(cx, view, &mut self.delivery, ack, leaving)
+            .take_acked(cx, view, &mut self.delivery, ack, removed)
     }
 
     /// Notes that the loss probe, sent from `seq` on, was a retransmission.
-    pub(crate) fn note_probe_repeated(
+    pub(crate) fn note_probe_retransmitted(
         &mut self,
         cx: &mut Cx<'_>,
         seq: SeqNumber,
@@ -193,12 +193,12 @@ impl Flight {
     ) {
         let view = View::of(snd, timers, conn_flags);
         self.recovery
-            .note_probe_repeated(cx, view, &mut self.delivery, seq);
+            .note_probe_retransmitted(cx, view, &mut self.delivery, seq);
     }
 
     /// Notes that lost data has left again from `seq` to `end`. True if it was the first segment in
     /// flight.
-    pub(crate) fn note_repeated(
+    pub(crate) fn note_retransmitted(
         &mut self,
         cx: &mut Cx<'_>,
         seq: SeqNumber,
@@ -209,7 +209,7 @@ impl Flight {
     ) -> bool {
         let view = View::of(snd, timers, conn_flags);
         self.recovery
-            .note_repeated(cx, view, &mut self.delivery, seq, end)
+            .note_retransmitted(cx, view, &mut self.delivery, seq, end)
     }
 
     /// Notes reordering: data beyond `low`, which was sent only once, arrived before it.

@@ -165,8 +165,8 @@ impl HalfOpen {
     /// Takes a segment of this flow.
     pub fn on_segment(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> HalfOpenOutcome {
         let is_old = self.is_old(seg);
-        if self.is_repeated_syn(seg) && !is_old {
-            return self.on_repeated_syn(cx, seg);
+        if self.is_retransmitted_syn(seg) && !is_old {
+            return self.on_retransmitted_syn(cx, seg);
         }
         if seg.has(Flags::ACK) && !seg.has(Flags::RST) && seg.ack != self.iss + 1 {
             // As in Linux this check precedes that of the sequence number: the ACK belongs to
@@ -251,7 +251,7 @@ impl HalfOpen {
         }
         // While a deferred handshake waits for data, no SYN-ACK is sent except the last one.
         let silent = self.has(ACKED) && self.retries + 1 < self.defer_accept;
-        self.ecn.repeat(self.retries);
+        self.ecn.on_retransmission(self.retries);
         self.retries += 1;
         self.rearm(cx);
         if silent {
@@ -286,19 +286,19 @@ impl HalfOpen {
     }
 
     /// True for a repetition of the SYN: our SYN-ACK was lost, or is on its way.
-    fn is_repeated_syn(&self, seg: &Segment) -> bool {
+    fn is_retransmitted_syn(&self, seg: &Segment) -> bool {
         seg.has(Flags::SYN) && !seg.flags.intersects(Flags::RST | Flags::ACK) && seg.seq == self.irs
     }
 
-    fn on_repeated_syn(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> HalfOpenOutcome {
+    fn on_retransmitted_syn(&mut self, cx: &mut Cx<'_>, seg: &Segment) -> HalfOpenOutcome {
         cx.counters.syns_repeated += 1;
         if self
             .gate
             .allow(cx.now_ns, cx.config.invalid_ack_interval_ns)
         {
             self.rearm(cx);
-            self.ecn.take_repeated_syn(SynEcn::of(seg));
-            self.ecn.repeat(self.retries);
+            self.ecn.take_retransmitted_syn(SynEcn::of(seg));
+            self.ecn.on_retransmission(self.retries);
             return HalfOpenOutcome::SendSynAck;
         }
         cx.counters.challenge_acks_limited += 1;

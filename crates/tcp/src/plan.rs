@@ -21,7 +21,7 @@ pub(crate) enum Plan {
     /// A SYN, or the SYN-ACK of a simultaneous open.
     Syn,
     /// Payload that was sent before. Loss recovery says where it begins.
-    Repeat { len: u16, fin: bool },
+    Retransmission { len: u16, fin: bool },
     /// All waiting data, while nothing is in flight.
     Lone { len: u16, fin: bool },
     /// The next new bytes.
@@ -46,10 +46,10 @@ impl Plan {
             Plan::Nothing => TransmitClass::None,
             Plan::Reset | Plan::ReplyReset => TransmitClass::Control,
             Plan::Syn => TransmitClass::Opening,
-            Plan::Repeat { len: 0, .. }
+            Plan::Retransmission { len: 0, .. }
             | Plan::Lone { len: 0, .. }
             | Plan::Fresh { len: 0, .. } => TransmitClass::Control,
-            Plan::Repeat { .. }
+            Plan::Retransmission { .. }
             | Plan::Lone { .. }
             | Plan::Fresh { .. }
             | Plan::PathProbe { .. } => TransmitClass::Data,
@@ -60,16 +60,16 @@ impl Plan {
 
 /// Payload to be retransmitted: `len` bytes from `seq` on, and the FIN behind them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Repeat {
+pub(crate) struct Retransmission {
     pub seq: SeqNumber,
     pub len: u16,
     pub fin: bool,
 }
 
-impl Repeat {
+impl Retransmission {
     /// `len` is at most one segment's payload.
     pub fn new(seq: SeqNumber, len: u32, fin: bool) -> Self {
-        Repeat {
+        Retransmission {
             seq,
             len: len as u16,
             fin,
@@ -78,7 +78,7 @@ impl Repeat {
 
     /// The plan, without the sequence number of the payload.
     pub fn plan(self) -> Plan {
-        Plan::Repeat {
+        Plan::Retransmission {
             len: self.len,
             fin: self.fin,
         }
@@ -104,7 +104,7 @@ impl PartialEq for Planned {
 
 impl Planned {
     /// No plan is stored.
-    pub const STALE: Planned = Planned { at: 0, plan: None };
+    pub const NONE: Planned = Planned { at: 0, plan: None };
 
     /// Stores `plan`, which was made for this time.
     #[inline(always)]
@@ -118,7 +118,7 @@ impl Planned {
     /// Takes the plan out, if one is stored for this time.
     #[inline(always)]
     pub fn take(&mut self, now_ns: u64) -> Option<Plan> {
-        let stored = core::mem::replace(self, Planned::STALE);
+        let stored = core::mem::replace(self, Planned::NONE);
         if stored.at == now_ns as u32 {
             stored.plan
         } else {
@@ -129,6 +129,6 @@ impl Planned {
     /// Forgets the plan, because the connection changed.
     #[inline(always)]
     pub fn forget(&mut self) {
-        *self = Planned::STALE;
+        *self = Planned::NONE;
     }
 }

@@ -38,7 +38,7 @@ mod machine;
 pub(crate) mod rack;
 pub(crate) mod rate;
 mod reno;
-mod resend;
+mod retransmission;
 pub(crate) mod scoreboard;
 mod timeout;
 mod tlp;
@@ -76,7 +76,7 @@ pub(crate) mod flag {
 
 /// Input of proportional rate reduction, in segments.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Reduction {
+pub(crate) struct PrrInput {
     /// Segments that the present ACK delivered.
     pub delivered: u32,
     /// Segments delivered since the reduction began.
@@ -387,7 +387,7 @@ impl Recovery {
     }
 
     /// Counts `count` retransmitted segments.
-    pub(crate) fn count_resent(&mut self, now_ns: u64, count: u32) {
+    pub(crate) fn count_retransmitted(&mut self, now_ns: u64, count: u32) {
         if self.retrans_stamp_ms == 0 {
             self.retrans_stamp_ms = ((now_ns / MILLISECOND_NS) as u32).max(1);
         }

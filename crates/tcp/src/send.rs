@@ -16,8 +16,8 @@ use crate::variables::Snd;
 
 pub(crate) mod buffer;
 mod nagle;
-mod places;
 mod record_ends;
+mod stream_marks;
 mod timestamp;
 
 pub(crate) use buffer::SendBuffer;
@@ -149,7 +149,11 @@ impl Sender {
     }
 
     /// Answers a repeated SYN of a connection that was opened fast: our SYN-ACK leaves again.
-    pub(crate) fn on_repeated_fast_syn(&mut self, cx: &mut Cx<'_>, conn_flags: &mut ConnFlags) {
+    pub(crate) fn on_retransmitted_fast_syn(
+        &mut self,
+        cx: &mut Cx<'_>,
+        conn_flags: &mut ConnFlags,
+    ) {
         cx.counters.syns_repeated += 1;
         if self.may_answer_invalid(cx.now_ns, cx.config) {
             conn_flags.set(ConnFlags::SYN_DUE);

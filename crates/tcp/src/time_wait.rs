@@ -147,7 +147,7 @@ impl TimeWait {
             self.note_timestamp(cx, seg);
             return TimeWaitOutcome::Drop;
         }
-        if self.is_repeated_fin(seg) {
+        if self.is_retransmitted_fin(seg) {
             // The only segment that should arrive: our last ACK was lost.
             cx.counters.time_wait_fins_in += 1;
         } else {
@@ -233,7 +233,7 @@ impl TimeWait {
     }
 
     /// True for a repetition of the peer's FIN, alone or behind data that has arrived.
-    fn is_repeated_fin(&self, seg: &Segment) -> bool {
+    fn is_retransmitted_fin(&self, seg: &Segment) -> bool {
         seg.has(Flags::FIN) && seg.end() == self.rcv_nxt
     }
 

@@ -29,7 +29,7 @@ mod round_trip;
 mod tally;
 
 pub(crate) use own::OwnTimers;
-pub(crate) use tally::Tally;
+pub(crate) use tally::TimeoutTally;
 
 /// No deadline.
 pub(crate) const NEVER_NS: u64 = u64::MAX;
@@ -72,7 +72,7 @@ pub(crate) struct Timers {
     /// [`NOT_AWAITED`]: the peer's FIN is not waited for.
     fin_wait_2_ms: u32,
     /// Timeouts so far.
-    tally: Tally,
+    tally: TimeoutTally,
     /// The timers that the application chose for this socket.
     own: OwnTimers,
     /// Unanswered keep-alive probes before the connection fails.
@@ -108,7 +108,7 @@ impl Timers {
             keepalive_interval_ms: millis(config.keepalive_interval_ns),
             user_timeout_ms: 0,
             fin_wait_2_ms: 0,
-            tally: Tally::NONE,
+            tally: TimeoutTally::NONE,
             own: OwnTimers::NONE,
             keepalive_probes_max: config.keepalive_probes_max,
             probes: 0,
@@ -301,7 +301,7 @@ impl Timers {
 
     /// Takes the timeouts of a half-open entry, over `took_ms`.
     pub(crate) fn begin_tally(&mut self, timeouts: u8, took_ms: u32) {
-        self.tally = Tally::of_handshake(timeouts, took_ms);
+        self.tally = TimeoutTally::of_handshake(timeouts, took_ms);
     }
 
     /// Notes that the losses have been repaired.
@@ -493,7 +493,7 @@ impl Timers {
     }
 
     /// Timeouts so far.
-    pub(crate) fn tally(&self) -> &Tally {
+    pub(crate) fn tally(&self) -> &TimeoutTally {
         &self.tally
     }
 }

@@ -177,7 +177,7 @@ impl Snd {
     /// True if nothing is left to send, so that the next plan would be empty.
     #[inline]
     pub(crate) fn is_drained(&self, state: State, conn_flags: ConnFlags) -> bool {
-        let owes = ConnFlags::SEND_NOW
+        let owes = ConnFlags::NEEDS_FULL_PLAN
             .with(ConnFlags::PATH_NARROWED)
             .with(ConnFlags::PATH_PROBING);
         self.unsent(state, conn_flags) == 0 && !conn_flags.fin_unsent() && !conn_flags.any(owes)

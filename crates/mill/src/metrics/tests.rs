@@ -11,8 +11,8 @@ fn snapshot() -> Snapshot {
     let names = crate::top::tests::names(&[
         ("rx_bytes", "bytes", Kind::Counter),
         ("rx_drop_arp", "", Kind::Counter),
-        ("resent_by_timeout", "", Kind::Counter),
-        ("resent_by_loss_probe", "", Kind::Counter),
+        ("retransmitted_by_timeout", "", Kind::Counter),
+        ("retransmitted_by_loss_probe", "", Kind::Counter),
         ("time_busy", "nanoseconds", Kind::Counter),
         ("sockets_in_use", "", Kind::Gauge),
         ("rx_batch", "", Kind::Histogram),

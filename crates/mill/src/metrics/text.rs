@@ -146,11 +146,11 @@ fn labels(snapshot: &Snapshot, at: usize, context: &ContextValues) -> Labels {
 
 /// Counters of retransmitted segments, which become one metric with the cause as a label.
 const CAUSES: [(&str, &str); 6] = [
-    ("resent_by_timeout", "timeout"),
-    ("resent_by_fast_recovery", "fast_recovery"),
-    ("resent_by_loss_probe", "loss_probe"),
-    ("resent_by_path", "path"),
-    ("resent_by_handshake", "handshake"),
+    ("retransmitted_by_timeout", "timeout"),
+    ("retransmitted_by_fast_recovery", "fast_recovery"),
+    ("retransmitted_by_loss_probe", "loss_probe"),
+    ("retransmitted_by_path", "path"),
+    ("retransmitted_by_handshake", "handshake"),
     ("syn_acks_retransmitted", "syn_ack"),
 ];
 

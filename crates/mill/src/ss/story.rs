@@ -78,10 +78,10 @@ pub fn text(line: &StoryLine) -> String {
         StoryEvent::EpisodeEnds {
             episode,
             lasted_ns,
-            resent,
+            retransmitted,
             cwnd,
         } => format!(
-            "{} ends after {}, {resent} sent again, cwnd {cwnd}",
+            "{} ends after {}, {retransmitted} retransmitted, cwnd {cwnd}",
             self::episode(episode),
             seconds(lasted_ns)
         ),
@@ -108,11 +108,11 @@ fn json(event: &StoryEvent) -> Value {
         StoryEvent::EpisodeEnds {
             episode,
             lasted_ns,
-            resent,
+            retransmitted,
             cwnd,
         } => json!({
             "event": "episode_ends", "episode": self::episode(episode), "lasted_ns": lasted_ns,
-            "resent": resent, "cwnd": cwnd,
+            "retransmitted": retransmitted, "cwnd": cwnd,
         }),
         StoryEvent::Timer { timer, backoff } => {
             json!({"event": "timer", "timer": self::timer(timer), "backoff": backoff})

@@ -185,7 +185,9 @@ impl Pair {
     }
 
     fn settle(&self) {
-        while self.ours.settle().expect("a wire") | self.peer.settle().expect("a wire") {}
+        while self.ours.turn_until_idle().expect("a wire")
+            | self.peer.turn_until_idle().expect("a wire")
+        {}
     }
 
     /// Both ends of a connection, ours first.
@@ -214,7 +216,7 @@ impl Pair {
     fn peers_turn(&self) -> Step {
         let peer = self.peer.clone();
         Box::new(move || {
-            peer.settle().expect("a wire");
+            peer.turn_until_idle().expect("a wire");
         })
     }
 }
@@ -224,7 +226,7 @@ fn byte_of(server: &Rc<RefCell<TcpStream>>, pair: &Pair) -> Step {
     let (server, peer) = (server.clone(), pair.peer.clone());
     Box::new(move || {
         server.borrow_mut().write_all(b"x").expect("room");
-        peer.settle().expect("a wire");
+        peer.turn_until_idle().expect("a wire");
     })
 }
 
@@ -375,8 +377,8 @@ fn half_open(pair: &Pair) -> (TcpListener, TcpStream) {
     let client = TcpStream::start_connect(&pair.peer, Pair::our_place()).expect("a socket");
     // The first turns find the neighbours; the peer has sent its SYN and not seen the answer.
     for _ in 0..4 {
-        pair.peer.settle().expect("a wire");
-        pair.ours.settle().expect("a wire");
+        pair.peer.turn_until_idle().expect("a wire");
+        pair.ours.turn_until_idle().expect("a wire");
         if pair.ours.report().expect("an answer").usage.half_open > 0 {
             return (listener, client);
         }

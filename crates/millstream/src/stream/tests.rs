@@ -35,7 +35,7 @@ impl Pair {
         while self
             .contexts
             .iter()
-            .fold(false, |moved, it| moved | it.settle().unwrap())
+            .fold(false, |moved, it| moved | it.turn_until_idle().unwrap())
         {}
     }
 

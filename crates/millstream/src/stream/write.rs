@@ -59,7 +59,7 @@ impl TcpStream {
         match outcome {
             Err(error) if !is_timeout(&error) && written == 0 => return Err(error),
             // The stack was told that more follows, which does not. This request takes that back.
-            _ if (1..total).contains(&written) && (state.is_piece || written > before) => {
+            _ if (1..total).contains(&written) && (state.promised_more || written > before) => {
                 state.request(self.id, how);
             }
             _ => {}
@@ -183,8 +183,8 @@ impl State {
                 // A writer that could not write everything gets an event for room, like one that
                 // wrote nothing. The job queued below tells the stack.
                 self.block(id).set_want_writable();
-                self.is_piece = self.lacks_chunks(id);
-                if self.is_piece {
+                self.promised_more = self.lacks_chunks(id);
+                if self.promised_more {
                     // `write_rest` writes the remainder, or tells the stack that there is none.
                     how = Requests::WROTE_MORE;
                 }
@@ -196,7 +196,7 @@ impl State {
         // nothing to look at, and a job for each attempt would keep a waiting thread busy.
         if self.lacks_chunks(id) {
             self.note_refused(id);
-            self.request(id, Requests::LOOK);
+            self.request(id, Requests::REFILL);
         }
         None
     }

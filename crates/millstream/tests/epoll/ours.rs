@@ -217,8 +217,8 @@ impl World for Ours {
     fn settle(&mut self) {
         // Each side may answer what the other one sent.
         for _ in 0..6 {
-            let _ = self.context.settle();
-            let _ = self.peer_context.settle();
+            let _ = self.context.turn_until_idle();
+            let _ = self.peer_context.turn_until_idle();
             if self.is_dedicated {
                 std::thread::sleep(Duration::from_millis(1));
             }

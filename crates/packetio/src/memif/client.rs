@@ -25,7 +25,7 @@ use super::message::{
 };
 use super::region_unsafe::Region;
 use super::ring_unsafe::{Descriptor, RingMemory};
-use super::socket::{Channel, Desk, Received};
+use super::socket::{Channel, ChannelContext, Received};
 use super::{MemifOptions, PROGRAM_NAME, bell};
 use crate::notice;
 use crate::text::Text;
@@ -34,7 +34,7 @@ use crate::text::Text;
 #[derive(Debug)]
 pub struct Client {
     options: MemifOptions,
-    desk: Desk,
+    context: ChannelContext,
     /// Source of connected sockets; `None`: the client connects to the path.
     handover: Option<Handover>,
     state: State,
@@ -81,10 +81,14 @@ enum Step {
 impl Client {
     /// Makes a client. The first call of `service` connects as `options` say, or by a socket handed
     /// over.
-    pub fn new(options: &MemifOptions, desk: &Desk, handover: Option<Handover>) -> Self {
+    pub fn new(
+        options: &MemifOptions,
+        context: &ChannelContext,
+        handover: Option<Handover>,
+    ) -> Self {
         Self {
             options: options.clone(),
-            desk: desk.clone(),
+            context: context.clone(),
             handover,
             state: State::Idle { retry_at_ns: 0 },
             pause_ns: RETRY_NS_MIN,
@@ -134,16 +138,16 @@ impl Client {
     }
 
     fn try_connect(&mut self, now_ns: u64) {
-        if self.desk.closer.is_full() {
+        if self.context.closer.is_full() {
             return self.pause(now_ns);
         }
         let connected = match &self.handover {
             Some(handover) => match handover.take() {
-                Some(socket) => Channel::over(socket, &self.desk),
+                Some(socket) => Channel::over(socket, &self.context),
                 // The thread that hands sockets over reports the absence.
                 None => return self.pause(now_ns),
             },
-            None => Channel::connect(&self.options.path, &self.desk),
+            None => Channel::connect(&self.options.path, &self.context),
         };
         match connected {
             Ok(channel) => {

@@ -16,7 +16,7 @@ use super::client::Client;
 use super::handover::Handover;
 use super::link::{Change, Link};
 use super::server::Server;
-use super::socket::Desk;
+use super::socket::ChannelContext;
 use super::{MemifOptions, MemifRole};
 use crate::MacAddr;
 use crate::foreign::Closer;
@@ -92,7 +92,7 @@ impl Shared {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)
             .map_err(|errno| OpenError::io(wire(), "epoll_create1", errno))?;
         let epoll = Arc::new(epoll);
-        let desk = Desk {
+        let context = ChannelContext {
             epoll: Arc::clone(&epoll),
             closer: Closer::default(),
         };
@@ -103,16 +103,16 @@ impl Shared {
         let failed = |errno| OpenError::io(wire(), "listen", errno);
         let role = match (means, options.role) {
             (Means::Socket(socket, region_bytes_max), _) => {
-                let server = Server::over(options, &desk, socket, region_bytes_max);
+                let server = Server::over(options, &context, socket, region_bytes_max);
                 Role::Server(server.map_err(failed)?)
             }
             (Means::Handover(handover), _) => {
-                Role::Client(Client::new(options, &desk, Some(handover)))
+                Role::Client(Client::new(options, &context, Some(handover)))
             }
             (Means::Path, MemifRole::Server) => {
-                Role::Server(Server::new(options, &desk).map_err(failed)?)
+                Role::Server(Server::new(options, &context).map_err(failed)?)
             }
-            (Means::Path, MemifRole::Client) => Role::Client(Client::new(options, &desk, None)),
+            (Means::Path, MemifRole::Client) => Role::Client(Client::new(options, &context, None)),
         };
         let control = Control {
             epoll: Arc::clone(&epoll),

@@ -81,7 +81,7 @@ impl Link {
 
 /// An action that no honest peer takes. The connection ends with this reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Lie {
+pub enum ProtocolViolation {
     /// A cursor ran past the slots lent.
     #[error("Invalid ring cursor")]
     Cursor,

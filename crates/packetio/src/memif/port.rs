@@ -15,7 +15,7 @@ use super::control::{Control, Cursors, Shared};
 use super::limits::{
     BATCH_FRAMES_MAX, CONTROL_LOOK_NS, CONTROL_LOOK_NS_CONNECTING, POLLS_PER_CLOCK_READ,
 };
-use super::link::{Counters, Lie, Link};
+use super::link::{Counters, Link, ProtocolViolation};
 use super::ringer_unsafe::Ringer;
 use super::rx::Rx;
 use super::tx::Tx;
@@ -263,12 +263,12 @@ impl MemifPort {
 
     /// Ends the connection because the peer lied.
     #[cold]
-    fn on_lie(&mut self, lie: Lie) {
+    fn on_violation(&mut self, violation: ProtocolViolation) {
         self.counters.peer_lies += 1;
         self.leave();
         self.shared
             .control()
-            .fail(self.generation, &lie.to_string(), now_ns());
+            .fail(self.generation, &violation.to_string(), now_ns());
         self.look_at_ns = 0;
     }
 
@@ -301,8 +301,8 @@ impl MemifPort {
         };
         match tx.has_room() {
             Ok(room) => room,
-            Err(lie) => {
-                self.on_lie(lie);
+            Err(violation) => {
+                self.on_violation(violation);
                 true
             }
         }
@@ -323,8 +323,8 @@ impl Port for MemifPort {
         let Some(rx) = &mut self.rx else {
             return self.nothing();
         };
-        if let Err(lie) = rx.receive(&mut self.counters) {
-            self.on_lie(lie);
+        if let Err(violation) = rx.receive(&mut self.counters) {
+            self.on_violation(violation);
             return self.nothing();
         }
         if let Some(left) = self.drain_left {
@@ -348,8 +348,8 @@ impl Port for MemifPort {
         let Some(tx) = &mut self.tx else {
             return &[];
         };
-        if let Err(lie) = tx.reserve(n) {
-            self.on_lie(lie);
+        if let Err(violation) = tx.reserve(n) {
+            self.on_violation(violation);
         }
         self.tx.as_ref().map_or(&[], Tx::frames)
     }
@@ -365,9 +365,9 @@ impl Port for MemifPort {
             return Ok(());
         };
         let sent = tx.send(n, ringer, &mut self.counters);
-        sent.map_err(|lie| {
+        sent.map_err(|violation| {
             self.counters.tx_dropped_disconnected += n as u64;
-            self.on_lie(lie);
+            self.on_violation(violation);
             PortError::Disconnected
         })
     }

@@ -21,7 +21,7 @@ use super::batch_unsafe::RxBatch;
 use super::bell;
 use super::layout::DESCRIPTOR_FLAG_NEXT;
 use super::limits::{CHAIN_SEGMENTS_MAX, FRAME_BYTES_MAX, SLEEP_LOOKS};
-use super::link::{Buffers, Counters, Lie, RingEnd};
+use super::link::{Buffers, Counters, ProtocolViolation, RingEnd};
 use super::region_unsafe::Window;
 use super::ring_unsafe::{Descriptor, RingMemory};
 use crate::RxFrame;
@@ -89,7 +89,7 @@ impl Rx {
 
     /// Gives the last batch back and receives the next one.
     #[inline]
-    pub fn receive(&mut self, counters: &mut Counters) -> Result<(), Lie> {
+    pub fn receive(&mut self, counters: &mut Counters) -> Result<(), ProtocolViolation> {
         self.release();
         let produced = self.produced();
         let available = produced.wrapping_sub(self.consumed);
@@ -97,7 +97,7 @@ impl Rx {
             return Ok(());
         }
         if available > self.ring.slots() {
-            return Err(Lie::Cursor);
+            return Err(ProtocolViolation::Cursor);
         }
         let mut cursor = self.consumed;
         while cursor != produced && self.batch.has_room() {

@@ -22,7 +22,7 @@ use super::message::{
 };
 use super::region_unsafe::Region;
 use super::ring_unsafe::RingMemory;
-use super::socket::{Channel, Desk, Listener, Received};
+use super::socket::{Channel, ChannelContext, Listener, Received};
 use super::{MemifOptions, PROGRAM_NAME, bell};
 use crate::foreign::Foreign;
 use crate::text::Text;
@@ -32,7 +32,7 @@ use crate::wait::monotonic_ns;
 #[derive(Debug)]
 pub struct Server {
     options: MemifOptions,
-    desk: Desk,
+    context: ChannelContext,
     /// The listening socket; `None`: the single connection existed from the start.
     listener: Option<Listener>,
     /// Most bytes of all regions of a client.
@@ -76,15 +76,15 @@ enum Step {
 }
 
 impl Server {
-    /// Listens as `options` say; `desk` reports readiness.
+    /// Listens as `options` say; `context` reports readiness.
     ///
     /// # Errors
     /// The errors of the socket calls.
-    pub fn new(options: &MemifOptions, desk: &Desk) -> rustix::io::Result<Self> {
+    pub fn new(options: &MemifOptions, context: &ChannelContext) -> rustix::io::Result<Self> {
         Ok(Self {
             options: options.clone(),
-            desk: desk.clone(),
-            listener: Some(Listener::new(&options.path, desk)?),
+            context: context.clone(),
+            listener: Some(Listener::new(&options.path, context)?),
             region_bytes_max: REGION_BYTES_MAX * REGIONS_MAX as u64,
             deaf_until_ns: None,
             half_open: Vec::new(),
@@ -99,14 +99,14 @@ impl Server {
     /// The errors of the socket calls.
     pub fn over(
         options: &MemifOptions,
-        desk: &Desk,
+        context: &ChannelContext,
         socket: OwnedFd,
         region_bytes_max: u64,
     ) -> rustix::io::Result<Self> {
-        let channel = Channel::over(socket, desk)?;
+        let channel = Channel::over(socket, context)?;
         let mut server = Self {
             options: options.clone(),
-            desk: desk.clone(),
+            context: context.clone(),
             listener: None,
             region_bytes_max,
             deaf_until_ns: None,
@@ -175,7 +175,7 @@ impl Server {
             return self.turn_deaf(now_ns);
         }
         for _ in 0..HANDSHAKES_MAX {
-            if self.desk.closer.is_full() {
+            if self.context.closer.is_full() {
                 return self.turn_deaf(now_ns);
             }
             let accepted = self.listener.as_ref().map(Listener::accept);

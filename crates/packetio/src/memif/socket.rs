@@ -29,14 +29,14 @@ pub enum Received {
 
 /// State that all sockets of one control channel share.
 #[derive(Clone, Debug)]
-pub struct Desk {
+pub struct ChannelContext {
     /// Epoll instance that reports when one of the sockets is readable.
     pub epoll: Arc<OwnedFd>,
     /// Closes descriptors that may be slow to close.
     pub closer: Closer,
 }
 
-impl Desk {
+impl ChannelContext {
     fn watch(&self, source: BorrowedFd<'_>) -> io::Result<()> {
         epoll::add(
             &self.epoll,
@@ -57,7 +57,7 @@ impl Desk {
 pub struct Listener {
     /// The socket; `None` once it is closed.
     socket: Option<OwnedFd>,
-    desk: Desk,
+    context: ChannelContext,
     /// Path, device and inode of the socket file, so that only our own file is removed.
     file: Option<(String, u64, u64)>,
 }
@@ -68,7 +68,7 @@ impl Listener {
     ///
     /// # Errors
     /// `ADDRINUSE` if another process listens there; else the errors of the calls.
-    pub fn new(path: &str, desk: &Desk) -> io::Result<Self> {
+    pub fn new(path: &str, context: &ChannelContext) -> io::Result<Self> {
         let address = address(path)?;
         let socket = new_socket()?;
         if let Err(errno) = rustix::net::bind(&socket, &address) {
@@ -79,7 +79,7 @@ impl Listener {
             rustix::net::bind(&socket, &address)?;
         }
         rustix::net::listen(&socket, 8)?;
-        desk.watch(socket.as_fd())?;
+        context.watch(socket.as_fd())?;
         let file = match path.starts_with('@') {
             true => None,
             false => rustix::fs::stat(path)
@@ -88,7 +88,7 @@ impl Listener {
         };
         Ok(Self {
             socket: Some(socket),
-            desk: desk.clone(),
+            context: context.clone(),
             file,
         })
     }
@@ -103,7 +103,7 @@ impl Listener {
         };
         let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
         match rustix::net::accept_with(listener, flags) {
-            Ok(socket) => Channel::over(socket, &self.desk).map(Some),
+            Ok(socket) => Channel::over(socket, &self.context).map(Some),
             Err(Errno::AGAIN | Errno::INTR) => Ok(None),
             Err(errno) => Err(errno),
         }
@@ -115,9 +115,9 @@ impl Listener {
     /// The errors of `epoll_ctl`.
     pub fn watch(&self, whether: bool) -> io::Result<()> {
         match &self.socket {
-            Some(socket) if whether => self.desk.watch(socket.as_fd()),
+            Some(socket) if whether => self.context.watch(socket.as_fd()),
             Some(socket) => {
-                self.desk.forget(socket.as_fd());
+                self.context.forget(socket.as_fd());
                 Ok(())
             }
             None => Ok(()),
@@ -135,7 +135,7 @@ impl Listener {
     }
 
     /// Closes all connections that were not accepted. False: some are left.
-    fn hang_up(&self) -> bool {
+    fn close_pending(&self) -> bool {
         loop {
             match self.accept() {
                 Ok(Some(_)) => {}
@@ -150,15 +150,15 @@ impl Drop for Listener {
     fn drop(&mut self) {
         self.remove_file();
         if let Some(socket) = &self.socket {
-            self.desk.forget(socket.as_fd());
+            self.context.forget(socket.as_fd());
             // Nothing can connect any more, so the loop below ends.
             let _ = rustix::net::shutdown(socket, Shutdown::Read);
         }
-        let is_empty = self.hang_up();
+        let is_empty = self.close_pending();
         if let Some(socket) = self.socket.take()
             && !is_empty
         {
-            self.desk.closer.close(socket);
+            self.context.closer.close(socket);
         }
     }
 }
@@ -168,7 +168,7 @@ impl Drop for Listener {
 pub struct Channel {
     /// The socket; `None` once it is closed.
     socket: Option<OwnedFd>,
-    desk: Desk,
+    context: ChannelContext,
 }
 
 impl Channel {
@@ -176,11 +176,11 @@ impl Channel {
     ///
     /// # Errors
     /// The errors of `epoll_ctl`.
-    pub fn over(socket: OwnedFd, desk: &Desk) -> io::Result<Self> {
-        let watched = desk.watch(socket.as_fd());
+    pub fn over(socket: OwnedFd, context: &ChannelContext) -> io::Result<Self> {
+        let watched = context.watch(socket.as_fd());
         let channel = Self {
             socket: Some(socket),
-            desk: desk.clone(),
+            context: context.clone(),
         };
         watched.map(|()| channel)
     }
@@ -189,10 +189,10 @@ impl Channel {
     ///
     /// # Errors
     /// The errors of `connect`: no process listens, or its queue is full.
-    pub fn connect(path: &str, desk: &Desk) -> io::Result<Self> {
+    pub fn connect(path: &str, context: &ChannelContext) -> io::Result<Self> {
         let socket = new_socket()?;
         rustix::net::connect(&socket, &address(path)?)?;
-        Self::over(socket, desk)
+        Self::over(socket, context)
     }
 
     /// Sends `message` with a descriptor. False: the connection is unusable.
@@ -223,14 +223,16 @@ impl Channel {
             descriptor = message
                 .ok()
                 .filter(Message::takes_descriptor)
-                .and_then(|_| seqpacket::copy_descriptor(socket, &self.desk.closer));
+                .and_then(|_| seqpacket::copy_descriptor(socket, &self.context.closer));
             if descriptor.is_none() {
                 return Received::Malformed(MessageError::Descriptors);
             }
         }
         seqpacket::take(socket, &mut bytes);
         match message {
-            Ok(message) => Received::Message(message, Foreign::new(descriptor, &self.desk.closer)),
+            Ok(message) => {
+                Received::Message(message, Foreign::new(descriptor, &self.context.closer))
+            }
             Err(error) => Received::Malformed(error),
         }
     }
@@ -241,8 +243,8 @@ impl Drop for Channel {
         let Some(socket) = self.socket.take() else {
             return;
         };
-        self.desk.forget(socket.as_fd());
-        seqpacket::close(socket, &self.desk.closer);
+        self.context.forget(socket.as_fd());
+        seqpacket::close(socket, &self.context.closer);
     }
 }
 

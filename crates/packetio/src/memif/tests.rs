@@ -228,7 +228,7 @@ fn server_that_stays_away_is_told_of_ever_more_rarely_and_when_it_comes() {
             role: MemifRole::Client,
             ..options(&path)
         },
-        &desk(),
+        &context(),
         None,
     );
     let mut counts = Vec::new();
@@ -258,9 +258,9 @@ fn server_that_stays_away_is_told_of_ever_more_rarely_and_when_it_comes() {
     assert_eq!(line, format!("memif:{path}: the server is there"));
 }
 
-fn desk() -> super::socket::Desk {
+fn context() -> super::socket::ChannelContext {
     let epoll = rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC);
-    super::socket::Desk {
+    super::socket::ChannelContext {
         epoll: std::sync::Arc::new(epoll.unwrap()),
         closer: crate::foreign::Closer::default(),
     }

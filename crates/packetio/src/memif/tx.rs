@@ -22,7 +22,7 @@ use super::layout::DESCRIPTOR_FLAG_NEXT;
 use super::limits::{
     BATCH_FRAMES_MAX, FRAME_BYTES_MAX, STAGED_FRAMES_MAX, TX_ROOM_POLL_NS_MAX, TX_ROOM_POLL_NS_MIN,
 };
-use super::link::{Buffers, Counters, Lie, Link, RingEnd};
+use super::link::{Buffers, Counters, Link, ProtocolViolation, RingEnd};
 use super::ring_unsafe::{Descriptor, RingMemory};
 use super::ringer_unsafe::Ringer;
 use crate::TxFrame;
@@ -90,7 +90,7 @@ impl Tx {
 
     /// Reserves up to `n` slots.
     #[inline]
-    pub fn reserve(&mut self, n: usize) -> Result<(), Lie> {
+    pub fn reserve(&mut self, n: usize) -> Result<(), ProtocolViolation> {
         self.batch.clear();
         self.staged = false;
         let n = n.min(BATCH_FRAMES_MAX);
@@ -104,7 +104,12 @@ impl Tx {
     /// Publishes those of the first `n` reserved slots that hold a frame, and wakes the peer if it
     /// sleeps.
     #[inline]
-    pub fn send(&mut self, n: usize, ringer: &Ringer, counters: &mut Counters) -> Result<(), Lie> {
+    pub fn send(
+        &mut self,
+        n: usize,
+        ringer: &Ringer,
+        counters: &mut Counters,
+    ) -> Result<(), ProtocolViolation> {
         let n = n.min(self.batch.frames().len());
         let sent = if self.staged {
             self.send_staged(n, counters)
@@ -172,7 +177,7 @@ impl Tx {
     }
 
     /// True if a slot is free.
-    pub fn has_room(&mut self) -> Result<bool, Lie> {
+    pub fn has_room(&mut self) -> Result<bool, ProtocolViolation> {
         let room = self.free(1)? > 0;
         if room {
             self.room_pause_ns = TX_ROOM_POLL_NS_MIN;
@@ -191,7 +196,7 @@ impl Tx {
     /// Number of free slots. The peer's cursor is read only if fewer than `wanted` are known to be
     /// free.
     #[inline]
-    fn free(&mut self, wanted: usize) -> Result<u16, Lie> {
+    fn free(&mut self, wanted: usize) -> Result<u16, ProtocolViolation> {
         let known = self.peer.wrapping_add(self.ahead).wrapping_sub(self.cursor);
         if usize::from(known) >= wanted && known <= self.ring.slots() {
             return Ok(known);
@@ -199,7 +204,7 @@ impl Tx {
         self.peer = self.peer_cursor();
         let free = self.peer.wrapping_add(self.ahead).wrapping_sub(self.cursor);
         if free > self.ring.slots() {
-            return Err(Lie::Cursor);
+            return Err(ProtocolViolation::Cursor);
         }
         Ok(free)
     }
@@ -213,19 +218,19 @@ impl Tx {
     }
 
     #[inline]
-    fn reserve_own(&mut self, n: u16, buffers: Buffers) -> Result<(), Lie> {
+    fn reserve_own(&mut self, n: u16, buffers: Buffers) -> Result<(), ProtocolViolation> {
         for i in 0..n {
             let slot = self.cursor.wrapping_add(i) & self.ring.mask();
             if !self.batch.push(0, buffers.at(slot), buffers.bytes) {
                 debug_assert!(false, "our own buffers lie within our own region");
-                return Err(Lie::Buffer);
+                return Err(ProtocolViolation::Buffer);
             }
         }
         Ok(())
     }
 
     #[inline]
-    fn reserve_lent(&mut self, n: u16) -> Result<(), Lie> {
+    fn reserve_lent(&mut self, n: u16) -> Result<(), ProtocolViolation> {
         for i in 0..n {
             let Descriptor {
                 region,
@@ -240,7 +245,7 @@ impl Tx {
                 .batch
                 .push(region, offset, length.min(FRAME_BYTES_MAX as u32))
             {
-                return Err(Lie::Buffer);
+                return Err(ProtocolViolation::Buffer);
             }
         }
         Ok(())
@@ -248,7 +253,7 @@ impl Tx {
 
     /// Reserves up to `n` staged slots, as many as the free buffers surely hold.
     #[cold]
-    fn reserve_staged(&mut self, n: u16) -> Result<(), Lie> {
+    fn reserve_staged(&mut self, n: u16) -> Result<(), ProtocolViolation> {
         let wanted = usize::from(n).min(STAGED_FRAMES_MAX);
         let free = self.free(usize::from(self.ring.slots()))?;
         let mut frames = 0;
@@ -295,7 +300,7 @@ impl Tx {
 
     /// Copies staged frames into lent buffers; returns the number of slots used.
     #[cold]
-    fn send_staged(&mut self, n: usize, counters: &mut Counters) -> Result<u16, Lie> {
+    fn send_staged(&mut self, n: usize, counters: &mut Counters) -> Result<u16, ProtocolViolation> {
         let free = self.free(usize::from(self.ring.slots()))?;
         let mut used = 0;
         for i in 0..n {
@@ -323,7 +328,7 @@ impl Tx {
         length: u32,
         used: u16,
         free: u16,
-    ) -> Result<Option<u16>, Lie> {
+    ) -> Result<Option<u16>, ProtocolViolation> {
         let mut slot = used;
         let mut at = 0;
         while slot < free {
@@ -339,7 +344,7 @@ impl Tx {
                     part,
                 )
             {
-                return Err(Lie::Buffer);
+                return Err(ProtocolViolation::Buffer);
             }
             at += part;
             slot += 1;

@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
 use super::{Mirror, MirrorPort};
-use crate::host::doors::{self, Link, new_bell, ring_bell, silence};
+use crate::host::host_queues::{self, Link, new_bell, ring_bell, silence};
 use crate::host::{Change, HostView, NoPorts, Wish};
 use crate::notice;
 use crate::open_error::OpenError;
@@ -80,9 +80,9 @@ impl Follower {
     /// The error of `eventfd`.
     pub fn port(&self, port: Box<dyn Port + Send>) -> Result<MirrorPort, OpenError> {
         let failed = |errno| OpenError::io(format!("xdp:{}", self.0.interface), "eventfd", errno);
-        let (doors, link) = doors::pair(&self.0.bell).map_err(failed)?;
+        let (host_queues, link) = host_queues::pair(&self.0.bell).map_err(failed)?;
         self.0.books().links.push(link);
-        Ok(MirrorPort::new(port, doors))
+        Ok(MirrorPort::new(port, host_queues))
     }
 
     /// Takes packets for the addresses of the view from the kernel, from when the interface is

@@ -21,7 +21,7 @@ use super::message::{
 use super::options::MuxOptions;
 use crate::foreign::Closer;
 use crate::host::HostView;
-use crate::host::doors::{self, Doors, new_bell, ring_bell};
+use crate::host::host_queues::{self, HostQueues, new_bell, ring_bell};
 use crate::ledger::LedgerFile;
 use crate::limits::{CHANNEL_QUEUES_MAX, MUX_ANSWER_WAIT, SEGMENT_BYTES_MAX};
 use crate::memif::{self, Handover, MemifOptions};
@@ -62,7 +62,7 @@ enum Key {
 /// The control thread's end of a port's queues.
 struct Link {
     context: u16,
-    link: doors::Link,
+    link: host_queues::Link,
 }
 
 /// A context with its socket, to be reported to a service that comes back.
@@ -80,7 +80,7 @@ pub(super) struct Opened {
     pub port: Box<dyn Port + Send>,
     /// The TAP of the bulk lane; `None`: it is off, or the service has none for us.
     pub bulk: Option<OwnedFd>,
-    pub doors: Doors,
+    pub host_queues: HostQueues,
     /// The context's ledger; `None`: the service had no room for one.
     pub ledger: Option<LedgerFile>,
 }
@@ -440,7 +440,8 @@ impl MuxHost {
             }
             None => channel_port(socket, mtu, options.ring_slots, &capabilities)?,
         };
-        let (doors, mut link) = doors::pair(&self.shared.bell).map_err(failed("eventfd"))?;
+        let (host_queues, mut link) =
+            host_queues::pair(&self.shared.bell).map_err(failed("eventfd"))?;
         let mut books = self.shared.books();
         // The stack's settings do not contain the own hop, so it comes as a change.
         link.tell(crate::host::Change::OwnHop(books.view.own_hop));
@@ -457,7 +458,7 @@ impl MuxHost {
         Ok(Opened {
             port,
             bulk,
-            doors,
+            host_queues,
             ledger,
         })
     }

@@ -15,7 +15,7 @@ use rustix::event::PollFlags;
 use super::host::{MuxHost, Opened, host};
 use super::message::Change;
 use super::options::MuxOptions;
-use crate::host::doors::Doors;
+use crate::host::host_queues::HostQueues;
 use crate::host::{NoPorts, Transfer, Wish};
 use crate::ledger::LedgerFile;
 use crate::open_error::OpenError;
@@ -31,12 +31,12 @@ pub fn open(options: &MuxOptions, context: usize) -> Result<MuxPort, OpenError> 
     let Opened {
         port,
         bulk,
-        doors,
+        host_queues,
         ledger,
     } = host.open_context(options, context)?;
     Ok(MuxPort {
         port: TwoLanes::new(port, bulk.map(BulkWire::service_tap)),
-        doors,
+        host_queues,
         host,
         ledger,
     })
@@ -45,7 +45,7 @@ pub fn open(options: &MuxOptions, context: usize) -> Result<MuxPort, OpenError> 
 /// One context's port of a service.
 pub struct MuxPort {
     port: TwoLanes<Box<dyn Port + Send>>,
-    doors: Doors,
+    host_queues: HostQueues,
     host: Arc<MuxHost>,
     ledger: Option<LedgerFile>,
 }
@@ -59,15 +59,15 @@ impl std::fmt::Debug for MuxPort {
 
 impl Host for MuxPort {
     fn ask(&mut self, wish: Wish) -> bool {
-        self.doors.ask(wish)
+        self.host_queues.ask(wish)
     }
 
     fn next_lease(&mut self) -> Option<Result<(u16, u16), NoPorts>> {
-        self.doors.next_lease()
+        self.host_queues.next_lease()
     }
 
     fn next_change(&mut self) -> Option<Change> {
-        self.doors.next_change()
+        self.host_queues.next_change()
     }
 
     fn take_ledger(&mut self) -> Option<LedgerFile> {
@@ -84,28 +84,28 @@ impl Host for MuxPort {
     }
 
     fn next_transfer(&mut self) -> Option<Transfer> {
-        self.doors.next_transfer()
+        self.host_queues.next_transfer()
     }
 }
 
 impl Port for MuxPort {
     fn prepare_wait(&mut self, want_tx: bool) -> bool {
-        self.port.prepare_wait(want_tx) || self.doors.has_news()
+        self.port.prepare_wait(want_tx) || self.host_queues.has_news()
     }
 
     fn finish_wait(&mut self) {
         self.port.finish_wait();
-        self.doors.silence();
+        self.host_queues.silence();
     }
 
     fn poll_fds<'a>(&'a self, want_tx: bool, fds: &mut dyn FnMut(BorrowedFd<'a>, PollFlags)) {
         self.port.poll_fds(want_tx, fds);
-        fds(self.doors.bell(), PollFlags::IN);
+        fds(self.host_queues.bell(), PollFlags::IN);
     }
 
     fn counters(&self) -> PortCounters {
         let mut counters = self.port.counters();
-        counters.push("mux_changes_lost", self.doors.lost());
+        counters.push("mux_changes_lost", self.host_queues.lost());
         counters
     }
 

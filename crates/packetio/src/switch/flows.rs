@@ -45,7 +45,7 @@ pub enum Rank {
 
 /// The owner and rank of a flow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Kept {
+pub struct FlowOwner {
     pub member: usize,
     pub rank: Rank,
 }
@@ -110,9 +110,9 @@ impl Flows {
         at..at + WAYS
     }
 
-    pub fn find(&self, hash: u64) -> Option<Kept> {
+    pub fn find(&self, hash: u64) -> Option<FlowOwner> {
         let set = &self.entries[self.set(hash)];
-        place(set, hash).map(|at| Kept {
+        place(set, hash).map(|at| FlowOwner {
             member: member(set[at]),
             rank: rank(set[at]),
         })
@@ -120,7 +120,7 @@ impl Flows {
 
     /// Stores a flow, unless its rank is [`Doubtful`](Rank::Doubtful) and all entries of its set
     /// rank higher. Returns the owner of a displaced flow that may still be open.
-    pub fn keep(&mut self, hash: u64, kept: Kept) -> Option<usize> {
+    pub fn keep(&mut self, hash: u64, kept: FlowOwner) -> Option<usize> {
         let entry = hash & NAME | (kept.rank as u64) << RANK_AT | kept.member as u64;
         let set = self.set(hash);
         let set = &mut self.entries[set];

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use wire::FlowKey;
 use wire::tcp::Flags;
 
-use super::flows::{Flows, Kept, Rank};
+use super::flows::{FlowOwner, Flows, Rank};
 use super::kind::{self, Kind};
 use super::member::Drops;
 use crate::frame_unsafe::RxFrame;
@@ -51,14 +51,14 @@ pub struct Owners {
 }
 
 /// True for flags that begin a flow: SYN without ACK.
-fn is_call(flags: Flags) -> bool {
+fn is_syn(flags: Flags) -> bool {
     flags.contains(Flags::SYN) && !flags.contains(Flags::ACK)
 }
 
 /// The rank of a known flow after a segment from the wire. Such a segment makes a flow half-open at
 /// most, because anybody may have sent it and the owner may drop it silently.
 fn after(rank: Rank, flags: Flags) -> Rank {
-    if is_call(flags) {
+    if is_syn(flags) {
         return rank.max(Rank::Doubtful);
     }
     match rank {
@@ -175,26 +175,26 @@ impl Owners {
         let found = self.flows.find(hash).filter(|found| {
             let owner = 1 << found.member & known;
             let stays = found.rank > Rank::Doubtful || owner & listening != 0;
-            owner != 0 && (stays || !is_call(flags))
+            owner != 0 && (stays || !is_syn(flags))
         });
         let kept = match found {
-            Some(Kept { member, rank }) => Kept {
+            Some(FlowOwner { member, rank }) => FlowOwner {
                 member,
                 rank: after(rank, flags),
             },
-            None => Kept {
+            None => FlowOwner {
                 member: self.choose(if listening == 0 { known } else { listening }, flow),
                 rank: Rank::Doubtful,
             },
         };
         // Only a SYN adds a flow to the table.
-        if found != Some(kept) && (found.is_some() || is_call(flags)) {
+        if found != Some(kept) && (found.is_some() || is_syn(flags)) {
             self.keep(hash, kept);
         }
         1 << kept.member
     }
 
-    fn keep(&mut self, hash: u64, kept: Kept) {
+    fn keep(&mut self, hash: u64, kept: FlowOwner) {
         if let Some(whose) = self.flows.keep(hash, kept)
             && let Some((_, drops)) = &self.members[whose]
         {
@@ -240,7 +240,7 @@ impl Owners {
     /// it. Any other segment, except RST and FIN, claims the flow, unless another member has it and
     /// has not ended it.
     fn follow(&mut self, index: usize, flow: &FlowKey, flags: Flags) {
-        let calls = is_call(flags);
+        let calls = is_syn(flags);
         let ends = flags.intersects(Flags::FIN.union(Flags::RST));
         let is_quiet_port = !self.is_served(flow) && self.only_user(flow) == Some(1 << index);
         if !calls && !ends && (is_quiet_port || flags.contains(Flags::SYN)) {
@@ -261,7 +261,7 @@ impl Owners {
         };
         self.known[usize::from(flow.local_port)] |= 1 << index;
         let member = index;
-        self.keep(hash, Kept { member, rank });
+        self.keep(hash, FlowOwner { member, rank });
     }
 
     /// True if a member has ever listened at the flow's port. Flows that open while no member
@@ -272,7 +272,7 @@ impl Owners {
     }
 
     /// True if the flow's owner is present and has not ended the flow.
-    fn is_kept(&self, flow: &FlowKey, kept: Kept) -> bool {
+    fn is_kept(&self, flow: &FlowKey, kept: FlowOwner) -> bool {
         self.known_at(flow) >> kept.member & 1 == 1 && kept.rank > Rank::Ended
     }
 }

@@ -65,7 +65,7 @@ impl Shared {
         let fds = inner.watched(leads, rules);
         let limit = inner.limit(leads, progress);
         if !leads {
-            inner.settle();
+            inner.before_unlock();
         }
         // The leader holds its copies of descriptors while it leads.
         let armed = inner.leader.as_ref().filter(|_| leads);

@@ -201,7 +201,7 @@ impl Inner {
 
     /// Prepares the release of the lock: requests leave, threads with news are woken, and a thread
     /// becomes leader if any waits.
-    pub fn settle(&mut self) {
+    pub fn before_unlock(&mut self) {
         if self.leader.is_some() {
             for _ in 0..VISITOR_TURNS_MAX {
                 let context = self.context();

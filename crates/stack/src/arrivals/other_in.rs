@@ -253,7 +253,7 @@ fn connection_error_in(engine: &mut Engine, socket: u32, report: &ErrorReport, p
     }
     let slot = parts.flows.sockets.slot(socket);
     let is_v6 = !report.flow.remote.is_v4();
-    let resends = slot.header.resends_for_mtu || is_v6;
+    let retransmits = slot.header.retransmits_for_mtu || is_v6;
     let heeds_mtu = slot.header.heeds_mtu_v6 || !is_v6;
     let Some(conn) = slot.conn.as_mut() else {
         return;
@@ -297,7 +297,7 @@ fn connection_error_in(engine: &mut Engine, socket: u32, report: &ErrorReport, p
                 slot.header.narrow_too_far(word.until_ns);
             }
             let mss = word.mtu.saturating_sub(headers_of(remote));
-            conn.on_mtu(&mut parts.env.cx(), mss, resends)
+            conn.on_mtu(&mut parts.env.cx(), mss, retransmits)
         }
     };
     apply_effects(engine, socket, effects);

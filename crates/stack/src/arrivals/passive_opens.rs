@@ -129,7 +129,7 @@ impl Arrivals {
             .listeners
             .find(key.local, key.local_port, arrival.hash)
         else {
-            return unheard_in(engine, admission, arrival);
+            return no_listener_in(engine, admission, arrival);
         };
         match tcp::listen::on_segment(&arrival.segment) {
             ListenOutcome::Drop => counters.no_connection += 1,
@@ -315,7 +315,7 @@ pub(crate) fn shake_hands(
 
 /// Processes a segment without a flow and without a listener.
 #[cold]
-fn unheard_in(engine: &mut Engine, admission: &mut Admission, arrival: &Arrival) {
+fn no_listener_in(engine: &mut Engine, admission: &mut Admission, arrival: &Arrival) {
     if left_cookie_in(engine, admission, arrival) {
         return;
     }

@@ -268,7 +268,7 @@ fn pack_header(header: &mut HeaderFields, p: &mut impl Packing) {
         hop_limit,
         discovers_mtu,
         dont_fragment,
-        resends_for_mtu,
+        retransmits_for_mtu,
         heeds_mtu_v6,
         ident,
         too_narrow_until,
@@ -287,7 +287,7 @@ fn pack_header(header: &mut HeaderFields, p: &mut impl Packing) {
         (_, true) => DontFragment::Always,
         _ => DontFragment::OnBelievablePaths,
     };
-    p.bool(resends_for_mtu);
+    p.bool(retransmits_for_mtu);
     p.bool(heeds_mtu_v6);
     p.u16(ident, 0);
     p.u32(too_narrow_until, 0);

@@ -47,7 +47,7 @@ pub(crate) struct Story {
     /// Time since when our window has kept the peer from sending, ns.
     pub our_window_since_ns: Option<u64>,
     episode_since_ns: u64,
-    episode_resent: u32,
+    episode_retransmitted: u32,
     /// Time of the last request for this story, ns; 0: none.
     asked_ns: u64,
 }
@@ -122,7 +122,7 @@ impl Stories {
             limit: None,
             our_window_since_ns: None,
             episode_since_ns: now_ns,
-            episode_resent: last.resent,
+            episode_retransmitted: last.retransmitted,
             asked_ns: 0,
         };
         match self.all.get_mut(place) {
@@ -186,14 +186,14 @@ impl Stories {
     fn change_episode(&mut self, place: usize, before: Episode, now: &Glance, now_ns: u64) {
         let story = &mut self.all[place];
         let lasted_ns = now_ns.saturating_sub(story.episode_since_ns);
-        let resent = now.resent.wrapping_sub(story.episode_resent);
-        (story.episode_since_ns, story.episode_resent) = (now_ns, now.resent);
+        let retransmitted = now.retransmitted.wrapping_sub(story.episode_retransmitted);
+        (story.episode_since_ns, story.episode_retransmitted) = (now_ns, now.retransmitted);
         let (cwnd, episode) = (now.cwnd, now.episode);
         if before != Episode::None {
             let ends = StoryEvent::EpisodeEnds {
                 episode: before,
                 lasted_ns,
-                resent,
+                retransmitted,
                 cwnd,
             };
             self.add(place, now_ns, ends);

@@ -35,7 +35,7 @@ pub enum StoryEvent {
         /// Duration of the episode, ns.
         lasted_ns: u64,
         /// Segments retransmitted during the episode.
-        resent: u32,
+        retransmitted: u32,
         /// The congestion window at the end, in segments.
         cwnd: u32,
     },
@@ -172,10 +172,10 @@ impl StoryLine {
             StoryEvent::EpisodeEnds {
                 episode,
                 lasted_ns,
-                resent,
+                retransmitted,
                 cwnd,
             } => {
-                let counts = u64::from(resent) << 32 | u64::from(cwnd);
+                let counts = u64::from(retransmitted) << 32 | u64::from(cwnd);
                 (3, episode as u64, 0, [lasted_ns, counts])
             }
             StoryEvent::Timer { timer, backoff } => (4, timer as u64, backoff.into(), [0, 0]),
@@ -204,7 +204,7 @@ impl StoryLine {
             3 => StoryEvent::EpisodeEnds {
                 episode: episode_of(a)?,
                 lasted_ns: value,
-                resent: (counts >> 32) as u32,
+                retransmitted: (counts >> 32) as u32,
                 cwnd,
             },
             4 => StoryEvent::Timer {
@@ -265,7 +265,7 @@ mod tests {
             StoryEvent::EpisodeEnds {
                 episode,
                 lasted_ns: u64::MAX,
-                resent: u32::MAX,
+                retransmitted: u32::MAX,
                 cwnd: 3,
             },
             StoryEvent::Timer {

@@ -80,14 +80,14 @@ impl Destinations {
 
     /// True if some router's report is still valid.
     #[inline]
-    pub fn heeds_routers(&self, now_ns: u64) -> bool {
+    pub fn has_path_reports(&self, now_ns: u64) -> bool {
         now_ns < self.path_mtu_until_ns_max
     }
 
     /// A router's report about the path to `address`, if it is still valid.
     #[inline]
     pub fn path(&mut self, address: Addr, now_ns: u64) -> Option<PathWord> {
-        if !self.heeds_routers(now_ns) {
+        if !self.has_path_reports(now_ns) {
             return None;
         }
         self.find(address)?

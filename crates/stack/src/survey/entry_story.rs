@@ -31,7 +31,7 @@ pub(super) fn lines_of_half_open(
         event: StoryEvent::Begins(State::SynReceived),
     };
     let again = slot.entry.retransmits();
-    let repeated = again.checked_sub(1).map(|backoff| StoryLine {
+    let retransmitted = again.checked_sub(1).map(|backoff| StoryLine {
         at_ns: armed_ns,
         count: again.into(),
         event: StoryEvent::Timer {
@@ -39,7 +39,7 @@ pub(super) fn lines_of_half_open(
             backoff,
         },
     });
-    Some([Some(begins), repeated])
+    Some([Some(begins), retransmitted])
 }
 
 /// The state of a compact entry, and the event of entering that state if the story at `story` does

@@ -239,7 +239,7 @@ fn established_acks_of_a_batch_that_may_be_fragmented_have_numbers_of_their_own(
     let mut bench = Bench::new(20, |_| {});
     let choice = SocketOption::MtuDiscover {
         dont_fragment: DontFragment::Never,
-        resends: true,
+        retransmits: true,
         heeds_v6: true,
     };
     bench.w.app.option(bench.socket, choice);

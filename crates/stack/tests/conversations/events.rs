@@ -332,14 +332,14 @@ fn connection_aborted_behind_more_jobs_than_a_turn_applies_leaves_its_port_to_th
 fn request_among_jobs_that_never_end_waits_for_those_before_it_alone() {
     let (mut w, idle) = with_idle(3 * JOBS_PER_TURN);
     for &id in &idle {
-        w.app.request(id, Requests::LOOK);
+        w.app.request(id, Requests::REFILL);
     }
     let mut answers = ask_for_report(&mut w);
     let turns = (1..10).find(|_| {
         w.turn();
         // Every socket posts another job in each turn.
         for &id in &idle {
-            w.app.request(id, Requests::LOOK);
+            w.app.request(id, Requests::REFILL);
         }
         answers.pop().is_some()
     });

@@ -383,10 +383,10 @@ fn established_path_below_the_least_mtu_keeps_df_where_the_application_forces_it
     ] {
         let mut w = World::new();
         let (mut client, socket, sent) = in_flight(&mut w, 1_460);
-        let resends = true;
+        let retransmits = true;
         let choice = SocketOption::MtuDiscover {
             dont_fragment,
-            resends,
+            retransmits,
             heeds_v6: true,
         };
         w.app.option(socket, choice);

@@ -72,14 +72,14 @@ fn established_story_tells_a_timeout_and_its_repair() {
         StoryEvent::EpisodeEnds {
             episode,
             lasted_ns,
-            resent,
+            retransmitted,
             ..
-        } => Some((episode, lasted_ns, resent)),
+        } => Some((episode, lasted_ns, retransmitted)),
         _ => None,
     });
-    let (episode, lasted_ns, resent) = ended.unwrap_or_else(|| panic!("{answer:?}"));
+    let (episode, lasted_ns, retransmitted) = ended.unwrap_or_else(|| panic!("{answer:?}"));
     assert_eq!(episode, Episode::Timeout);
-    assert!(lasted_ns > 0 && resent > 0, "{answer:?}");
+    assert!(lasted_ns > 0 && retransmitted > 0, "{answer:?}");
     assert_eq!(answer.episode, Episode::None);
 }
 

@@ -66,7 +66,7 @@ fn option(random: &mut Random, written: u32) -> SocketOption {
                 DontFragment::OnBelievablePaths,
                 DontFragment::Always,
             ]),
-            resends: is_on,
+            retransmits: is_on,
             heeds_v6: random.chance(50),
         },
     }

@@ -25,7 +25,7 @@ use crate::config::Config;
 use crate::limits::CWND_SEGMENTS_MAX;
 
 use aggregation::Aggregation;
-use long_term::{LongTerm, Sign};
+use long_term::{AckFacts, LongTerm};
 use phase::Mode;
 use rate::{
     GAIN_ONE, GAIN_SHIFT, MaxFilter, RATE_SHIFT, Rate, paced_bytes_per_second, rate_of, segments_in,
@@ -230,13 +230,13 @@ impl Bbr {
     }
 
     fn look_for_policer(&mut self, at: &Moment<'_>, lost: bool, app_limited: bool) {
-        let sign = Sign {
+        let facts = AckFacts {
             round_start: self.has(flag::ROUND_START),
             lost,
             app_limited,
             cycling: self.mode.is_probe_bw(),
         };
-        if self.long_term.sample(at, sign) {
+        if self.long_term.sample(at, facts) {
             self.mode = Mode::probe_bw(at);
         }
     }

@@ -13,7 +13,7 @@ use super::{
 use crate::config::Config;
 use crate::limits::CWND_SEGMENTS_MAX;
 use crate::pack::{Packing, Usual};
-use crate::recovery::Reduction;
+use crate::recovery::PrrInput;
 
 /// The congestion control state that a connection owns.
 #[derive(Clone, Debug, PartialEq)]
@@ -173,14 +173,14 @@ impl Congestion {
     }
 
     /// Proportional rate reduction (RFC 6937): the window follows the amount delivered.
-    pub fn reduce(&mut self, reduction: &Reduction) {
-        let Reduction {
+    pub fn reduce(&mut self, input: &PrrInput) {
+        let PrrInput {
             delivered,
             prr_delivered,
             prr_out,
             in_flight,
             may_catch_up,
-        } = *reduction;
+        } = *input;
         let (in_flight, sent) = (i64::from(in_flight), i64::from(prr_out));
         let room = i64::from(self.window.ssthresh) - in_flight;
         let mut send = if room < 0 {

@@ -26,7 +26,7 @@ pub struct Glance {
     /// Congestion window, in segments.
     pub cwnd: u32,
     /// Segments sent again, in all.
-    pub resent: u32,
+    pub retransmitted: u32,
 }
 
 /// An episode of congestion control.
@@ -107,7 +107,7 @@ impl Connection {
             has_unsent: unsent > 0,
             is_our_window_full: is_receiving && self.rcv.wnd() < u32::from(self.rx.peer_segment()),
             cwnd,
-            resent: self.flight.delivery().segments_retrans(),
+            retransmitted: self.flight.delivery().segments_retrans(),
         }
     }
 

@@ -60,9 +60,9 @@ impl Connection {
 
     /// Limits segments to `mss` payload bytes without options: the path MTU less headers. The
     /// caller has validated the message (`is_quoted_in_flight`). Segments in flight that are too
-    /// long are cut anew and, if `resends`, sent again at once, without a reduction of the
+    /// long are cut anew and, if `retransmits`, sent again at once, without a reduction of the
     /// congestion window.
-    pub fn on_mtu(&mut self, cx: &mut Cx<'_>, mss: u16, resends: bool) -> Effects {
+    pub fn on_mtu(&mut self, cx: &mut Cx<'_>, mss: u16, retransmits: bool) -> Effects {
         let deadline_ns = self.timers.deadline_ns();
         let old = self.snd.mss();
         self.path
@@ -70,9 +70,9 @@ impl Connection {
         let new = self.snd.mss();
         if self.state() == State::SynSent {
             self.shrink_syn(cx);
-        } else if resends && new < old && self.conn_flags.may_send_data(self.state()) {
+        } else if retransmits && new < old && self.conn_flags.may_send_data(self.state()) {
             self.flight
-                .resend_too_long(cx, &mut self.conn_flags, &self.snd);
+                .retransmit_too_long(cx, &mut self.conn_flags, &self.snd);
         }
         self.finish(cx, Effects::NONE, deadline_ns)
     }

@@ -9,7 +9,7 @@
 use crate::conn_flags::ConnFlags;
 use crate::connection::Connection;
 use crate::context::Cx;
-use crate::plan::{Plan, Repeat};
+use crate::plan::{Plan, Retransmission};
 use crate::recovery::flag;
 use crate::segment::{SegmentOut, TransmitClass};
 
@@ -120,20 +120,20 @@ impl Connection {
             Plan::Reset => self.build_reset(cx, out),
             Plan::ReplyReset => self.tx.build_reply_reset(out),
             Plan::Syn => self.build_syn(cx, out),
-            Plan::Repeat { .. } => {
-                let Some(repeat) = self.plan_repeat(cx) else {
+            Plan::Retransmission { .. } => {
+                let Some(retransmission) = self.plan_retransmission(cx) else {
                     return false;
                 };
-                self.build_payload(cx, out, plan, repeat);
+                self.build_payload(cx, out, plan, retransmission);
             }
             Plan::Fresh { len, fin } => {
                 let seq = self.snd.nxt();
-                self.build_payload(cx, out, plan, Repeat { seq, len, fin });
+                self.build_payload(cx, out, plan, Retransmission { seq, len, fin });
             }
             Plan::PathProbe { len } => {
                 let seq = self.snd.nxt();
                 let fin = false;
-                self.build_payload(cx, out, plan, Repeat { seq, len, fin });
+                self.build_payload(cx, out, plan, Retransmission { seq, len, fin });
             }
             Plan::Probe => self.build_ack(cx, out, self.snd.una() - 1),
             Plan::OwedAck => {
@@ -196,7 +196,13 @@ impl Connection {
     }
 
     #[inline]
-    fn build_payload(&mut self, cx: &Cx<'_>, out: &mut SegmentOut, plan: Plan, place: Repeat) {
+    fn build_payload(
+        &mut self,
+        cx: &Cx<'_>,
+        out: &mut SegmentOut,
+        plan: Plan,
+        place: Retransmission,
+    ) {
         self.build_data(cx, out, place.seq, u32::from(place.len), place.fin);
         if self.ends_burst(cx, plan, place.seq) {
             out.flags |= wire::tcp::Flags::PSH;

@@ -8,7 +8,7 @@ use crate::recovery::View;
 mod acked;
 mod frto;
 mod machine;
-mod resend;
+mod retransmission;
 mod tlp;
 mod whole_flight;
 

@@ -69,9 +69,9 @@ impl Connection {
     fn all_steps(&mut self, cx: &mut Cx<'_>, seg: &Segment, rx: &mut impl RecvBuffer) -> Effects {
         if self
             .rx
-            .is_repeated_fast_syn(seg, self.conn_flags, &self.opening)
+            .is_retransmitted_fast_syn(seg, self.conn_flags, &self.opening)
         {
-            self.tx.on_repeated_fast_syn(cx, &mut self.conn_flags);
+            self.tx.on_retransmitted_fast_syn(cx, &mut self.conn_flags);
             return Effects::NONE;
         }
         let crossed;

@@ -208,12 +208,12 @@ impl HalfOpenEcn {
 
     /// Notes that the SYN-ACK is sent again, after `timeouts` earlier timeouts. From the second
     /// repetition on it has no ACE field (RFC 9768 3.1.4.2).
-    pub fn repeat(&mut self, timeouts: u8) {
+    pub fn on_retransmission(&mut self, timeouts: u8) {
         self.mute = self.is_accurate() && timeouts > 0;
     }
 
     /// Takes a repeated SYN.
-    pub fn take_repeated_syn(&mut self, syn: SynEcn) {
+    pub fn take_retransmitted_syn(&mut self, syn: SynEcn) {
         if self.is_accurate() {
             self.syn_received = syn.codepoint;
             if syn.ace == 0 {

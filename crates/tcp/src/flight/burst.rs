@@ -13,7 +13,7 @@ const DEFERRED_SEGMENTS_MAX: u32 = 3;
 
 impl Flight {
     /// Segments from `seq` on that are retransmitted together.
-    pub(crate) fn repeated_segments(&self, cx: &Cx<'_>, seq: wire::SeqNumber) -> u32 {
+    pub(crate) fn retransmitted_segments(&self, cx: &Cx<'_>, seq: wire::SeqNumber) -> u32 {
         let cwnd = self.congestion.cwnd();
         let room = cwnd.saturating_sub(self.recovery.segments_in_flight());
         room.min(self.recovery.lost_run(cx.records, seq))

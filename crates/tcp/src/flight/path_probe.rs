@@ -57,7 +57,7 @@ impl Flight {
         }
         cx.counters.path_probes_lost += 1;
         self.congestion.return_segment();
-        self.resend_path_probe(cx, conn_flags, snd);
+        self.retransmit_path_probe(cx, conn_flags, snd);
         true
     }
 }

@@ -34,6 +34,6 @@ impl Flight {
         } else {
             FastOpenFailure::DataNotAcked
         });
-        self.resend_syn_data(cx, conn_flags, snd, timers);
+        self.retransmit_syn_data(cx, conn_flags, snd, timers);
     }
 }

@@ -49,7 +49,7 @@ impl Flight {
 
     /// Sends again the segments that are too long for the path, without a reduction of the window
     /// (RFC 1191 6.5 keeps the window in segments).
-    pub(crate) fn resend_too_long(
+    pub(crate) fn retransmit_too_long(
         &mut self,
         cx: &mut Cx<'_>,
         conn_flags: &mut ConnFlags,
@@ -61,24 +61,24 @@ impl Flight {
         if conn_flags.is_reno() {
             self.recovery.limit_reno_sacked();
         }
-        self.resend_without_reduction(cx, conn_flags, snd);
+        self.retransmit_without_reduction(cx, conn_flags, snd);
     }
 
     /// Sends a probe of the path's MTU again in pieces that fit. The probe was the first segment in
     /// flight and too long.
-    pub(crate) fn resend_path_probe(
+    pub(crate) fn retransmit_path_probe(
         &mut self,
         cx: &mut Cx<'_>,
         conn_flags: &mut ConnFlags,
         snd: &Snd,
     ) {
         self.recovery.mark_head_lost(cx);
-        self.resend_without_reduction(cx, conn_flags, snd);
+        self.retransmit_without_reduction(cx, conn_flags, snd);
     }
 
     /// Sends the payload of our SYN again at once, because the SYN-ACK did not acknowledge it (RFC
     /// 7413 4.2).
-    pub(crate) fn resend_syn_data(
+    pub(crate) fn retransmit_syn_data(
         &mut self,
         cx: &mut Cx<'_>,
         conn_flags: &mut ConnFlags,
@@ -90,12 +90,12 @@ impl Flight {
         // A SYN carries no PSH, but its data is retransmitted with one (Linux).
         let record = Record::new(una, nxt, mss, sent_ns, tag::PUSHED);
         self.recovery.push_lost(cx, record);
-        self.resend_without_reduction(cx, conn_flags, snd);
+        self.retransmit_without_reduction(cx, conn_flags, snd);
     }
 
     /// Sends lost segments again as fast as the window allows. Congestion did not cause the loss,
     /// so the window is not reduced.
-    pub(crate) fn resend_without_reduction(
+    pub(crate) fn retransmit_without_reduction(
         &mut self,
         cx: &mut Cx<'_>,
         conn_flags: &mut ConnFlags,

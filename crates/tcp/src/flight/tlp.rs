@@ -8,7 +8,7 @@ use crate::context::Cx;
 use crate::ecn::EcnState;
 use crate::flight::Flight;
 use crate::limits::TIMER_SLACK_NS;
-use crate::plan::Repeat;
+use crate::plan::Retransmission;
 use crate::receive::Receiver;
 use crate::records::tag;
 use crate::recovery::ack::Ack;
@@ -80,7 +80,7 @@ impl Flight {
         timers: &Timers,
         rx: &Receiver,
         ecn: &EcnState,
-    ) -> Option<Repeat> {
+    ) -> Option<Retransmission> {
         let tail = self.recovery.tail(cx.records)?;
         let last = match tail.payload() % u32::from(tail.mss) {
             0 => u32::from(tail.mss),
@@ -93,20 +93,20 @@ impl Flight {
         let seq = (tail.end - u32::from(fin) - len).max(snd.una());
         let len = (tail.end - u32::from(fin)).since(seq);
         let fits = seq == snd.una() || (seq + len).le(snd.wnd_end());
-        fits.then_some(Repeat::new(seq, len, fin))
+        fits.then_some(Retransmission::new(seq, len, fin))
     }
 
     /// Notes that a probe has left.
     pub(crate) fn note_probe_sent(
         &mut self,
         cx: &mut Cx<'_>,
-        repeated: bool,
+        retransmitted: bool,
         state: State,
         conn_flags: &mut ConnFlags,
         snd: &Snd,
         timers: &mut Timers,
     ) {
-        self.recovery.note_probe(snd.nxt(), repeated);
+        self.recovery.note_probe(snd.nxt(), retransmitted);
         self.rearm_retransmit(cx, state, *conn_flags, snd, timers);
         self.after_recovery_event(conn_flags);
     }

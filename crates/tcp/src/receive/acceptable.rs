@@ -16,7 +16,7 @@ use crate::variables::{Rcv, Snd};
 impl Receiver {
     /// True for a repetition of the SYN that made this connection by Fast Open: our SYN-ACK was
     /// lost.
-    pub(crate) fn is_repeated_fast_syn(
+    pub(crate) fn is_retransmitted_fast_syn(
         &self,
         seg: &Segment,
         conn_flags: ConnFlags,

@@ -12,7 +12,7 @@ use crate::recovery::rate::Delivery;
 use crate::variables::Snd;
 
 /// Results of removing acknowledged records.
-pub(crate) struct Leaving {
+pub(crate) struct RemovedRecords {
     /// Transmission times of the first and the last removed segment, of those sent only once; 0:
     /// none.
     pub first_sent_ns: u64,
@@ -58,10 +58,10 @@ impl Recovery {
 
     /// True if a lone small segment was acknowledged in order, so that its ACK was probably
     /// delayed.
-    pub(crate) fn is_maybe_delayed(&self, snd: &Snd, ack: &Ack, leaving: &Leaving) -> bool {
+    pub(crate) fn is_maybe_delayed(&self, snd: &Snd, ack: &Ack, removed: &RemovedRecords) -> bool {
         ack.acked == 1
-            && leaving.whole
-            && leaving.prior_sacked == 0
+            && removed.whole
+            && removed.prior_sacked == 0
             && snd.una().since(ack.prior_una) < u32::from(snd.mss())
             && ack.rate.prior_delivered.wrapping_add(1) == self.delivered
             && !ack.sacked
@@ -95,7 +95,7 @@ impl Recovery {
         record: &Record,
         covered: u32,
         ack: &mut Ack,
-        leaving: &mut Leaving,
+        removed: &mut RemovedRecords,
     ) {
         let recovery = &mut *self;
         if record.any(tag::RETRANS | tag::EVER_RETRANS) {
@@ -104,11 +104,11 @@ impl Recovery {
             }
             ack.retrans_acked = true;
         } else if !record.has(tag::SACKED) {
-            leaving.last_sent_ns = record.sent_ns.max(1);
-            if leaving.first_sent_ns == 0 {
-                leaving.first_sent_ns = leaving.last_sent_ns;
+            removed.last_sent_ns = record.sent_ns.max(1);
+            if removed.first_sent_ns == 0 {
+                removed.first_sent_ns = removed.last_sent_ns;
             }
-            leaving.lowest = leaving.lowest.min(record.seq);
+            removed.lowest = removed.lowest.min(record.seq);
             ack.original_acked |= record.end.le(recovery.high_seq);
         }
         if record.has(tag::LOST) {
@@ -137,7 +137,7 @@ impl Recovery {
         view: View<'_>,
         delivery: &mut Delivery,
         ack: &mut Ack,
-        leaving: &mut Leaving,
+        removed: &mut RemovedRecords,
     ) -> Option<Record> {
         let snd = view.snd;
         while let Some(record) = cx.records.get(self.chain.head).copied() {
@@ -153,10 +153,10 @@ impl Recovery {
                 }
                 break;
             }
-            self.leave(cx.now_ns, view, &record, covered, ack, leaving);
+            self.leave(cx.now_ns, view, &record, covered, ack, removed);
             delivery.on_delivered(&record, &mut ack.rate);
             if record.end.gt(snd.una()) {
-                leaving.whole = false;
+                removed.whole = false;
                 self.trim_head(snd, cx.records);
                 break;
             }

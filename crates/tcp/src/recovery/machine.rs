@@ -4,7 +4,7 @@
 use wire::SeqNumber;
 
 use crate::recovery::ack::Ack;
-use crate::recovery::{CaState, Pending, Recovery, Reduction, flag};
+use crate::recovery::{CaState, Pending, PrrInput, Recovery, flag};
 
 impl Recovery {
     /// True if this ACK needs the machine.
@@ -33,9 +33,9 @@ impl Recovery {
     }
 
     /// Counts `delivered` segments for a reduction, and returns the input of PRR.
-    pub(crate) fn take_reduction(&mut self, delivered: u32, may_catch_up: bool) -> Reduction {
+    pub(crate) fn take_reduction(&mut self, delivered: u32, may_catch_up: bool) -> PrrInput {
         self.prr_delivered = self.prr_delivered.saturating_add(delivered);
-        Reduction {
+        PrrInput {
             delivered,
             prr_delivered: self.prr_delivered,
             prr_out: self.prr_out,

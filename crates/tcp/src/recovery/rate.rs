@@ -301,7 +301,7 @@ impl Delivery {
     }
 
     /// Counts a retransmitted segment.
-    pub fn count_segment_repeated(&mut self) {
+    pub fn count_segment_retransmitted(&mut self) {
         self.segments_retrans = self.segments_retrans.wrapping_add(1);
     }
 
@@ -319,7 +319,7 @@ impl Delivery {
 
     /// Counts `bytes` of payload that are retransmitted.
     #[inline]
-    pub fn count_repeated(&mut self, bytes: u32) {
+    pub fn count_retransmitted(&mut self, bytes: u32) {
         self.bytes_sent += u64::from(bytes);
         self.bytes_retrans += u64::from(bytes);
     }

@@ -31,7 +31,7 @@ impl Recovery {
 impl Recovery {
     /// Gives the last segment, which the probe retransmitted, a record of its own, and marks it as
     /// sent twice (Karn).
-    pub(crate) fn note_probe_repeated(
+    pub(crate) fn note_probe_retransmitted(
         &mut self,
         cx: &mut Cx<'_>,
         view: View<'_>,
@@ -56,11 +56,11 @@ impl Recovery {
         debug_assert!(at != NONE);
     }
 
-    /// Notes that a probe has left with SND.NXT at `nxt`; `repeated`: it was the last segment
+    /// Notes that a probe has left with SND.NXT at `nxt`; `retransmitted`: it was the last segment
     /// again.
-    pub(crate) fn note_probe(&mut self, nxt: SeqNumber, repeated: bool) {
+    pub(crate) fn note_probe(&mut self, nxt: SeqNumber, retransmitted: bool) {
         self.put(flag::PROBE_NEW | flag::PROBE_LAST, false);
-        self.put(flag::TLP_RETRANS, repeated);
+        self.put(flag::TLP_RETRANS, retransmitted);
         self.put(flag::TLP, true);
         self.tlp_high_seq = nxt;
         self.pending = Pending::Timeout;

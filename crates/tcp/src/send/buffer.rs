@@ -12,7 +12,7 @@ pub(crate) struct SendBuffer {
     /// The size in bytes of memory.
     memory: u32,
     /// The size in payload bytes.
-    runs: Runs,
+    runs: RunLayout,
     /// TCP_NOTSENT_LOWAT in bytes; 0 = the configured default.
     notsent_lowat: u32,
     /// SO_SNDBUF was set, so the buffer does not grow by itself.
@@ -24,7 +24,7 @@ impl SendBuffer {
     pub fn new(buffers: &Buffers, mss: u16) -> Self {
         SendBuffer {
             memory: buffers.send_bytes,
-            runs: Runs::new(mss, 0, buffers.send_bytes),
+            runs: RunLayout::new(mss, 0, buffers.send_bytes),
             notsent_lowat: 0,
             is_locked: buffers.send_locked,
         }
@@ -56,13 +56,13 @@ impl SendBuffer {
 
     /// The size in payload bytes.
     #[inline(always)]
-    pub(crate) fn runs(&self) -> Runs {
+    pub(crate) fn runs(&self) -> RunLayout {
         self.runs
     }
 
     /// The size in payload, computed anew.
-    pub(crate) fn compute_runs(&self, snd: &Snd) -> Runs {
-        Runs::new(snd.mss(), snd.max_wnd(), self.memory)
+    pub(crate) fn compute_runs(&self, snd: &Snd) -> RunLayout {
+        RunLayout::new(snd.mss(), snd.max_wnd(), self.memory)
     }
 
     /// Computes the runs anew after segment size, largest window or send buffer changed.
@@ -104,7 +104,7 @@ impl SendBuffer {
 /// its computation takes divisions. Linux queues segments in runs; a run is what it puts into one
 /// packet buffer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Runs {
+pub(crate) struct RunLayout {
     /// Bytes to which a run is filled up: a large run, but at most half of the largest window.
     bytes: u16,
     /// Number of such runs in the buffer, including a partial one; 0: more than this field counts.
@@ -116,7 +116,7 @@ pub(crate) struct Runs {
     size: u32,
 }
 
-impl Runs {
+impl RunLayout {
     pub(crate) fn new(mss: u16, window_max: u32, memory: u32) -> Self {
         let mss = u32::from(mss.max(1));
         let half = if window_max > SMALL_WINDOW_MAX {
@@ -129,7 +129,7 @@ impl Runs {
         let bytes = (most - most % mss).max(mss) as u16;
         let size = payload_of(memory, bytes);
         let wake = payload_of(memory - memory / 3, bytes);
-        Runs {
+        RunLayout {
             bytes,
             count: u8::try_from(size.div_ceil(u32::from(bytes))).unwrap_or(0),
             // Both values are divided and rounded down, so they differ by at most 2.

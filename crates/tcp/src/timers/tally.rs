@@ -5,7 +5,7 @@ use crate::pack::Packing;
 
 /// Timeouts of a connection. Owned by `Timers`; the timers and loss recovery report to it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Tally {
+pub(crate) struct TimeoutTally {
     /// Timeouts in all.
     timeouts: u16,
     /// Timeouts that came after progress, each of which began a recovery.
@@ -16,9 +16,9 @@ pub(crate) struct Tally {
     began_ms: u32,
 }
 
-impl Tally {
+impl TimeoutTally {
     /// No timeouts yet.
-    pub const NONE: Tally = Tally {
+    pub const NONE: TimeoutTally = TimeoutTally {
         timeouts: 0,
         recoveries: 0,
         spent_ms: 0,
@@ -26,7 +26,7 @@ impl Tally {
     };
 
     pub fn pack(&mut self, p: &mut impl Packing) {
-        let Tally {
+        let TimeoutTally {
             timeouts,
             recoveries,
             spent_ms,
@@ -54,10 +54,10 @@ impl Tally {
     }
 
     /// The tally of a half-open entry's timeouts, over `spent_ms`.
-    pub fn of_handshake(timeouts: u8, spent_ms: u32) -> Tally {
+    pub fn of_handshake(timeouts: u8, spent_ms: u32) -> TimeoutTally {
         match timeouts {
-            0 => Tally::NONE,
-            _ => Tally {
+            0 => TimeoutTally::NONE,
+            _ => TimeoutTally {
                 timeouts: u16::from(timeouts),
                 recoveries: 1,
                 spent_ms,

@@ -38,7 +38,7 @@ fn established_single_segment_waits_for_the_delayed_ack() {
         p.wait_ms(1);
         p.expect("P. 1:1001(1000) ack 1");
         assert_eq!(p.counters.loss_probes_out, 1);
-        assert_eq!(p.counters.resent_by_loss_probe, 1);
+        assert_eq!(p.counters.retransmitted_by_loss_probe, 1);
         assert_eq!(p.counters.retransmit_timeouts, 0);
     });
 }

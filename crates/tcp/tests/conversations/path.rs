@@ -73,13 +73,13 @@ fn established_segments_too_long_for_the_path_are_counted_as_sent_again_by_the_p
         p.expect("P. 1:1461(1460) ack 1");
         p.call(|conn, cx, _| conn.on_mtu(cx, 1000, true));
         assert!(p.skip_sent() > 0);
-        assert!(p.counters.resent_by_path > 0);
-        let again = p.counters.resent_by_path;
+        assert!(p.counters.retransmitted_by_path > 0);
+        let again = p.counters.retransmitted_by_path;
         assert_eq!(p.counters.segments_retransmitted, again);
         // A later timeout is counted as a timeout.
         p.wait_ms(2000);
-        assert!(p.counters.resent_by_timeout > 0);
-        assert_eq!(p.counters.resent_by_path, again);
+        assert!(p.counters.retransmitted_by_timeout > 0);
+        assert_eq!(p.counters.retransmitted_by_path, again);
     });
 }
 

@@ -23,7 +23,7 @@ fn established_three_duplicates() {
         p.inject(". 1:1(0) ack 1");
         p.expect(". 1:1001(1000) ack 1");
         p.expect_nothing();
-        assert_eq!(p.counters.resent_by_fast_recovery, 1);
+        assert_eq!(p.counters.retransmitted_by_fast_recovery, 1);
         assert_eq!(p.conn.info().ca_state, 3);
         assert_eq!(p.cwnd(), 7);
         assert_eq!(p.conn.info().snd_ssthresh, 5);
@@ -156,7 +156,7 @@ fn established_timeout_goes_back() {
         p.expect(". 2001:3001(1000) ack 1");
         p.expect_nothing();
         // The timer retransmitted one segment, the following ACK two.
-        assert_eq!(p.counters.resent_by_timeout, 3);
+        assert_eq!(p.counters.retransmitted_by_timeout, 3);
         // The peer already had the other segments.
         p.inject(". 1:1(0) ack 10001");
         p.write(1000);

@@ -129,7 +129,7 @@ impl Path {
     pub fn write_counters(&self, table: &mut String) {
         for (name, end) in ["client", "server"].iter().zip(&self.ends) {
             let all = end.lent.counters.rows();
-            let causes = all.filter(|(name, _)| name.starts_with("resent_by_"));
+            let causes = all.filter(|(name, _)| name.starts_with("retransmitted_by_"));
             let again = end.lent.counters.segments_retransmitted;
             assert_eq!(causes.map(|(_, count)| count).sum::<u64>(), again);
             let all = format!("{:?}", end.lent.counters);

@@ -149,10 +149,10 @@ fn connect() -> Result<Connected, String> {
         ..Options::NONE
     };
     peer.send(&wire, Flags::SYN, &[], announced)?;
-    context.settle().map_err(failed)?;
+    context.turn_until_idle().map_err(failed)?;
     peer.take(&wire)?;
     peer.send(&wire, Flags::ACK, &[], Options::NONE)?;
-    context.settle().map_err(failed)?;
+    context.turn_until_idle().map_err(failed)?;
     let (stream, _) = listener.accept().map_err(failed)?;
     stream.set_nonblocking(true);
     Ok(Connected {
@@ -184,7 +184,7 @@ fn receive(count: usize) -> Result<(), String> {
         if (ready, read) != (1, MSS) {
             return Err(format!("segment {at}: {ready} ready, {read} bytes"));
         }
-        end.context.settle().map_err(failed)?;
+        end.context.turn_until_idle().map_err(failed)?;
         end.peer.take(&end.wire)?;
     }
     Ok(())
@@ -198,14 +198,14 @@ fn write(count: usize) -> Result<(), String> {
         end.clock.advance_ns(PAUSE_NS);
         let before = end.peer.ack;
         end.stream.write_all(&payload).map_err(failed)?;
-        end.context.settle().map_err(failed)?;
+        end.context.turn_until_idle().map_err(failed)?;
         end.peer.take(&end.wire)?;
         if end.peer.ack != before + MSS as u32 {
             return Err(format!("segment {at} has not left"));
         }
         end.clock.advance_ns(PAUSE_NS);
         end.peer.send(&end.wire, Flags::ACK, &[], Options::NONE)?;
-        end.context.settle().map_err(failed)?;
+        end.context.turn_until_idle().map_err(failed)?;
     }
     Ok(())
 }

@@ -15,7 +15,7 @@ use super::{
     Books, Key, Reply, Shared, claim, context_of, greeting, is_socket, is_tap, wait_readable,
 };
 use crate::foreign::Foreign;
-use crate::host::doors::silence;
+use crate::host::host_queues::silence;
 use crate::host::{NoPorts, Wish};
 use crate::limits::{MUX_ANSWER_WAIT, MUX_LEASE_GROWTH_MAX, MUX_LEASE_PORTS, MUX_RETRY};
 use crate::mux::channel::{Channel, Received};

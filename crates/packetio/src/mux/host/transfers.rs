@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use super::{Books, MuxHost, PROTOCOL_TCP, Shared, Tuple};
 use crate::foreign::Foreign;
 use crate::host::Transfer;
-use crate::host::doors::ring_bell;
+use crate::host::host_queues::ring_bell;
 use crate::limits::{
     MUX_TRANSFER_ALONE_WAIT, MUX_TRANSFER_BYTES_MAX, MUX_TRANSFER_RETRY, MUX_TRANSFER_WAIT,
 };

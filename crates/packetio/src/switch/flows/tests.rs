@@ -2,8 +2,8 @@
 
 use super::*;
 
-const fn kept(member: usize, rank: Rank) -> Kept {
-    Kept { member, rank }
+const fn kept(member: usize, rank: Rank) -> FlowOwner {
+    FlowOwner { member, rank }
 }
 
 /// The hash of flow `number` of the only set.

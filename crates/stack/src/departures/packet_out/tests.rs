@@ -21,7 +21,7 @@ const ENDS: LinkEnds = LinkEnds {
         hop_limit: 64,
         discovers_mtu: true,
         dont_fragment: DontFragment::OnBelievablePaths,
-        resends_for_mtu: true,
+        retransmits_for_mtu: true,
         heeds_mtu_v6: true,
         ident: 0,
         too_narrow_until: 0,

@@ -47,7 +47,7 @@ pub(super) struct LongTerm {
 
 /// Facts of one ACK or timeout.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sign {
+pub(super) struct AckFacts {
     pub round_start: bool,
     pub lost: bool,
     pub app_limited: bool,
@@ -74,19 +74,19 @@ impl LongTerm {
     /// Takes an ACK or timeout. True when the policer's rate has been used long enough, so that the
     /// gains probe again.
     #[inline]
-    pub fn sample(&mut self, at: &Moment<'_>, sign: Sign) -> bool {
+    pub fn sample(&mut self, at: &Moment<'_>, facts: AckFacts) -> bool {
         match self.stage {
-            Stage::Waiting if !sign.lost => false,
-            Stage::InUse => self.use_up(sign),
+            Stage::Waiting if !facts.lost => false,
+            Stage::InUse => self.use_up(facts),
             _ => {
-                self.measure(at, sign);
+                self.measure(at, facts);
                 false
             }
         }
     }
 
-    fn use_up(&mut self, sign: Sign) -> bool {
-        if !sign.cycling || !sign.round_start {
+    fn use_up(&mut self, facts: AckFacts) -> bool {
+        if !facts.cycling || !facts.round_start {
             return false;
         }
         self.rounds += 1;
@@ -97,22 +97,22 @@ impl LongTerm {
         over
     }
 
-    fn measure(&mut self, at: &Moment<'_>, sign: Sign) {
+    fn measure(&mut self, at: &Moment<'_>, facts: AckFacts) {
         // The first loss: the bucket is empty from here on.
         if self.stage == Stage::Waiting {
             self.begin(at);
         }
-        if sign.app_limited {
+        if facts.app_limited {
             *self = Self::WAITING;
             return;
         }
-        self.rounds += u8::from(sign.round_start);
+        self.rounds += u8::from(facts.round_start);
         if self.rounds > ROUNDS_MAX {
             *self = Self::WAITING;
             return;
         }
         // The interval ends with a loss, because the bucket is empty then.
-        if self.rounds < ROUNDS_MIN || !sign.lost {
+        if self.rounds < ROUNDS_MIN || !facts.lost {
             return;
         }
         let lost = u64::from(at.lost.wrapping_sub(self.lost));

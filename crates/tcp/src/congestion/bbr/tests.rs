@@ -3,7 +3,7 @@
 use wire::SeqNumber;
 
 use super::aggregation::Aggregation;
-use super::long_term::{LongTerm, Sign};
+use super::long_term::{AckFacts, LongTerm};
 use super::phase::HIGH_GAIN;
 use super::rate::{GAIN_ONE, MaxFilter, paced_bytes_per_second, rate_of, segments_in};
 use super::{Bbr, Mode, flag, send_quantum};
@@ -178,20 +178,23 @@ fn policed(stretches: [(u32, u32); 2]) -> Option<u32> {
     let mut long_term = LongTerm::WAITING;
     let mut at = Moment::at_start(&config, MILLISECOND_NS, SeqNumber(1), 0);
     at.sender.mss = MSS;
-    let sign = Sign {
+    let facts = AckFacts {
         round_start: true,
         lost: false,
         app_limited: false,
         cycling: true,
     };
-    let lossy = Sign { lost: true, ..sign };
+    let lossy = AckFacts {
+        lost: true,
+        ..facts
+    };
     long_term.sample(&at, lossy);
     for (delivered, lost) in stretches {
         for round in 1..=5 {
             at.sender.delivered_ns += 20 * MILLISECOND_NS;
             at.sender.delivered += delivered / 5;
             at.sender.lost += lost / 5;
-            long_term.sample(&at, if round == 5 { lossy } else { sign });
+            long_term.sample(&at, if round == 5 { lossy } else { facts });
         }
     }
     long_term.rate()

@@ -30,7 +30,7 @@ impl Connection {
         if self.flight.delivery_mut().begin_segment() {
             let planned = match plan {
                 Plan::Fresh { .. } | Plan::PathProbe { .. } => self.fresh_segments(cx),
-                Plan::Repeat { .. } => self.flight.repeated_segments(cx, seq),
+                Plan::Retransmission { .. } => self.flight.retransmitted_segments(cx, seq),
                 _ => 1,
             };
             if planned <= 1 {

@@ -4,7 +4,7 @@
 use crate::conn_flags::ConnFlags;
 use crate::connection::Connection;
 use crate::context::Cx;
-use crate::plan::{Plan, Repeat};
+use crate::plan::{Plan, Retransmission};
 use crate::recovery::flag;
 use crate::state::State;
 
@@ -30,7 +30,7 @@ impl Connection {
         if self.snd.unsent(self.state(), self.conn_flags) > 0 || self.conn_flags.fin_unsent() {
             return None;
         }
-        match self.conn_flags.of(ConnFlags::SEND_NOW) {
+        match self.conn_flags.of(ConnFlags::NEEDS_FULL_PLAN) {
             ConnFlags::NONE => Some(Plan::Nothing),
             ConnFlags::ACK_NOW if self.sends_plain_acks() => match self.is_ack_plain() {
                 true => Some(Plan::PlainAck),
@@ -46,7 +46,7 @@ impl Connection {
         if self.snd.unsent(self.state(), self.conn_flags) > 0 || self.conn_flags.fin_unsent() {
             return self.plan_in_full(cx);
         }
-        match self.conn_flags.of(ConnFlags::SEND_NOW) {
+        match self.conn_flags.of(ConnFlags::NEEDS_FULL_PLAN) {
             ConnFlags::NONE => Plan::Nothing,
             ConnFlags::ACK_NOW if self.sends_plain_acks() => Plan::Ack,
             _ => self.plan_in_full(cx),
@@ -91,9 +91,9 @@ impl Connection {
         }
         // Data that a timeout sends leaves at once, without pacing.
         if self.flight.recovery().any(flag::SEND_HEAD)
-            && let Some(repeat) = self.plan_repeat(cx)
+            && let Some(retransmission) = self.plan_retransmission(cx)
         {
-            return repeat.plan();
+            return retransmission.plan();
         }
         // The ACK leaves before a probe. A probe carries the same ACK but does not answer the
         // peer's probe, so two ends that send keep-alives in step would not hear each other.
@@ -118,10 +118,10 @@ impl Connection {
             && !self.flight.recovery().any(flag::SEND_HEAD)
         {
             self.plan_fresh(cx)
-                .or_else(|| self.plan_repeat(cx).map(Repeat::plan))
+                .or_else(|| self.plan_retransmission(cx).map(Retransmission::plan))
         } else {
-            let repeat = self.plan_repeat(cx).map(Repeat::plan);
-            repeat.or_else(|| self.plan_fresh(cx))
+            let retransmission = self.plan_retransmission(cx).map(Retransmission::plan);
+            retransmission.or_else(|| self.plan_fresh(cx))
         }
     }
 

@@ -21,7 +21,7 @@ impl Connection {
         cx.counters.segments_out += 1;
         let bears_payload = matches!(
             plan,
-            Plan::Fresh { .. } | Plan::PathProbe { .. } | Plan::Repeat { .. }
+            Plan::Fresh { .. } | Plan::PathProbe { .. } | Plan::Retransmission { .. }
         );
         let goes_on = bears_payload && !self.flight.delivery().begins_burst();
         self.flight.delivery_mut().note_out(cx.now_ns, goes_on);
@@ -36,7 +36,9 @@ impl Connection {
             Plan::Nothing | Plan::Lone { .. } | Plan::PlainAck => {}
             Plan::Fresh { len, fin } => self.note_fresh(cx, u32::from(len), fin, false),
             Plan::PathProbe { len } => self.note_fresh(cx, u32::from(len), false, true),
-            Plan::Repeat { len, fin } => self.note_repeat(cx, out.seq, u32::from(len), fin),
+            Plan::Retransmission { len, fin } => {
+                self.note_retransmission(cx, out.seq, u32::from(len), fin)
+            }
             Plan::Syn => self.note_syn(cx, out.payload_len),
             // The regular ACK, which this ACK precedes, is still due.
             Plan::OwedAck => return,
@@ -151,34 +153,36 @@ impl Connection {
     }
 
     #[cold]
-    fn note_repeat(&mut self, cx: &mut Cx<'_>, seq: SeqNumber, len: u32, fin: bool) {
-        self.count_repeat(cx);
-        self.flight.delivery_mut().count_segment_repeated();
+    fn note_retransmission(&mut self, cx: &mut Cx<'_>, seq: SeqNumber, len: u32, fin: bool) {
+        self.count_retransmission(cx);
+        self.flight.delivery_mut().count_segment_retransmitted();
         if len > 0 {
             self.tx.count_text_segments(1);
             self.tx.note_text_sent(cx.now_ns);
-            self.flight.delivery_mut().count_repeated(len);
+            self.flight.delivery_mut().count_retransmitted(len);
             // Linux cannot tell a repetition from an answer either.
             self.rx.note_answer(cx.now_ns);
             self.flight.pace(cx, len, &self.tx);
         }
-        self.note_resent(cx, seq, len, fin);
+        self.note_retransmitted(cx, seq, len, fin);
         // A retransmission makes the probe's result ambiguous.
         self.path.forget_probe();
         self.flight.after_recovery_event(&mut self.conn_flags);
     }
 
     /// Counts a retransmitted segment by its cause.
-    fn count_repeat(&self, cx: &mut Cx<'_>) {
+    fn count_retransmission(&self, cx: &mut Cx<'_>) {
         let recovery = self.flight.recovery();
         let is_probe = recovery.any(flag::PROBE_LAST) && !recovery.any(flag::SEND_HEAD);
         let counters = &mut *cx.counters;
         counters.segments_retransmitted += 1;
         let by_cause = match recovery.ca_state() {
-            _ if is_probe => &mut counters.resent_by_loss_probe,
-            CaState::Loss if recovery.any(flag::NOT_CONGESTED) => &mut counters.resent_by_path,
-            CaState::Loss => &mut counters.resent_by_timeout,
-            _ => &mut counters.resent_by_fast_recovery,
+            _ if is_probe => &mut counters.retransmitted_by_loss_probe,
+            CaState::Loss if recovery.any(flag::NOT_CONGESTED) => {
+                &mut counters.retransmitted_by_path
+            }
+            CaState::Loss => &mut counters.retransmitted_by_timeout,
+            _ => &mut counters.retransmitted_by_fast_recovery,
         };
         *by_cause += 1;
     }
@@ -206,8 +210,8 @@ impl Connection {
             self.conn_flags.clear(ConnFlags::TIMING);
             if !self.is_syn_ack_of_crossed_open() {
                 cx.counters.segments_retransmitted += 1;
-                cx.counters.resent_by_handshake += 1;
-                self.flight.delivery_mut().count_segment_repeated();
+                cx.counters.retransmitted_by_handshake += 1;
+                self.flight.delivery_mut().count_segment_retransmitted();
             }
         }
         if self.conn_flags.has(ConnFlags::FAST_OPENED) {

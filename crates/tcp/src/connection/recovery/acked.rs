@@ -5,14 +5,14 @@ use crate::connection::Connection;
 use crate::context::Cx;
 use crate::records::{Record, tag};
 use crate::recovery::ack::Ack;
-use crate::recovery::acked::Leaving;
+use crate::recovery::acked::RemovedRecords;
 use crate::recovery::rate::Busy;
 
 impl Connection {
     /// Removes the records up to SND.UNA, which may have moved.
     #[inline]
     pub(crate) fn take_acked_records(&mut self, cx: &mut Cx<'_>, ack: &mut Ack) {
-        let mut leaving = Leaving {
+        let mut removed = RemovedRecords {
             first_sent_ns: 0,
             last_sent_ns: 0,
             lowest: self.snd.nxt(),
@@ -22,7 +22,7 @@ impl Connection {
         let head = self.flight.take_acked(
             cx,
             ack,
-            &mut leaving,
+            &mut removed,
             self.conn_flags,
             &self.snd,
             &self.timers,
@@ -34,7 +34,7 @@ impl Connection {
             None => self.flight.delivery_mut().stop(cx.now_ns, Busy::Sending),
             Some(head) => ack.reneging = head.has(tag::SACKED),
         }
-        self.take_round_trips(cx, ack, &leaving, head.as_ref());
+        self.take_round_trips(cx, ack, &removed, head.as_ref());
     }
 
     /// Takes round trips: by the clock from segments that were sent once (Karn; RFC 6298 3),
@@ -44,19 +44,19 @@ impl Connection {
         &mut self,
         cx: &mut Cx<'_>,
         ack: &mut Ack,
-        leaving: &Leaving,
+        removed: &RemovedRecords,
         head: Option<&Record>,
     ) {
         let since = |sent_ns: u64| cx.now_ns.saturating_sub(sent_ns);
         let mut rtt_ns = None;
         let mut latest_ns = None;
-        if leaving.first_sent_ns != 0 && !ack.retrans_acked {
-            rtt_ns = Some(since(leaving.first_sent_ns));
-            latest_ns = Some(since(leaving.last_sent_ns));
+        if removed.first_sent_ns != 0 && !ack.retrans_acked {
+            rtt_ns = Some(since(removed.first_sent_ns));
+            latest_ns = Some(since(removed.last_sent_ns));
             ack.maybe_delayed = self
                 .flight
                 .recovery()
-                .is_maybe_delayed(&self.snd, ack, leaving);
+                .is_maybe_delayed(&self.snd, ack, removed);
         }
         let sacked_ns = (ack.first_sacked_ns != 0).then(|| since(ack.first_sacked_ns));
         if sacked_ns.is_some() {
@@ -83,11 +83,11 @@ impl Connection {
                 if ack.retrans_acked {
                     ack.original_acked = false;
                 }
-            } else if leaving.lowest.lt(ack.prior_highest) {
+            } else if removed.lowest.lt(ack.prior_highest) {
                 // The gap was filled by segments that were sent only once, so they were reordered.
                 self.flight.check_reordering(
                     cx,
-                    leaving.lowest,
+                    removed.lowest,
                     self.conn_flags,
                     &self.snd,
                     &self.timers,

@@ -181,7 +181,7 @@ impl Connection {
             );
         }
         if self.conn_flags.has(ConnFlags::RECORDS) {
-            self.tx.forget_places(&mut self.conn_flags, &self.snd);
+            self.tx.forget_stream_marks(&mut self.conn_flags, &self.snd);
         }
         // The count includes the FIN, as in Linux.
         self.tx.note_acked(bytes, acked);

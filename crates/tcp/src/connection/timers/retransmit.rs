@@ -68,7 +68,10 @@ impl Connection {
         }
         cx.counters.retransmit_timeouts += 1;
         if !is_held_shut {
-            if self.flight.has_repeated_for(cx, PATH_RETRIES, &self.timers) {
+            if self
+                .flight
+                .has_retransmitted_for(cx, PATH_RETRIES, &self.timers)
+            {
                 self.path
                     .suspect_black_hole(cx, &mut self.conn_flags, &mut self.snd, &mut self.tx);
             }

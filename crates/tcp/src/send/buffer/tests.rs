@@ -1,6 +1,6 @@
 //! The arithmetic of buffer sizes, compared with its definition.
 
-use super::{RUN_BYTES_MAX, RUN_OVERHEAD, Runs};
+use super::{RUN_BYTES_MAX, RUN_OVERHEAD, RunLayout};
 use crate::buffers::{space_for, window_of};
 
 #[test]
@@ -31,7 +31,7 @@ fn runs_fill_half_of_the_largest_window() {
         (1, 1 << 30, RUN_BYTES_MAX as u16),
         (0, 1 << 30, RUN_BYTES_MAX as u16),
     ] {
-        let runs = Runs::new(mss, window_max, 1 << 20);
+        let runs = RunLayout::new(mss, window_max, 1 << 20);
         assert_eq!(runs.bytes, bytes, "{mss} {window_max}");
     }
 }
@@ -41,7 +41,7 @@ fn runs_of_a_buffer_are_those_of_its_memory() {
     for mss in [1, 88, 536, 1000, 1460, 8960] {
         for window_max in [0, 500, 3000, 60_000, 1 << 20] {
             for memory in [0, 4608, 16_384, 87_040, 1 << 20, 4 << 20] {
-                let runs = Runs::new(mss, window_max, memory);
+                let runs = RunLayout::new(mss, window_max, memory);
                 let bytes = u32::from(runs.bytes);
                 let context = std::format!("{mss} {window_max} {memory} {runs:?}");
                 assert_eq!(runs.size, payload(memory, bytes), "{context}");

@@ -14,7 +14,7 @@ use super::{Change, NoPorts, Transfer, Wish};
 use crate::limits::{HOST_QUEUE_MAX, HOST_TRANSFERS_MAX};
 
 /// The port's end of the queues.
-pub(crate) struct Doors {
+pub(crate) struct HostQueues {
     changes: Consumer<Change>,
     leases: Consumer<Result<(u16, u16), NoPorts>>,
     transfers: Consumer<Transfer>,
@@ -41,14 +41,14 @@ pub(crate) struct Link {
 ///
 /// # Errors
 /// The error of `eventfd`.
-pub(crate) fn pair(control: &Arc<OwnedFd>) -> Result<(Doors, Link), Errno> {
+pub(crate) fn pair(control: &Arc<OwnedFd>) -> Result<(HostQueues, Link), Errno> {
     let bell = new_bell()?;
     let lost = Arc::new(Mutex::new(0));
     let (changes_in, changes) = ring::spsc::queue(HOST_QUEUE_MAX);
     let (wanted, wanted_out) = ring::spsc::queue(HOST_QUEUE_MAX);
     let (leases_in, leases) = ring::spsc::queue(1);
     let (transfers_in, transfers) = ring::spsc::queue(HOST_TRANSFERS_MAX);
-    let doors = Doors {
+    let host_queues = HostQueues {
         changes,
         leases,
         transfers,
@@ -65,7 +65,7 @@ pub(crate) fn pair(control: &Arc<OwnedFd>) -> Result<(Doors, Link), Errno> {
         lost,
         bell,
     };
-    Ok((doors, link))
+    Ok((host_queues, link))
 }
 
 pub(crate) fn new_bell() -> Result<Arc<OwnedFd>, Errno> {
@@ -82,7 +82,7 @@ pub(crate) fn silence(bell: &OwnedFd) {
     let _ = rustix::io::read(bell, &mut [0u8; 8]);
 }
 
-impl Doors {
+impl HostQueues {
     /// Sends a wish. False: too many are open.
     pub fn ask(&mut self, wish: Wish) -> bool {
         let is_taken = self.wanted.push(wish).is_ok();

@@ -219,14 +219,14 @@ impl Flight {
         timers: &Timers,
         rx: &Receiver,
     ) -> bool {
-        let repeated_ns = match self.recovery.retrans_stamp_ms() {
+        let retransmitted_ns = match self.recovery.retrans_stamp_ms() {
             0 => {
                 let head = self.recovery.head(cx.records);
                 head.map_or(0, |head| cx.now_ns.saturating_sub(head.sent_ns))
             }
             ms => since_ns(cx.now_ns, ms),
         };
-        if timers.user_timeout_ms() != 0 && repeated_ns >= timers.user_timeout_ns() {
+        if timers.user_timeout_ms() != 0 && retransmitted_ns >= timers.user_timeout_ns() {
             return true;
         }
         let longest_ns = timers.rto_ns_max(cx.config);
@@ -235,7 +235,7 @@ impl Flight {
         let is_slow =
             timers.rtt().rto_ns() >= longest_ns || self.is_thin_and_linear(cx, state, timers);
         let silent_ns = cx.now_ns.saturating_sub(rx.last_ack_ns());
-        is_slow && silent_ns.min(repeated_ns) > 2 * longest_ns
+        is_slow && silent_ns.min(retransmitted_ns) > 2 * longest_ns
     }
 
     /// True if retransmission has lasted as long as `retries` timeouts that begin with `first_ns`
@@ -267,7 +267,7 @@ impl Flight {
     }
 
     /// True if data has been retransmitted for the time of `retries` usual timeouts.
-    pub(crate) fn has_repeated_for(&self, cx: &Cx<'_>, retries: u8, timers: &Timers) -> bool {
+    pub(crate) fn has_retransmitted_for(&self, cx: &Cx<'_>, retries: u8, timers: &Timers) -> bool {
         let first_ns = timers.rtt().undoubled_ns(cx.config.rto_initial_ns);
         let waits_ns = timers.waits_ns(cx, first_ns, 0);
         self.has_retried_for(cx, retries, USUAL_TIMEOUT_NS, waits_ns, timers)
@@ -291,7 +291,7 @@ impl Flight {
         // RFC 9293 MUST-21: the user timeout replaces the default, shorter or longer. An orphan has
         // no user.
         let patient = timers.user_timeout_ms() != 0 && !conn_flags.has(ConnFlags::ORPHAN);
-        let exhausted = !patient && self.has_repeated_for(cx, limit, timers);
+        let exhausted = !patient && self.has_retransmitted_for(cx, limit, timers);
         (exhausted && !self.is_held_by_a_living_peer(cx, conn_flags, snd, rx))
             || self.user_timeout_passed(cx.now_ns, state, conn_flags, snd, timers)
     }

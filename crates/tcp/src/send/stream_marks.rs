@@ -15,11 +15,11 @@ impl Sender {
     /// Forgets marks in the acknowledged part of the stream. 2^31 bytes later they would seem to
     /// lie ahead of SND.UNA.
     #[cold]
-    pub(crate) fn forget_places(&mut self, conn_flags: &mut ConnFlags, snd: &Snd) {
+    pub(crate) fn forget_stream_marks(&mut self, conn_flags: &mut ConnFlags, snd: &Snd) {
         let una = snd.una();
         self.record_ends.forget_until(una);
         self.urgent_out = self.urgent_out.filter(|end| end.gt(una));
-        self.mark_places(conn_flags);
+        self.note_stream_marks(conn_flags);
     }
 
     /// Ends a record `offset` bytes behind SND.UNA. False: there was no room, and this end is
@@ -37,7 +37,7 @@ impl Sender {
             let is_pushed = !is_last || conn_flags.any(ConnFlags::PUSH_AT_END);
             fits = self.record_ends.push(snd.una() + offset, is_pushed);
         }
-        self.mark_places(conn_flags);
+        self.note_stream_marks(conn_flags);
         fits
     }
 
@@ -47,7 +47,7 @@ impl Sender {
         conn_flags.set(ConnFlags::RECORDS);
     }
 
-    fn mark_places(&self, conn_flags: &mut ConnFlags) {
+    fn note_stream_marks(&self, conn_flags: &mut ConnFlags) {
         let is_marked = !self.record_ends.is_empty() || self.urgent_out.is_some();
         conn_flags.put(ConnFlags::RECORDS, is_marked);
     }

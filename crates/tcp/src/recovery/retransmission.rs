@@ -58,7 +58,7 @@ impl Recovery {
     }
 
     /// The start of the first segment of a lost record that has not been retransmitted.
-    pub(crate) fn resend_from(&self, snd: &Snd, record: &Record) -> SeqNumber {
+    pub(crate) fn retransmit_from(&self, snd: &Snd, record: &Record) -> SeqNumber {
         let recovery = self;
         let seq = record.seq.max(snd.una());
         match recovery.is_part_of(record) && !recovery.any(flag::SEND_HEAD) {
@@ -95,7 +95,7 @@ impl Recovery {
     /// it from the later ones. The run stays lost, and the retransmitted part counts as in flight.
     /// Only the run as a whole has a transmission time.
     #[cold]
-    pub(crate) fn mark_part_resent(
+    pub(crate) fn mark_part_retransmitted(
         &mut self,
         records: &mut RecordPool,
         now_ns: u64,
@@ -116,11 +116,11 @@ impl Recovery {
             (recovery.part_out, recovery.part_end) = (out, end);
             recovery.retrans_out += out;
         }
-        recovery.count_resent(now_ns, 1);
+        recovery.count_retransmitted(now_ns, 1);
     }
 
     /// Segments retransmitted in one burst share a record. Returns the record's index.
-    pub(crate) fn merge_resent(&mut self, records: &mut RecordPool, at: Index) -> Index {
+    pub(crate) fn merge_retransmitted(&mut self, records: &mut RecordPool, at: Index) -> Index {
         let prev = records.prev(at);
         if !self.chain.merge_next(records, prev) {
             return at;
@@ -252,7 +252,13 @@ impl Recovery {
 
     /// Marks a whole record as retransmitted; `before`: its segments that had been retransmitted
     /// already.
-    fn mark_resent(&mut self, cx: &mut Cx<'_>, delivery: &mut Delivery, at: Index, before: u32) {
+    fn mark_retransmitted(
+        &mut self,
+        cx: &mut Cx<'_>,
+        delivery: &mut Delivery,
+        at: Index,
+        before: u32,
+    ) {
         self.stamp_sent(cx, delivery, at);
         let Some(record) = cx.records.get_mut(at) else {
             return;
@@ -264,7 +270,7 @@ impl Recovery {
         if !again {
             recovery.retrans_out += count;
         }
-        recovery.count_resent(cx.now_ns, count.saturating_sub(before).max(1));
+        recovery.count_retransmitted(cx.now_ns, count.saturating_sub(before).max(1));
     }
 
     /// Stamps a record that was just sent: its time, and the reference of its delivery rate.
@@ -327,7 +333,7 @@ impl Recovery {
 
     /// Notes that lost data has left again from `seq` to `end`. True if it was the first segment in
     /// flight.
-    pub(crate) fn note_repeated(
+    pub(crate) fn note_retransmitted(
         &mut self,
         cx: &mut Cx<'_>,
         view: View<'_>,
@@ -348,14 +354,14 @@ impl Recovery {
         let is_part = |record: &Record| record.end.gt(end) && record.count() > 1;
         let is_whole = !cx.records.get(at).is_some_and(is_part);
         match is_whole {
-            true => self.mark_resent(cx, delivery, at, before),
-            false => self.mark_part_resent(cx.records, cx.now_ns, at, end),
+            true => self.mark_retransmitted(cx, delivery, at, before),
+            false => self.mark_part_retransmitted(cx.records, cx.now_ns, at, end),
         }
         let is_head = is_first && at == self.chain.head;
         self.hint = if delivery.begins_burst() || !is_whole {
             at
         } else {
-            self.merge_resent(cx.records, at)
+            self.merge_retransmitted(cx.records, at)
         };
         is_head
     }

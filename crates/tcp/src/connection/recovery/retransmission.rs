@@ -4,13 +4,13 @@ use wire::SeqNumber;
 
 use crate::connection::Connection;
 use crate::context::Cx;
-use crate::plan::Repeat;
+use crate::plan::Retransmission;
 use crate::records::{Index, tag};
 use crate::recovery::{Pending, flag};
 
 impl Connection {
     /// The next segment to retransmit, if recovery and the congestion window allow one.
-    pub(crate) fn plan_repeat(&self, cx: &Cx<'_>) -> Option<Repeat> {
+    pub(crate) fn plan_retransmission(&self, cx: &Cx<'_>) -> Option<Retransmission> {
         let recovery = &self.flight.recovery();
         if !recovery.any(flag::SEND) {
             return None;
@@ -38,12 +38,12 @@ impl Connection {
     }
 
     /// The first segment of the record; a small one takes small neighbours along.
-    fn plan_record(&self, cx: &Cx<'_>, at: Index) -> Option<Repeat> {
+    fn plan_record(&self, cx: &Cx<'_>, at: Index) -> Option<Retransmission> {
         let record = cx.records.get(at)?;
         let mss = self
             .ecn
             .current_mss(cx, self.conn_flags, &self.snd, &self.timers, &self.rx);
-        let seq = self.flight.recovery().resend_from(&self.snd, record);
+        let seq = self.flight.recovery().retransmit_from(&self.snd, record);
         let payload_end = record.end - u32::from(record.has(tag::FIN));
         let left = payload_end.since(seq);
         let mut len = left.min(u32::from(record.mss)).min(mss);
@@ -66,17 +66,23 @@ impl Connection {
             len = room;
             fin = false;
         }
-        (len > 0 || fin).then_some(Repeat::new(seq, len, fin))
+        (len > 0 || fin).then_some(Retransmission::new(seq, len, fin))
     }
 
     /// Notes that `len` bytes from `seq` on, and the FIN behind them, have left again.
     #[cold]
-    pub(crate) fn note_resent(&mut self, cx: &mut Cx<'_>, seq: SeqNumber, len: u32, fin: bool) {
+    pub(crate) fn note_retransmitted(
+        &mut self,
+        cx: &mut Cx<'_>,
+        seq: SeqNumber,
+        len: u32,
+        fin: bool,
+    ) {
         if self.flight.recovery().any(flag::PROBE_LAST)
             && !self.flight.recovery().any(flag::SEND_HEAD)
         {
             self.flight
-                .note_probe_repeated(cx, seq, self.conn_flags, &self.snd, &self.timers);
+                .note_probe_retransmitted(cx, seq, self.conn_flags, &self.snd, &self.timers);
             self.flight.note_probe_sent(
                 cx,
                 true,
@@ -90,7 +96,7 @@ impl Connection {
         let end = seq + len + u32::from(fin);
         let is_head =
             self.flight
-                .note_repeated(cx, seq, end, self.conn_flags, &self.snd, &self.timers);
+                .note_retransmitted(cx, seq, end, self.conn_flags, &self.snd, &self.timers);
         if is_head && !self.flight.recovery().is_pending(Pending::Reorder) {
             self.flight.restart_retransmit_timer(
                 cx,

@@ -2,12 +2,12 @@
 //!
 //! ```text
 //!  set     8 words, a cache line; a flow's lower hash bits name one set, its upper ones another
-//!  word    [ hash, upper 57 bits | taken, 1 | owner, 6 ]; 0: the place is free
+//!  word    [ hash, upper 57 bits | taken, 1 | owner, 6 ]; 0: the word is free
 //! ```
 //!
 //! A context adds a flow when its flow table gets it, and removes the flow when that table loses
 //! it. So this table is the union of the contexts' flow tables. A context reads it for segments of
-//! flows that it does not have. A place is taken by compare-and-swap, so no two writers take the
+//! flows that it does not have. A word is taken by compare-and-swap, so no two writers take the
 //! same one. `packetio::mesh` owns the table.
 
 use crate::sync::Ordering;
@@ -72,10 +72,10 @@ impl FlowOwners {
     /// ```
     pub fn insert(&self, hash: u64, owner: usize) -> bool {
         let new = word(hash, owner);
-        let places = self.sets_of(hash).into_iter().flat_map(|set| &set.0);
-        for place in places {
-            if place.load(Ordering::Relaxed) == 0
-                && place
+        let words = self.sets_of(hash).into_iter().flat_map(|set| &set.0);
+        for word in words {
+            if word.load(Ordering::Relaxed) == 0
+                && word
                     .compare_exchange(0, new, Ordering::AcqRel, Ordering::Relaxed)
                     .is_ok()
             {
@@ -95,11 +95,11 @@ impl FlowOwners {
     /// ```
     pub fn remove(&self, hash: u64, owner: usize) -> bool {
         let old = word(hash, owner);
-        let places = self.sets_of(hash).into_iter().flat_map(|set| &set.0);
-        for place in places {
-            // A taken place is written only by its owner.
-            if place.load(Ordering::Relaxed) == old {
-                place.store(0, Ordering::Release);
+        let words = self.sets_of(hash).into_iter().flat_map(|set| &set.0);
+        for word in words {
+            // A taken word is written only by its owner.
+            if word.load(Ordering::Relaxed) == old {
+                word.store(0, Ordering::Release);
                 return true;
             }
         }
@@ -113,9 +113,9 @@ impl FlowOwners {
     /// ```
     #[must_use]
     pub fn find(&self, hash: u64) -> Option<usize> {
-        let places = self.sets_of(hash).into_iter().flat_map(|set| &set.0);
-        for place in places {
-            let held = place.load(Ordering::Acquire);
+        let words = self.sets_of(hash).into_iter().flat_map(|set| &set.0);
+        for word in words {
+            let held = word.load(Ordering::Acquire);
             if (held ^ hash) & NAME == 0 && held & TAKEN != 0 {
                 return Some((held & OWNER) as usize);
             }
@@ -132,10 +132,10 @@ impl FlowOwners {
     /// assert_eq!(owners.find(7 << 40), None);
     /// ```
     pub fn forget(&self, owner: usize) {
-        for place in self.sets.iter().flat_map(|set| &set.0) {
-            let held = place.load(Ordering::Relaxed);
+        for word in self.sets.iter().flat_map(|set| &set.0) {
+            let held = word.load(Ordering::Relaxed);
             if held & TAKEN != 0 && (held & OWNER) as usize == owner {
-                place.store(0, Ordering::Release);
+                word.store(0, Ordering::Release);
             }
         }
     }

@@ -86,8 +86,8 @@ impl FrameLog {
             let length = reason.len().min(LOG_REASON_BYTES);
             bytes[..length].copy_from_slice(&reason.as_bytes()[..length]);
             for (word, chunk) in bytes.chunks_exact(8).enumerate() {
-                let place = REASONS + at * LOG_REASON_BYTES / 8 + word;
-                words.store(place, word_of(chunk));
+                let index = REASONS + at * LOG_REASON_BYTES / 8 + word;
+                words.store(index, word_of(chunk));
             }
         }
         words.store(0, MAGIC);
@@ -189,10 +189,10 @@ impl FrameLog {
     /// Stores bytes from a position on, in one piece or two around the end of the records.
     #[inline]
     fn store_bytes(&self, position: u64, bytes: &[u8]) {
-        let place = (position & self.mask) as usize;
-        let room = (self.mask as usize + 1 - place) * 8;
+        let index = (position & self.mask) as usize;
+        let room = (self.mask as usize + 1 - index) * 8;
         let (first, rest) = bytes.split_at(bytes.len().min(room));
-        self.words.store_bytes(RECORDS + place, first);
+        self.words.store_bytes(RECORDS + index, first);
         if !rest.is_empty() {
             self.words.store_bytes(RECORDS, rest);
         }
@@ -200,8 +200,8 @@ impl FrameLog {
 
     #[inline]
     fn store(&self, position: u64, at: usize, word: u64) {
-        let place = (position + at as u64) & self.mask;
-        self.words.store(RECORDS + place as usize, word);
+        let index = (position + at as u64) & self.mask;
+        self.words.store(RECORDS + index as usize, word);
     }
 }
 
@@ -355,8 +355,8 @@ impl FrameLogReader {
     }
 
     fn load(&self, at: usize) -> u64 {
-        let place = self.position.wrapping_add(at as u64) & self.mask;
-        self.words.load(RECORDS + place as usize)
+        let index = self.position.wrapping_add(at as u64) & self.mask;
+        self.words.load(RECORDS + index as usize)
     }
 }
 

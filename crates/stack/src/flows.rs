@@ -398,9 +398,9 @@ impl Flows {
         &self.stories
     }
 
-    /// Notes that an observer asked for the story at a place.
-    pub fn ask_story(&mut self, place: usize, now_ns: u64) {
-        self.stories.ask(place, now_ns);
+    /// Notes that an observer asked for the story in a slot.
+    pub fn ask_story(&mut self, slot: usize, now_ns: u64) {
+        self.stories.ask(slot, now_ns);
     }
 
     /// Starts with the host's list of connections, and with a story for one in `story_one_in` new

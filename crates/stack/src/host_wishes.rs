@@ -66,7 +66,7 @@ pub(crate) fn waits_for_port(
 /// Notes the address of a bound socket or listener that is about to go, for a later release.
 #[cold]
 pub(crate) fn leave_place(flows: &Flows, host_wishes: &mut HostWishes, now_ns: u64, socket: u32) {
-    let Some((local, dual)) = flows.place_of(socket) else {
+    let Some((local, dual)) = flows.endpoint_of(socket) else {
         return;
     };
     if local.ip().is_loopback() {

@@ -60,7 +60,7 @@ use crate::schedule::Schedule;
 use crate::schedule::tx_lists::Acks;
 use crate::secrets::Secrets;
 use crate::stage_clock::Stage;
-use crate::survey::{self, SurveyCursor, SurveyPlace, SurveyRow, kill_flow, survey};
+use crate::survey::{self, SurveyCursor, SurveyId, SurveyRow, kill_flow, survey};
 use crate::tcp_env::TcpEnv;
 use crate::timer_stage::{fire_timers, next_timer_ns};
 use crate::transfer_lists::Transfers;
@@ -661,8 +661,8 @@ impl Stack {
 
     /// Ends a flow that a walk found: a connection by RST and `ECONNABORTED`, a compact entry
     /// silently. False: the flow is gone, or is a listener.
-    pub fn kill_flow(&mut self, place: SurveyPlace, key: &FlowKey) -> bool {
-        kill_flow(self.core.engine_mut(), place, key)
+    pub fn kill_flow(&mut self, flow: SurveyId, key: &FlowKey) -> bool {
+        kill_flow(self.core.engine_mut(), flow, key)
     }
 }
 

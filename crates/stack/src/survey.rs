@@ -56,9 +56,9 @@ impl Table {
     }
 }
 
-/// The place of a flow in its table. It identifies the flow while the flow lives.
+/// The entry of a flow in its table, which identifies the flow while it lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SurveyPlace {
+pub enum SurveyId {
     /// A connection's socket.
     Connection(SocketId),
     /// A listener's socket.
@@ -96,8 +96,8 @@ pub enum SurveyTimerKind {
 /// One flow or listener, of fixed size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SurveyRow {
-    /// The flow's place, for [`Stack::kill_flow`](crate::Stack::kill_flow).
-    pub place: SurveyPlace,
+    /// The flow's identity, for [`Stack::kill_flow`](crate::Stack::kill_flow).
+    pub flow: SurveyId,
     /// The flow's state; `None` for a listener. A handshake in progress is in SYN_RECEIVED.
     pub state: Option<State>,
     /// Our end; unspecified for a listener at all addresses.
@@ -173,7 +173,7 @@ fn listener_row(flows: &Flows, config: &StackConfig, index: u32) -> Option<Surve
     };
     let waiting = listener.queue.waiting().count();
     Some(SurveyRow {
-        place: SurveyPlace::Listener(listener.socket),
+        flow: SurveyId::Listener(listener.socket),
         state: None,
         local: socket_addr(address, listener.port()),
         remote: socket_addr(any, 0),
@@ -202,7 +202,7 @@ fn connection_row(
         let index = socket;
         let generation = block.generation();
         Some(SurveyRow {
-            place: SurveyPlace::Connection(SocketId { index, generation }),
+            flow: SurveyId::Connection(SocketId { index, generation }),
             state: Some(conn.state()),
             local: socket_addr(slot.key.local, slot.key.local_port),
             remote: socket_addr(slot.key.remote, slot.key.remote_port),
@@ -227,7 +227,7 @@ fn half_open_row(flows: &Flows, now_ns: u64, index: u32) -> Option<SurveyRow> {
         tries: slot.entry.retransmits(),
     };
     let row = entry(
-        SurveyPlace::HalfOpen(index),
+        SurveyId::HalfOpen(index),
         State::SynReceived,
         &slot.key,
         timer,
@@ -247,28 +247,28 @@ fn entry_row(flows: &Flows, now_ns: u64, index: u32) -> Option<SurveyRow> {
         left_ns,
         tries: 0,
     };
-    Some(entry(SurveyPlace::Entry(index), state, &slot.key, timer))
+    Some(entry(SurveyId::Entry(index), state, &slot.key, timer))
 }
 
 /// Ends the flow that a walk found, if it is still there. A connection is reset, and its
 /// application gets `ECONNABORTED` (Linux's `tcp_abort`). Compact entries are removed silently.
 /// Listeners stay.
-pub(crate) fn kill_flow(engine: &mut Engine, place: SurveyPlace, key: &FlowKey) -> bool {
+pub(crate) fn kill_flow(engine: &mut Engine, flow: SurveyId, key: &FlowKey) -> bool {
     let parts = engine.parts();
-    match place {
-        SurveyPlace::Listener(_) => false,
-        SurveyPlace::Connection(id) => match parts.flows.sockets.resolve(id) {
+    match flow {
+        SurveyId::Listener(_) => false,
+        SurveyId::Connection(id) => match parts.flows.sockets.resolve(id) {
             Some(socket) if parts.flows.sockets.is_of(socket, key) => abort_flow(engine, socket),
             _ => false,
         },
-        SurveyPlace::HalfOpen(index) => {
+        SurveyId::HalfOpen(index) => {
             let held = parts.flows.holds(FlowEntry::HalfOpen(index), key);
             if held {
                 remove_half_open(parts.flows, parts.schedule, index);
             }
             held
         }
-        SurveyPlace::Entry(index) => {
+        SurveyId::Entry(index) => {
             let held = parts.flows.holds(FlowEntry::TimeWait(index), key);
             if held {
                 parts.flows.remove_time_wait(index);
@@ -291,9 +291,9 @@ fn abort_flow(engine: &mut Engine, socket: u32) -> bool {
 }
 
 /// The row of a handshake in progress or compact entry, which has no buffers.
-fn entry(place: SurveyPlace, state: State, key: &FlowKey, timer: SurveyTimer) -> SurveyRow {
+fn entry(flow: SurveyId, state: State, key: &FlowKey, timer: SurveyTimer) -> SurveyRow {
     SurveyRow {
-        place,
+        flow,
         state: Some(state),
         local: socket_addr(key.local, key.local_port),
         remote: socket_addr(key.remote, key.remote_port),
@@ -303,7 +303,7 @@ fn entry(place: SurveyPlace, state: State, key: &FlowKey, timer: SurveyTimer) ->
         send_buffer: 0,
         path_mtu: 0,
         timer: Some(timer),
-        is_orphan: matches!(place, SurveyPlace::Entry(_)),
+        is_orphan: matches!(flow, SurveyId::Entry(_)),
         congestion: None,
         info: None,
     }

@@ -22,7 +22,7 @@ pub(crate) struct Transfers {
     /// Listeners closed since the last exchange with the host.
     pub closed: Vec<(ListenerId, Listener)>,
     /// Addresses left to other processes whose listener or quiet time still matters.
-    pub left: Vec<LeftPlace>,
+    pub left: Vec<LeftEndpoint>,
     /// Connections that were sent and not answered.
     pub sent: Vec<Sent>,
     /// Connections to send, whose handshake has completed since the last exchange with the host.
@@ -38,7 +38,7 @@ pub(crate) struct Transfers {
 }
 
 /// An address and port that were left to other processes.
-pub(crate) struct LeftPlace {
+pub(crate) struct LeftEndpoint {
     pub local: SocketAddr,
     pub listener: ListenerId,
     /// Time until which segments of unknown flows get no answer, ns.
@@ -69,8 +69,8 @@ pub(crate) struct Sent {
 
 impl Transfers {
     /// Notes an address as left to other processes.
-    pub fn leave(&mut self, left: LeftPlace) {
-        self.left_history.retain(|place| *place != left.local);
+    pub fn leave(&mut self, left: LeftEndpoint) {
+        self.left_history.retain(|endpoint| *endpoint != left.local);
         if self.left_history.len() == LEFT_HISTORY_MAX {
             self.left_history.remove(0);
         }
@@ -83,8 +83,8 @@ impl Transfers {
     /// process.
     #[cold]
     pub fn take_stray(&mut self, key: &FlowKey) -> bool {
-        let mut places = self.left_history.iter();
-        let is_left = places.any(|place| is_at(*place, key));
+        let mut endpoints = self.left_history.iter();
+        let is_left = endpoints.any(|endpoint| is_at(*endpoint, key));
         if is_left && self.strays.len() < STRAYS_PER_TURN {
             self.strays.push(*key);
         }
@@ -120,7 +120,7 @@ impl Transfers {
     }
 
     /// The address of a closed listener that was left to other processes.
-    pub fn place_of(&self, listener: ListenerId) -> Option<SocketAddr> {
+    pub fn endpoint_of(&self, listener: ListenerId) -> Option<SocketAddr> {
         let left = self.left.iter().find(|left| left.listener == listener)?;
         Some(left.local)
     }
@@ -133,7 +133,7 @@ impl Transfers {
         key: &FlowKey,
         handshake: &Handshake,
     ) -> bool {
-        let Some(place) = self.place_of(listener) else {
+        let Some(endpoint) = self.endpoint_of(listener) else {
             return false;
         };
         let parcel = Parcel {
@@ -142,7 +142,7 @@ impl Transfers {
             has_fin: false,
             bytes: Vec::new(),
         };
-        self.ready.push((place, parcel));
+        self.ready.push((endpoint, parcel));
         true
     }
 
@@ -168,8 +168,8 @@ impl Transfers {
     }
 }
 
-/// True if the local end of a flow lies at `place`.
-fn is_at(place: SocketAddr, key: &FlowKey) -> bool {
-    let (ip, port) = (place.ip(), place.port());
+/// True if the local end of a flow lies at `endpoint`.
+fn is_at(endpoint: SocketAddr, key: &FlowKey) -> bool {
+    let (ip, port) = (endpoint.ip(), endpoint.port());
     port == key.local_port && (ip.is_unspecified() || ip == key.local.to_ip())
 }

@@ -38,7 +38,7 @@ use crate::header_fields::HeaderFields;
 use crate::limits::{LEFT_PLACE_QUIET_NS, TRANSFERS_OUT_MAX};
 use crate::requests::job_queue::{disown, forget_listener};
 use crate::requests::options::{buffers_of_listener, buffers_to_accept};
-use crate::transfer_lists::{LeftPlace, Offer, Parcel, Sent, Transfers};
+use crate::transfer_lists::{LeftEndpoint, Offer, Parcel, Sent, Transfers};
 
 /// Sends and receives connections, once per turn.
 pub(crate) fn exchange_transfers(
@@ -58,15 +58,15 @@ pub(crate) fn exchange_transfers(
         return;
     }
     for (id, listener) in std::mem::take(&mut transfers.closed) {
-        let place = SocketAddr::new(listener.address().to_ip(), listener.port());
-        match host.is_shared(place) {
-            true => leave_to_others((engine, transfers), host, (id, &listener), place),
+        let endpoint = SocketAddr::new(listener.address().to_ip(), listener.port());
+        match host.is_shared(endpoint) {
+            true => leave_to_others((engine, transfers), host, (id, &listener), endpoint),
             false => forget_listener(engine, id, &listener),
         }
     }
-    for (place, parcel) in std::mem::take(&mut transfers.ready) {
+    for (endpoint, parcel) in std::mem::take(&mut transfers.ready) {
         let Parts { counters, .. } = engine.parts();
-        send_parcel((counters, transfers), host, place, parcel);
+        send_parcel((counters, transfers), host, endpoint, parcel);
     }
     let Parts { env, flows, .. } = engine.parts();
     let now_ns = env.now_ns;
@@ -96,7 +96,7 @@ pub(crate) fn is_transferring(flows: &Flows, transfers: &Transfers) -> bool {
     let mut entries = (0..half_opens.span()).filter_map(|at| half_opens.at(at));
     is_moving
         || !transfers.closed.is_empty()
-        || entries.any(|entry| transfers.place_of(entry.listener).is_some())
+        || entries.any(|entry| transfers.endpoint_of(entry.listener).is_some())
 }
 
 /// Sends the unaccepted connections of closed listeners. Handshakes in progress stay.
@@ -107,7 +107,7 @@ fn leave_to_others(
     local: SocketAddr,
 ) {
     let Parts { env, .. } = engine.parts();
-    transfers.leave(LeftPlace {
+    transfers.leave(LeftEndpoint {
         local,
         listener: id,
         quiet_until_ns: env.now_ns + LEFT_PLACE_QUIET_NS,

@@ -307,8 +307,8 @@ impl Held {
             };
             self.first = first;
         }
-        let (merged, place) = self.absorb(pool, new);
-        let outcome = self.place(pool, place, merged);
+        let (merged, position) = self.absorb(pool, new);
+        let outcome = self.insert_at(pool, position, merged);
         if let Inserted::Instead(edge) = outcome
             && let Some(first) = pool.block_mut(self.first)
         {
@@ -322,7 +322,7 @@ impl Held {
     fn absorb(&mut self, pool: &mut RangePool, new: Range) -> (Range, (u32, usize)) {
         let mut merged = new;
         let mut at = self.position(pool, new.left);
-        let place = at;
+        let position = at;
         while let Some(block) = pool.block_mut(at.0) {
             let Some(held) = block.ranges().get(at.1).copied() else {
                 at = (block.next, 0);
@@ -337,7 +337,7 @@ impl Held {
                 first.bytes -= held.len();
             }
         }
-        (merged, place)
+        (merged, position)
     }
 
     /// Block and index of the first range that ends at or beyond `left`, or else the position at
@@ -361,8 +361,8 @@ impl Held {
     }
 
     /// Inserts `range` at this block and index.
-    fn place(self, pool: &mut RangePool, place: (u32, usize), range: Range) -> Inserted {
-        let (mut index, mut at) = place;
+    fn insert_at(self, pool: &mut RangePool, position: (u32, usize), range: Range) -> Inserted {
+        let (mut index, mut at) = position;
         let is_full = |block: &Block| block.ranges().len() == RANGE_BLOCK_RANGES;
         let mut pushed_out = None;
         if pool.block(index).is_some_and(is_full) {
@@ -540,8 +540,8 @@ impl Held {
 
 /// Inserts `range` into a full block. The block's last range moves to the next block, and so on.
 /// Returns the range for which the last block has no room.
-fn push_through(pool: &mut RangePool, place: (u32, usize), range: Range) -> Option<Range> {
-    let (mut index, mut at) = place;
+fn push_through(pool: &mut RangePool, position: (u32, usize), range: Range) -> Option<Range> {
+    let (mut index, mut at) = position;
     let mut carried = range;
     while let Some(block) = pool.block_mut(index) {
         if block.ranges().len() < RANGE_BLOCK_RANGES {

@@ -75,11 +75,11 @@ impl Bucket {
     /// Positions with this tag, as a bit mask.
     #[inline(always)]
     fn places_of(&self, tag: u16) -> u32 {
-        let mut places = 0;
+        let mut ways = 0;
         for (way, &held) in self.tags.iter().enumerate() {
-            places |= u32::from(held == tag) << way;
+            ways |= u32::from(held == tag) << way;
         }
-        places
+        ways
     }
 
     #[inline(always)]
@@ -216,8 +216,8 @@ impl FlowTable {
     #[must_use]
     pub fn replace(&mut self, hash: u64, old: FlowEntry, new: FlowEntry) -> bool {
         match self.locate(hash, old) {
-            Some((place, way)) => {
-                self.buckets[place].values[way] = new.pack();
+            Some((index, way)) => {
+                self.buckets[index].values[way] = new.pack();
                 true
             }
             None => false,
@@ -231,10 +231,10 @@ impl FlowTable {
             return false;
         };
         self.buckets[found].tags[way] = 0;
-        let mut place = hash as usize & self.mask;
-        while place != found {
-            self.buckets[place].overflow -= 1;
-            place = (place + 1) & self.mask;
+        let mut index = hash as usize & self.mask;
+        while index != found {
+            self.buckets[index].overflow -= 1;
+            index = (index + 1) & self.mask;
         }
         self.len -= 1;
         true
@@ -242,21 +242,21 @@ impl FlowTable {
 
     fn locate(&self, hash: u64, entry: FlowEntry) -> Option<(usize, usize)> {
         let (tag, value) = (tag_of(hash), entry.pack());
-        let mut place = hash as usize & self.mask;
+        let mut index = hash as usize & self.mask;
         for _ in 0..FLOW_PROBES_MAX {
-            let bucket = &self.buckets[place];
+            let bucket = &self.buckets[index];
             let mut found = bucket.places_of(tag);
             while found != 0 {
                 let way = found.trailing_zeros() as usize;
                 if bucket.values[way] == value {
-                    return Some((place, way));
+                    return Some((index, way));
                 }
                 found &= found - 1;
             }
             if !bucket.has_overflowed() {
                 return None;
             }
-            place = (place + 1) & self.mask;
+            index = (index + 1) & self.mask;
         }
         None
     }

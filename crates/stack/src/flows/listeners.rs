@@ -337,9 +337,11 @@ impl Listeners {
     }
 
     /// The addresses and ports of all listeners.
-    pub fn places(&self) -> impl Iterator<Item = (IpAddr, u16)> + '_ {
-        let place = |listener: &Listener| (listener.address().to_ip(), listener.port);
-        self.slots.iter().map(move |(_, listener)| place(listener))
+    pub fn endpoints(&self) -> impl Iterator<Item = (IpAddr, u16)> + '_ {
+        let endpoint = |listener: &Listener| (listener.address().to_ip(), listener.port);
+        self.slots
+            .iter()
+            .map(move |(_, listener)| endpoint(listener))
     }
 
     /// One more than the largest index in use.
@@ -353,7 +355,7 @@ impl Listeners {
     }
 
     /// Address and port of the listener with an index.
-    pub fn place(&self, index: u32) -> Option<(IpAddr, u16)> {
+    pub fn endpoint(&self, index: u32) -> Option<(IpAddr, u16)> {
         let listener = self.slots.at(index)?;
         let any = match listener.is_v4 {
             true => Addr::UNSPECIFIED_V4,
@@ -400,11 +402,11 @@ mod tests {
             generation: 0,
         };
         let address = address.parse().unwrap();
-        let place = (address, port);
+        let endpoint = (address, port);
         let shares = port == 81;
         listeners.add(
             socket,
-            place,
+            endpoint,
             shares,
             AcceptQueue::new(accepted, 3),
             Vec::new(),
@@ -445,9 +447,9 @@ mod tests {
                 index: 0,
                 generation: 0,
             };
-            let place = ("::".parse().unwrap(), 80);
+            let endpoint = ("::".parse().unwrap(), 80);
             let queue = AcceptQueue::new(accepted, 3);
-            let added = listeners.add(socket, place, false, queue, options);
+            let added = listeners.add(socket, endpoint, false, queue, options);
             assert_eq!(added, Ok(0));
             assert_eq!(found(&listeners, "10.0.0.1", 80).is_some(), takes);
             assert_eq!(found(&listeners, "fd00::1", 80), Some(0));
@@ -455,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_of_a_shared_place_stay_when_another_listener_ends() {
+    fn flows_of_a_shared_endpoint_stay_when_another_listener_ends() {
         let mut listeners = Listeners::new(3, &mut PageSource::default());
         let all = [(); 3].map(|()| listener(&mut listeners, "10.0.0.1", 81).unwrap());
         let local = Addr::from("10.0.0.1".parse::<IpAddr>().unwrap());
@@ -498,21 +500,21 @@ mod tests {
                 index: 0,
                 generation: 0,
             };
-            let place = (address.parse().unwrap(), 80);
+            let endpoint = (address.parse().unwrap(), 80);
             let queue = AcceptQueue::new(accepted, 3);
-            listeners.add(socket, place, shares, queue, Vec::new())
+            listeners.add(socket, endpoint, shares, queue, Vec::new())
         };
         assert_eq!(add("10.0.0.1", true), Ok(0));
         assert_eq!(add("10.0.0.1", false), Err(ListenError::InUse));
         assert_eq!(add("10.0.0.1", true), Ok(1));
-        // Another address or family is a different place.
+        // Another address or family is a different endpoint.
         assert_eq!(add("10.0.0.2", false), Ok(2));
         assert_eq!(add("10.0.0.2", true), Err(ListenError::InUse));
         assert_eq!(add("::", false), Ok(3));
     }
 
     #[test]
-    fn second_listener_at_the_same_place_is_refused_until_the_first_ends() {
+    fn second_listener_at_the_same_endpoint_is_refused_until_the_first_ends() {
         let mut listeners = Listeners::new(1, &mut PageSource::default());
         let first = listener(&mut listeners, "::", 80).unwrap();
         assert_eq!(listener(&mut listeners, "::", 80), Err(ListenError::InUse));

@@ -184,16 +184,16 @@ impl Flows {
 
     /// One flag per port: true if a socket uses it at this address. One pass over the sockets
     /// serves all ports, so the cost does not grow as ports run out.
-    fn ports_taken(&self, place: (IpAddr, bool)) -> Vec<bool> {
+    fn ports_taken(&self, wanted: (IpAddr, bool)) -> Vec<bool> {
         let bound = self.binds.bound.iter();
         let bound = bound.map(|bound| (bound.local.ip(), bound.dual, bound.local.port()));
-        let listened = self.listeners.places();
+        let listened = self.listeners.endpoints();
         let listened = listened.map(|(ip, port)| (ip, false, port));
         let flows = self.sockets.keys().chain(self.time_waits.keys().copied());
         let flows = flows.map(|key| (key.local.to_ip(), false, key.local_port));
         let mut taken = vec![false; 1 << 16];
         for (ip, dual, port) in bound.chain(listened).chain(flows) {
-            if overlap(place, (ip, dual)) {
+            if overlap(wanted, (ip, dual)) {
                 taken[usize::from(port)] = true;
             }
         }
@@ -202,29 +202,29 @@ impl Flows {
 
     /// True if another socket or a connection prevents this binding.
     pub fn conflicts(&self, new: &Bound) -> bool {
-        let place = (new.local.ip(), new.dual);
+        let wanted = (new.local.ip(), new.dual);
         let port = new.local.port();
         let with_bound = self.binds.bound.iter().any(|old| {
             let listens = matches!(self.sockets.role(old.socket.index), Role::Listener(_));
             let shares = (new.reuse_port && old.reuse_port)
                 || (new.reuse_addr && old.reuse_addr && !listens);
-            old.local.port() == port && overlap(place, (old.local.ip(), old.dual)) && !shares
+            old.local.port() == port && overlap(wanted, (old.local.ip(), old.dual)) && !shares
         });
         if with_bound {
             return true;
         }
         let listened = self
             .listeners
-            .places()
-            .any(|(ip, listened)| listened == port && overlap(place, (ip, false)));
+            .endpoints()
+            .any(|(ip, listened)| listened == port && overlap(wanted, (ip, false)));
         if listened && !new.reuse_port {
             return true;
         }
-        !new.reuse_addr && !new.reuse_port && self.has_flow_at(place, port)
+        !new.reuse_addr && !new.reuse_port && self.has_flow_at(wanted, port)
     }
 
     /// The address of a bound socket or listener, and whether it covers IPv4 as well.
-    pub fn place_of(&self, socket: u32) -> Option<(SocketAddr, bool)> {
+    pub fn endpoint_of(&self, socket: u32) -> Option<(SocketAddr, bool)> {
         let mut bound = self.binds.bound.iter();
         if let Some(bound) = bound.find(|bound| bound.socket.index == socket) {
             return Some((bound.local, bound.dual));
@@ -232,14 +232,14 @@ impl Flows {
         let Role::Listener(index) = self.sockets.role(socket) else {
             return None;
         };
-        let (ip, port) = self.listeners.place(index)?;
+        let (ip, port) = self.listeners.endpoint(index)?;
         Some((SocketAddr::new(ip, port), false))
     }
 
     /// True if a connection or a compact entry has this address and port.
-    pub fn has_flow_at(&self, place: (IpAddr, bool), port: u16) -> bool {
+    pub fn has_flow_at(&self, wanted: (IpAddr, bool), port: u16) -> bool {
         let is_there = |local: Addr, local_port: u16| {
-            local_port == port && overlap(place, (local.to_ip(), false))
+            local_port == port && overlap(wanted, (local.to_ip(), false))
         };
         self.sockets
             .keys()

@@ -97,7 +97,7 @@ pub(crate) struct Slot {
     pub header: HeaderFields,
     /// Time stamps, if the socket asked for them. Call [`watch`](Self::watch) after a change.
     pub stamps: Option<Box<Stamps>>,
-    /// One more than the place of the connection's story; 0: no story is written. Call
+    /// One more than the slot of the connection's story; 0: no story is written. Call
     /// [`watch`](Self::watch) after a change.
     pub story: u8,
     /// True if the socket has time stamps or a story, so that its effects take the general path.

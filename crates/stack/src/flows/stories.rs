@@ -6,8 +6,8 @@
 //!
 //! A story is written for one connection in `story_one_in`, and for any that an observer asks
 //! about. After each call into such a connection the stack adds the differences to its story. A
-//! story outlives its connection until its place is needed. At the limit ([`STORIES_MAX`]) a
-//! sampled connection goes without (`stories_refused`). An observer's request takes the place of
+//! story outlives its connection until its slot is needed. At the limit ([`STORIES_MAX`]) a
+//! sampled connection goes without (`stories_refused`). An observer's request takes the slot of
 //! the story that was asked about longest ago.
 
 use ring::socket_block::SocketId;
@@ -85,9 +85,9 @@ impl Stories {
         is_sampled
     }
 
-    /// A place for a new story; the story there is lost. `None`: no place may be taken.
+    /// A slot for a new story; the story there is lost. `None`: no slot may be taken.
     #[cold]
-    pub fn place(&self, now_ns: u64, is_asked_for: bool) -> Option<usize> {
+    pub fn slot(&self, now_ns: u64, is_asked_for: bool) -> Option<usize> {
         if self.all.len() < STORIES_MAX {
             return Some(self.all.len());
         }
@@ -97,14 +97,14 @@ impl Stories {
         };
         let free = self.all.iter().enumerate().filter(|(_, one)| is_free(one));
         let oldest = free.min_by_key(|(_, one)| (!one.is_over, one.asked_ns, one.next));
-        oldest.map(|(place, _)| place)
+        oldest.map(|(slot, _)| slot)
     }
 
-    /// Begins a story at a place that [`place`](Self::place) returned.
+    /// Begins a story at a slot that [`slot`](Self::slot) returned.
     #[cold]
     pub fn begin(
         &mut self,
-        place: usize,
+        slot: usize,
         socket: SocketId,
         key: FlowKey,
         last: Glance,
@@ -125,66 +125,66 @@ impl Stories {
             episode_retransmitted: last.retransmitted,
             asked_ns: 0,
         };
-        match self.all.get_mut(place) {
+        match self.all.get_mut(slot) {
             Some(held) => *held = story,
             None => self.all.push(story),
         }
-        self.add(place, now_ns, StoryEvent::Begins(last.state));
-        self.look(place, &last, Moment::Sent, now_ns);
+        self.add(slot, now_ns, StoryEvent::Begins(last.state));
+        self.look(slot, &last, Moment::Sent, now_ns);
     }
 
-    /// The story at a place.
-    pub fn at(&self, place: usize) -> Option<&Story> {
-        self.all.get(place)
+    /// The story at a slot.
+    pub fn at(&self, slot: usize) -> Option<&Story> {
+        self.all.get(slot)
     }
 
-    /// The place of a story for which `is_it` holds; one that is not over comes first.
+    /// The slot of a story for which `is_it` holds; one that is not over comes first.
     pub fn find(&self, is_it: impl Fn(&Story) -> bool) -> Option<usize> {
         let found = self.all.iter().enumerate().filter(|(_, one)| is_it(one));
         let found = found.min_by_key(|(_, one)| one.is_over);
-        found.map(|(place, _)| place)
+        found.map(|(slot, _)| slot)
     }
 
     /// Notes that an observer asked for the story.
-    pub fn ask(&mut self, place: usize, now_ns: u64) {
-        if let Some(story) = self.all.get_mut(place) {
+    pub fn ask(&mut self, slot: usize, now_ns: u64) {
+        if let Some(story) = self.all.get_mut(slot) {
             story.asked_ns = now_ns.max(1);
         }
     }
 
-    /// Ends a story, and limits that hold in it: the connection has left, or the place is needed.
+    /// Ends a story, and limits that hold in it: the connection has left, or the slot is needed.
     #[cold]
-    pub fn end(&mut self, place: usize, now_ns: u64) {
-        self.set_limit(place, None, now_ns);
-        self.set_our_window(place, false, now_ns);
-        if let Some(story) = self.all.get_mut(place) {
+    pub fn end(&mut self, slot: usize, now_ns: u64) {
+        self.set_limit(slot, None, now_ns);
+        self.set_our_window(slot, false, now_ns);
+        if let Some(story) = self.all.get_mut(slot) {
             story.is_over = true;
         }
     }
 
     /// Adds what has changed since the last look at the connection.
     #[cold]
-    pub fn look(&mut self, place: usize, now: &Glance, moment: Moment, now_ns: u64) {
-        let Some(story) = self.all.get_mut(place) else {
+    pub fn look(&mut self, slot: usize, now: &Glance, moment: Moment, now_ns: u64) {
+        let Some(story) = self.all.get_mut(slot) else {
             return;
         };
         let last = std::mem::replace(&mut story.last, *now);
         if last.state != now.state {
             let (from, to) = (last.state, now.state);
-            self.add(place, now_ns, StoryEvent::State { from, to });
+            self.add(slot, now_ns, StoryEvent::State { from, to });
         }
         if last.episode != now.episode {
-            self.change_episode(place, last.episode, now, now_ns);
+            self.change_episode(slot, last.episode, now, now_ns);
         }
         // Before the turn's output only the end of all data certainly ends a limit.
         if moment == Moment::Sent || !now.has_unsent {
-            self.set_limit(place, LimitedBy::of(now.limit), now_ns);
+            self.set_limit(slot, LimitedBy::of(now.limit), now_ns);
         }
-        self.set_our_window(place, now.is_our_window_full, now_ns);
+        self.set_our_window(slot, now.is_our_window_full, now_ns);
     }
 
-    fn change_episode(&mut self, place: usize, before: Episode, now: &Glance, now_ns: u64) {
-        let story = &mut self.all[place];
+    fn change_episode(&mut self, slot: usize, before: Episode, now: &Glance, now_ns: u64) {
+        let story = &mut self.all[slot];
         let lasted_ns = now_ns.saturating_sub(story.episode_since_ns);
         let retransmitted = now.retransmitted.wrapping_sub(story.episode_retransmitted);
         (story.episode_since_ns, story.episode_retransmitted) = (now_ns, now.retransmitted);
@@ -196,15 +196,15 @@ impl Stories {
                 retransmitted,
                 cwnd,
             };
-            self.add(place, now_ns, ends);
+            self.add(slot, now_ns, ends);
         }
         if episode != Episode::None {
-            self.add(place, now_ns, StoryEvent::EpisodeBegins { episode, cwnd });
+            self.add(slot, now_ns, StoryEvent::EpisodeBegins { episode, cwnd });
         }
     }
 
-    fn set_limit(&mut self, place: usize, limit: Option<LimitedBy>, now_ns: u64) {
-        let Some(story) = self.all.get_mut(place) else {
+    fn set_limit(&mut self, slot: usize, limit: Option<LimitedBy>, now_ns: u64) {
+        let Some(story) = self.all.get_mut(slot) else {
             return;
         };
         let held = story.limit;
@@ -213,41 +213,41 @@ impl Stories {
         }
         story.limit = limit.map(|by| (by, now_ns));
         if let Some((by, since_ns)) = held {
-            self.add_limited(place, by, since_ns, now_ns);
+            self.add_limited(slot, by, since_ns, now_ns);
         }
     }
 
-    fn set_our_window(&mut self, place: usize, is_full: bool, now_ns: u64) {
-        let Some(story) = self.all.get_mut(place) else {
+    fn set_our_window(&mut self, slot: usize, is_full: bool, now_ns: u64) {
+        let Some(story) = self.all.get_mut(slot) else {
             return;
         };
         match (story.our_window_since_ns, is_full) {
             (None, true) => story.our_window_since_ns = Some(now_ns),
             (Some(since_ns), false) => {
                 story.our_window_since_ns = None;
-                self.add_limited(place, LimitedBy::OurWindow, since_ns, now_ns);
+                self.add_limited(slot, LimitedBy::OurWindow, since_ns, now_ns);
             }
             _ => {}
         }
     }
 
-    fn add_limited(&mut self, place: usize, by: LimitedBy, since_ns: u64, now_ns: u64) {
+    fn add_limited(&mut self, slot: usize, by: LimitedBy, since_ns: u64, now_ns: u64) {
         let lasted_ns = now_ns.saturating_sub(since_ns);
-        self.add(place, since_ns, StoryEvent::Limited { by, lasted_ns });
+        self.add(slot, since_ns, StoryEvent::Limited { by, lasted_ns });
     }
 
     /// Adds that a timer has fired.
     #[cold]
-    pub fn timer(&mut self, place: usize, timer: DueTimer, backoff: u8, now_ns: u64) {
-        self.add(place, now_ns, StoryEvent::Timer { timer, backoff });
+    pub fn timer(&mut self, slot: usize, timer: DueTimer, backoff: u8, now_ns: u64) {
+        self.add(slot, now_ns, StoryEvent::Timer { timer, backoff });
     }
 
     /// Adds an event. An event equal to the last one only raises its count.
-    fn add(&mut self, place: usize, at_ns: u64, event: StoryEvent) {
-        let Some(story) = self.all.get_mut(place) else {
+    fn add(&mut self, slot: usize, at_ns: u64, event: StoryEvent) {
+        let Some(story) = self.all.get_mut(slot) else {
             return;
         };
-        let ring = &mut self.events[place * STORY_EVENTS..(place + 1) * STORY_EVENTS];
+        let ring = &mut self.events[slot * STORY_EVENTS..(slot + 1) * STORY_EVENTS];
         if let Some(newest) = story.next.checked_sub(1) {
             let newest = &mut ring[newest as usize % STORY_EVENTS];
             if let Some(mut line) = StoryLine::from_words(*newest)
@@ -267,11 +267,11 @@ impl Stories {
     }
 
     /// The events of a story from number `since` on, as far as the ring still holds them.
-    pub fn events(&self, place: usize, since: u64) -> impl Iterator<Item = &[u64; STORY_WORDS]> {
-        let next = self.all.get(place).map_or(0, |story| story.next);
+    pub fn events(&self, slot: usize, since: u64) -> impl Iterator<Item = &[u64; STORY_WORDS]> {
+        let next = self.all.get(slot).map_or(0, |story| story.next);
         let first = since
             .max(next.saturating_sub(STORY_EVENTS as u64))
             .min(next);
-        (first..next).map(move |at| &self.events[place * STORY_EVENTS + at as usize % STORY_EVENTS])
+        (first..next).map(move |at| &self.events[slot * STORY_EVENTS + at as usize % STORY_EVENTS])
     }
 }

@@ -17,7 +17,7 @@ impl Flows {
         }
     }
 
-    /// Begins a story of the connection of `socket`, and returns its place. `None`: no place is
+    /// Begins a story of the connection of `socket`, and returns its slot. `None`: no slot is
     /// free, or the connection is gone.
     #[cold]
     pub(crate) fn begin_story(
@@ -29,31 +29,31 @@ impl Flows {
     ) -> Option<usize> {
         let generation = self.sockets.block(socket).generation();
         let glance = self.sockets.slot(socket).live_mut()?.glance();
-        let Some(place) = self.stories.place(now_ns, is_asked_for) else {
+        let Some(index) = self.stories.slot(now_ns, is_asked_for) else {
             counters.stories_refused += 1;
             return None;
         };
-        self.take_story_away(place);
+        self.take_story_away(index);
         let slot = self.sockets.slot(socket);
         let key = slot.key;
-        slot.story = place as u8 + 1;
+        slot.story = index as u8 + 1;
         slot.watch();
         let id = SocketId {
             index: socket,
             generation,
         };
-        self.stories.begin(place, id, key, glance, now_ns);
-        Some(place)
+        self.stories.begin(index, id, key, glance, now_ns);
+        Some(index)
     }
 
-    /// Stops the story at `place`; its connection, if still live, goes on without one.
-    fn take_story_away(&mut self, place: usize) {
-        let Some(held) = self.stories.at(place).map(|story| story.socket) else {
+    /// Stops the story in slot `index`; its connection, if still live, goes on without one.
+    fn take_story_away(&mut self, index: usize) {
+        let Some(held) = self.stories.at(index).map(|story| story.socket) else {
             return;
         };
         if let Some(socket) = self.sockets.resolve(held)
             && let Some(slot) = self.sockets.warm_slot(socket)
-            && usize::from(slot.story) == place + 1
+            && usize::from(slot.story) == index + 1
         {
             slot.story = 0;
             slot.watch();
@@ -65,16 +65,16 @@ impl Flows {
     #[inline(never)]
     pub(crate) fn write_story(&mut self, socket: u32, moment: Moment, leaves: bool, now_ns: u64) {
         let slot = self.sockets.slot(socket);
-        let Some(place) = usize::from(slot.story).checked_sub(1) else {
+        let Some(index) = usize::from(slot.story).checked_sub(1) else {
             return;
         };
         if let Some(conn) = slot.conn.as_ref() {
-            self.stories.look(place, &conn.glance(), moment, now_ns);
+            self.stories.look(index, &conn.glance(), moment, now_ns);
         }
         if leaves {
             slot.story = 0;
             slot.watch();
-            self.stories.end(place, now_ns);
+            self.stories.end(index, now_ns);
         }
     }
 
@@ -82,9 +82,9 @@ impl Flows {
     #[cold]
     #[inline(never)]
     pub(crate) fn tell_timer(&mut self, socket: u32, timer: DueTimer, backoff: u8, now_ns: u64) {
-        let place = usize::from(self.sockets.slot(socket).story).checked_sub(1);
-        if let Some(place) = place {
-            self.stories.timer(place, timer, backoff, now_ns);
+        let index = usize::from(self.sockets.slot(socket).story).checked_sub(1);
+        if let Some(index) = index {
+            self.stories.timer(index, timer, backoff, now_ns);
         }
     }
 }

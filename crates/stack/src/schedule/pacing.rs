@@ -17,7 +17,7 @@ pub struct DepartureTimes {
 struct Wait {
     at_ns: u64,
     /// One more than the socket's position in the heap; 0: it does not wait.
-    place: u32,
+    position: u32,
 }
 
 impl DepartureTimes {
@@ -38,31 +38,31 @@ impl DepartureTimes {
             return;
         };
         wait.at_ns = at_ns;
-        let place = match wait.place {
+        let position = match wait.position {
             0 => {
                 self.heap.push(socket);
-                wait.place = self.heap.len() as u32;
+                wait.position = self.heap.len() as u32;
                 self.heap.len() - 1
             }
-            place => place as usize - 1,
+            position => position as usize - 1,
         };
-        let place = self.rise(place);
-        self.sink(place);
+        let position = self.rise(position);
+        self.sink(position);
     }
 
     /// Removes the departure of `socket`.
     pub fn stop(&mut self, socket: u32) {
-        let place = match self.waits.get(socket as usize) {
-            Some(&Wait { place, .. }) if place > 0 => place as usize - 1,
+        let position = match self.waits.get(socket as usize) {
+            Some(&Wait { position, .. }) if position > 0 => position as usize - 1,
             _ => return,
         };
         let last = self.heap.len() - 1;
-        self.swap(place, last);
+        self.swap(position, last);
         self.heap.pop();
-        self.waits[socket as usize].place = 0;
-        if place < last {
-            let place = self.rise(place);
-            self.sink(place);
+        self.waits[socket as usize].position = 0;
+        if position < last {
+            let position = self.rise(position);
+            self.sink(position);
         }
     }
 
@@ -82,39 +82,39 @@ impl DepartureTimes {
         (!self.heap.is_empty()).then(|| self.at_ns(0))
     }
 
-    fn at_ns(&self, place: usize) -> u64 {
-        self.waits[self.heap[place] as usize].at_ns
+    fn at_ns(&self, position: usize) -> u64 {
+        self.waits[self.heap[position] as usize].at_ns
     }
 
     fn swap(&mut self, a: usize, b: usize) {
         self.heap.swap(a, b);
-        self.waits[self.heap[a] as usize].place = a as u32 + 1;
-        self.waits[self.heap[b] as usize].place = b as u32 + 1;
+        self.waits[self.heap[a] as usize].position = a as u32 + 1;
+        self.waits[self.heap[b] as usize].position = b as u32 + 1;
     }
 
-    fn rise(&mut self, mut place: usize) -> usize {
-        while place > 0 {
-            let parent = (place - 1) / 2;
-            if self.at_ns(parent) <= self.at_ns(place) {
+    fn rise(&mut self, mut position: usize) -> usize {
+        while position > 0 {
+            let parent = (position - 1) / 2;
+            if self.at_ns(parent) <= self.at_ns(position) {
                 break;
             }
-            self.swap(place, parent);
-            place = parent;
+            self.swap(position, parent);
+            position = parent;
         }
-        place
+        position
     }
 
-    fn sink(&mut self, mut place: usize) {
+    fn sink(&mut self, mut position: usize) {
         loop {
-            let children = [2 * place + 1, 2 * place + 2];
+            let children = [2 * position + 1, 2 * position + 2];
             let earliest = children
                 .into_iter()
                 .filter(|&child| child < self.heap.len())
                 .min_by_key(|&child| self.at_ns(child));
             match earliest {
-                Some(child) if self.at_ns(child) < self.at_ns(place) => {
-                    self.swap(place, child);
-                    place = child;
+                Some(child) if self.at_ns(child) < self.at_ns(position) => {
+                    self.swap(position, child);
+                    position = child;
                 }
                 _ => return,
             }

@@ -17,9 +17,9 @@ const SLOT_BITS: u32 = 6;
 const SLOTS: usize = 1 << SLOT_BITS;
 const LEVELS: usize = 6;
 const NONE: u32 = u32::MAX;
-/// Value of `place` for a due entry, in the list of entries to fire.
-const PLACE_DUE: u16 = u16::MAX - 1;
-const PLACE_IDLE: u16 = u16::MAX;
+/// Value of `list` for a due entry, in the list of entries to fire.
+const LIST_DUE: u16 = u16::MAX - 1;
+const LIST_IDLE: u16 = u16::MAX;
 const TICK_NS: u64 = 1_000_000;
 /// Furthest tick from the present that an entry stores, about 24 days. An entry beyond it fires
 /// then and is set again.
@@ -33,7 +33,7 @@ struct Node {
     prev: u32,
     next: u32,
     /// Level × 64 + slot, or one of the special values above.
-    place: u16,
+    list: u16,
 }
 
 /// Bytes of a node, for the account of a connection's memory.
@@ -52,7 +52,7 @@ impl Node {
         tick: 0,
         prev: NONE,
         next: NONE,
-        place: PLACE_IDLE,
+        list: LIST_IDLE,
     };
 }
 
@@ -86,7 +86,7 @@ impl Wheel {
         // Rounded up, because a timer must never fire early.
         let tick = deadline_ns.div_ceil(TICK_NS);
         match self.nodes.get(entry as usize) {
-            Some(node) if node.place != PLACE_IDLE && node.tick(self.now_tick) <= tick => {}
+            Some(node) if node.list != LIST_IDLE && node.tick(self.now_tick) <= tick => {}
             _ => self.set(entry, tick),
         }
     }
@@ -95,7 +95,7 @@ impl Wheel {
     #[inline]
     pub fn stop(&mut self, entry: u32) {
         match self.nodes.get(entry as usize) {
-            Some(node) if node.place != PLACE_IDLE => self.unlink(entry),
+            Some(node) if node.list != LIST_IDLE => self.unlink(entry),
             _ => {}
         }
     }
@@ -141,7 +141,7 @@ impl Wheel {
     fn set(&mut self, entry: u32, tick: u64) {
         if entry as usize >= self.nodes.len() {
             self.grow_to(entry);
-        } else if self.nodes[entry as usize].place != PLACE_IDLE {
+        } else if self.nodes[entry as usize].list != LIST_IDLE {
             self.unlink(entry);
         }
         self.nodes[entry as usize].tick = tick.min(self.now_tick + AHEAD_MAX) as u32;
@@ -152,7 +152,7 @@ impl Wheel {
         let tick = self.nodes[entry as usize].tick(self.now_tick);
         if tick <= self.now_tick {
             let head = self.due;
-            self.due = self.push_front(entry, head, PLACE_DUE);
+            self.due = self.push_front(entry, head, LIST_DUE);
             return;
         }
         // No entry lies more than three slots of the highest level ahead. So the highest level also
@@ -165,29 +165,29 @@ impl Wheel {
         self.occupied[level] |= 1 << slot;
     }
 
-    fn push_front(&mut self, entry: u32, head: u32, place: u16) -> u32 {
+    fn push_front(&mut self, entry: u32, head: u32, list: u16) -> u32 {
         if head != NONE {
             self.nodes[head as usize].prev = entry;
         }
         let node = &mut self.nodes[entry as usize];
-        (node.prev, node.next, node.place) = (NONE, head, place);
+        (node.prev, node.next, node.list) = (NONE, head, list);
         entry
     }
 
     fn unlink(&mut self, entry: u32) {
         let Node {
-            prev, next, place, ..
+            prev, next, list, ..
         } = self.nodes[entry as usize];
-        self.nodes[entry as usize].place = PLACE_IDLE;
+        self.nodes[entry as usize].list = LIST_IDLE;
         if next != NONE {
             self.nodes[next as usize].prev = prev;
         }
         if prev != NONE {
             self.nodes[prev as usize].next = next;
-        } else if place == PLACE_DUE {
+        } else if list == LIST_DUE {
             self.due = next;
         } else {
-            let (level, slot) = (place as usize / SLOTS, place as usize % SLOTS);
+            let (level, slot) = (list as usize / SLOTS, list as usize % SLOTS);
             self.heads[level][slot] = next;
             if next == NONE {
                 self.occupied[level] &= !(1 << slot);

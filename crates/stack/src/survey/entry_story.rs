@@ -5,7 +5,7 @@ use tcp::State;
 use tcp::glance::DueTimer;
 use wire::FlowKey;
 
-use super::SurveyPlace;
+use super::SurveyId;
 use crate::engine::{Engine, View};
 use crate::flows::flow_table::FlowEntry;
 use crate::flows::story_events::{StoryEvent, StoryLine};
@@ -43,16 +43,16 @@ pub(super) fn lines_of_half_open(
 }
 
 /// The state of a compact entry, and the event of entering that state if the story at `story` does
-/// not hold it. The event's time is when the entry's timer was last set. `None`: `place` is not a
+/// not hold it. The event's time is when the entry's timer was last set. `None`: `flow` is not a
 /// compact entry's.
 pub(super) fn line_of_entry(
     engine: &Engine,
-    place: SurveyPlace,
+    flow: SurveyId,
     key: &FlowKey,
     story: Option<usize>,
 ) -> Option<(State, Option<StoryLine>)> {
     let View { env, flows, .. } = engine.view();
-    let SurveyPlace::Entry(index) = place else {
+    let SurveyId::Entry(index) = flow else {
         return None;
     };
     let held = flows.holds(FlowEntry::TimeWait(index), key);

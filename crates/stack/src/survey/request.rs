@@ -52,10 +52,10 @@ pub(crate) fn list(engine: &Engine, body: &[u8], room: usize, answer: &mut Vec<u
 /// Ends the flow that `body` names, and appends whether it existed. False: the body is invalid.
 pub(crate) fn kill(engine: &mut Engine, body: &[u8], answer: &mut Vec<u8>) -> bool {
     let target = FlowWords::from_bytes(body).and_then(|words| words.target());
-    let Some((place, key)) = target else {
+    let Some((flow, key)) = target else {
         return false;
     };
-    answer.push(u8::from(kill_flow(engine, place, &key)));
+    answer.push(u8::from(kill_flow(engine, flow, &key)));
     true
 }
 

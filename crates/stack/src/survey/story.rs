@@ -23,7 +23,7 @@ pub use crate::limits::STORY_EVENTS;
 pub use tcp::State;
 pub use tcp::glance::{DueTimer, Episode};
 
-use super::SurveyPlace;
+use super::SurveyId;
 use super::entry_story::{line_of_entry, lines_of_half_open};
 use super::words::FlowWords;
 
@@ -40,7 +40,7 @@ pub const STORY_ASK_BYTES: usize = 9;
 pub enum StoryStatus {
     /// The connection does not exist, or has no story.
     None = 0,
-    /// The connection has no story, and all places for stories are in use.
+    /// The connection has no story, and all slots for stories are in use.
     Full = 1,
     /// The story is still being written.
     Written = 2,
@@ -120,14 +120,14 @@ pub(crate) fn answer(engine: &mut Engine, body: &[u8], room: usize, answer: &mut
         return false;
     };
     let target = FlowWords::from_bytes(row).and_then(|words| words.target());
-    let (Some((place, key)), true) = (target, room >= STORY_HEAD_BYTES) else {
+    let (Some((flow, key)), true) = (target, room >= STORY_HEAD_BYTES) else {
         return false;
     };
     let [a, b, c, d, e, f, g, h, flags] = *head;
     let since = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
     let now_ns = engine.now_ns();
-    let place = place_now(engine.view().flows, place, &key);
-    if let SurveyPlace::HalfOpen(index) = place {
+    let flow = id_now(engine.view().flows, flow, &key);
+    if let SurveyId::HalfOpen(index) = flow {
         let lines = lines_of_half_open(engine, index, &key);
         let (status, state) = match lines {
             Some(_) => (StoryStatus::Written, State::SynReceived),
@@ -138,18 +138,18 @@ pub(crate) fn answer(engine: &mut Engine, body: &[u8], room: usize, answer: &mut
         return true;
     }
     let parts = engine.parts();
-    let mut found = find_story(parts.flows, place, &key);
+    let mut found = find_story(parts.flows, flow, &key);
     let mut status = StoryStatus::None;
     if found.is_none()
         && flags & BEGIN != 0
-        && let SurveyPlace::Connection(id) = place
+        && let SurveyId::Connection(id) = flow
         && parts.flows.sockets.resolve(id).is_some()
         && parts.flows.sockets.is_of(id.index, &key)
     {
         found = (parts.flows).begin_story(id.index, true, now_ns, parts.counters);
         status = StoryStatus::Full;
     }
-    let entered = line_of_entry(engine, place, &key, found);
+    let entered = line_of_entry(engine, flow, &key, found);
     match found {
         Some(at) => {
             engine.parts().flows.ask_story(at, now_ns);
@@ -167,7 +167,7 @@ pub(crate) fn answer(engine: &mut Engine, body: &[u8], room: usize, answer: &mut
     true
 }
 
-/// Appends the story at a place, and the event by which its connection became a compact entry.
+/// Appends the story of a slot, and the event by which its connection became a compact entry.
 fn append_kept(
     engine: &Engine,
     at: usize,
@@ -196,25 +196,25 @@ fn append_kept(
     }
 }
 
-/// The flow's present place: a handshake in progress may have become a connection.
-fn place_now(flows: &Flows, place: SurveyPlace, key: &FlowKey) -> SurveyPlace {
-    let SurveyPlace::HalfOpen(index) = place else {
-        return place;
+/// The flow's present identity: a handshake in progress may have become a connection.
+fn id_now(flows: &Flows, flow: SurveyId, key: &FlowKey) -> SurveyId {
+    let SurveyId::HalfOpen(index) = flow else {
+        return flow;
     };
     if flows.holds(FlowEntry::HalfOpen(index), key) {
-        return place;
+        return flow;
     }
     match flows.find(key, flows.hash(key)) {
         Some(FlowEntry::Connection(index)) => {
             let of = |_: &Slot, block: &SocketBlock| Some(block.generation());
             let generation = flows.sockets.look_at(index, of);
-            generation.map_or(place, |generation| {
-                SurveyPlace::Connection(SocketId { index, generation })
+            generation.map_or(flow, |generation| {
+                SurveyId::Connection(SocketId { index, generation })
             })
         }
-        Some(FlowEntry::TimeWait(index)) => SurveyPlace::Entry(index),
-        Some(FlowEntry::HalfOpen(index)) => SurveyPlace::HalfOpen(index),
-        None => place,
+        Some(FlowEntry::TimeWait(index)) => SurveyId::Entry(index),
+        Some(FlowEntry::HalfOpen(index)) => SurveyId::HalfOpen(index),
+        None => flow,
     }
 }
 
@@ -265,10 +265,10 @@ fn head_of(story: &Story, now_ns: u64) -> [u8; STORY_HEAD_BYTES] {
     head
 }
 
-fn find_story(flows: &Flows, place: SurveyPlace, key: &FlowKey) -> Option<usize> {
-    match place {
-        SurveyPlace::Connection(id) => flows.stories().find(|story| story.socket == id),
-        SurveyPlace::Entry(_) => flows.stories().find(|story| story.key == *key),
-        SurveyPlace::Listener(_) | SurveyPlace::HalfOpen(_) => None,
+fn find_story(flows: &Flows, flow: SurveyId, key: &FlowKey) -> Option<usize> {
+    match flow {
+        SurveyId::Connection(id) => flows.stories().find(|story| story.socket == id),
+        SurveyId::Entry(_) => flows.stories().find(|story| story.key == *key),
+        SurveyId::Listener(_) | SurveyId::HalfOpen(_) => None,
     }
 }

@@ -11,7 +11,7 @@ use wire::FlowKey;
 
 use crate::flows::story_events::state_number;
 
-use super::{SurveyPlace, SurveyRow, SurveyTimerKind};
+use super::{SurveyId, SurveyRow, SurveyTimerKind};
 
 macro_rules! flow_words {
     ($($(#[doc = $doc:literal])+ $name:ident = $text:literal,)+) => {
@@ -286,17 +286,17 @@ impl FlowWords {
         )
     }
 
-    /// The flow's place and key, for [`Stack::kill_flow`](crate::Stack::kill_flow); `None` if the
+    /// The flow's identity and key, for [`Stack::kill_flow`](crate::Stack::kill_flow); `None` if the
     /// words name no table.
     #[must_use]
-    pub fn target(&self) -> Option<(SurveyPlace, FlowKey)> {
+    pub fn target(&self) -> Option<(SurveyId, FlowKey)> {
         let index = self.at(FlowWord::Index) as u32;
         let generation = self.at(FlowWord::Generation) as u32;
-        let place = match self.at(FlowWord::Table) {
-            0 => SurveyPlace::Connection(SocketId { index, generation }),
-            1 => SurveyPlace::Listener(SocketId { index, generation }),
-            2 => SurveyPlace::HalfOpen(index),
-            3 => SurveyPlace::Entry(index),
+        let flow = match self.at(FlowWord::Table) {
+            0 => SurveyId::Connection(SocketId { index, generation }),
+            1 => SurveyId::Listener(SocketId { index, generation }),
+            2 => SurveyId::HalfOpen(index),
+            3 => SurveyId::Entry(index),
             _ => return None,
         };
         let (local, remote) = (self.local(), self.remote());
@@ -306,7 +306,7 @@ impl FlowWords {
             local_port: local.port(),
             remote_port: remote.port(),
         };
-        Some((place, key))
+        Some((flow, key))
     }
 
     fn address(&self, [high, low]: [FlowWord; 2], port: FlowWord) -> SocketAddr {
@@ -340,11 +340,11 @@ impl SurveyRow {
     pub fn words(&self, now_ns: u64) -> FlowWords {
         use FlowWord as W;
         let mut w = FlowWords([0; FLOW_WORDS]);
-        let (table, id) = match self.place {
-            SurveyPlace::Connection(id) => (0_u64, id),
-            SurveyPlace::Listener(id) => (1, id),
-            SurveyPlace::HalfOpen(index) => (2, unused(index)),
-            SurveyPlace::Entry(index) => (3, unused(index)),
+        let (table, id) = match self.flow {
+            SurveyId::Connection(id) => (0_u64, id),
+            SurveyId::Listener(id) => (1, id),
+            SurveyId::HalfOpen(index) => (2, unused(index)),
+            SurveyId::Entry(index) => (3, unused(index)),
         };
         w.set(W::Table, table);
         w.set(W::Index, id.index);

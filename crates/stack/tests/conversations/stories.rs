@@ -2,7 +2,7 @@
 
 use ring::socket_block::SocketId;
 use stack::survey::story::{self, LimitedBy, StoryAnswer, StoryEvent, StoryStatus};
-use stack::survey::{FlowWords, SurveyCursor, SurveyPlace};
+use stack::survey::{FlowWords, SurveyCursor, SurveyId};
 use tcp::State;
 use tcp::glance::{DueTimer, Episode};
 use wire::tcp::Flags;
@@ -11,10 +11,10 @@ use crate::common::peer::Client;
 use crate::common::{MILLIS, World};
 
 /// The row of the first flow whose place `is_it` accepts.
-fn row(w: &World, is_it: impl Fn(SurveyPlace) -> bool) -> FlowWords {
+fn row(w: &World, is_it: impl Fn(SurveyId) -> bool) -> FlowWords {
     let (mut cursor, mut rows) = (SurveyCursor::default(), Vec::new());
     while w.stack.survey(&mut cursor, 100, &mut |row| {
-        if is_it(row.place) {
+        if is_it(row.flow) {
             rows.push(row.words(w.now_ns));
         }
     }) {}
@@ -22,7 +22,7 @@ fn row(w: &World, is_it: impl Fn(SurveyPlace) -> bool) -> FlowWords {
 }
 
 fn connection(w: &World, socket: SocketId) -> FlowWords {
-    row(w, |place| place == SurveyPlace::Connection(socket))
+    row(w, |flow| flow == SurveyId::Connection(socket))
 }
 
 fn ask(w: &mut World, row: &FlowWords, since: u64, begin: bool) -> StoryAnswer {
@@ -141,7 +141,7 @@ fn sampled_connection_is_told_from_its_handshake_to_its_end() {
     client.take(&fin);
     w.send(&client.ack());
     w.send(&client.fin());
-    let entry = self::row(&w, |place| matches!(place, SurveyPlace::Entry(_)));
+    let entry = self::row(&w, |flow| matches!(flow, SurveyId::Entry(_)));
     for row in [row, entry] {
         let answer = ask(&mut w, &row, 0, true);
         let is_entry = row == entry;
@@ -174,7 +174,7 @@ fn time_wait_entry_without_a_story_tells_since_when_it_waits() {
     w.send(&client.fin());
     let entered_ns = w.now_ns;
     w.advance(2_000 * MILLIS);
-    let entry = row(&w, |place| matches!(place, SurveyPlace::Entry(_)));
+    let entry = row(&w, |flow| matches!(flow, SurveyId::Entry(_)));
     let answer = ask(&mut w, &entry, 0, true);
     assert_eq!(answer.status, StoryStatus::Written);
     assert_eq!(events(&answer), [StoryEvent::Begins(State::TimeWait)]);
@@ -195,7 +195,7 @@ fn half_open_story_tells_its_syn_acks_and_goes_on_as_that_of_the_connection() {
     let mut client = w.client();
     w.send(&client.syn());
     let syn_ack = w.tcp();
-    let half_open = row(&w, |place| matches!(place, SurveyPlace::HalfOpen(_)));
+    let half_open = row(&w, |flow| matches!(flow, SurveyId::HalfOpen(_)));
     let begins = StoryEvent::Begins(State::SynReceived);
     let answer = ask(&mut w, &half_open, 0, true);
     assert_eq!((events(&answer), answer.next), (vec![begins], 1));

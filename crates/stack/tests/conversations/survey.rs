@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use ring::socket_block::SocketState;
 use rustix::io::Errno;
 use stack::survey::{
-    FlowWord, FlowWords, SurveyCursor, SurveyPlace, SurveyRow, SurveyTimerKind, request,
+    FlowWord, FlowWords, SurveyCursor, SurveyId, SurveyRow, SurveyTimerKind, request,
 };
 use tcp::State;
 use wire::FlowKey;
@@ -72,7 +72,7 @@ fn every_kind_of_flow_is_seen_once_whatever_the_step() {
     assert_eq!((established.recv_queue, established.send_queue), (6, 0));
     assert_eq!(established.info.as_ref().unwrap().bytes_received, 6);
     let half_open = in_state(&rows, State::SynReceived);
-    assert!(matches!(half_open.place, SurveyPlace::HalfOpen(_)));
+    assert!(matches!(half_open.flow, SurveyId::HalfOpen(_)));
     assert_eq!(half_open.timer.unwrap().kind, SurveyTimerKind::Retransmit);
     let waiting = in_state(&rows, State::TimeWait);
     let timer = waiting.timer.unwrap();
@@ -82,7 +82,7 @@ fn every_kind_of_flow_is_seen_once_whatever_the_step() {
         let words = row.words(w.now_ns);
         assert_eq!(FlowWords::from_bytes(&words.to_bytes()), Some(words));
         assert_eq!((words.local(), words.remote()), (row.local, row.remote));
-        assert_eq!(words.target(), Some((row.place, key(row))));
+        assert_eq!(words.target(), Some((row.flow, key(row))));
     }
     for step in [1, 2, 3] {
         assert_eq!(survey(&w, step), rows, "{step} at a time");
@@ -232,12 +232,12 @@ fn established_kill_resets_the_peer_and_tells_the_application() {
     let mut w = World::new();
     let (_client, socket) = w.established();
     let row = in_state(&survey(&w, 8), State::Established);
-    assert!(w.stack.kill_flow(row.place, &key(&row)));
+    assert!(w.stack.kill_flow(row.flow, &key(&row)));
     w.settle();
     assert!(w.tcp().flags.contains(Flags::RST));
     assert!(w.app.has(socket, SocketState::FAILED));
     assert_eq!(w.app.errno(socket), Some(Errno::CONNABORTED));
-    assert!(!w.stack.kill_flow(row.place, &key(&row)), "it has gone");
+    assert!(!w.stack.kill_flow(row.flow, &key(&row)), "it has gone");
     w.close(socket);
 }
 
@@ -254,7 +254,7 @@ fn half_open_and_time_wait_kill_are_silent() {
     w.send(&begun.syn());
     w.peer.forget();
     for row in survey(&w, 8) {
-        let killed = w.stack.kill_flow(row.place, &key(&row));
+        let killed = w.stack.kill_flow(row.flow, &key(&row));
         assert_eq!(killed, row.state.is_some(), "listeners stay");
     }
     w.settle();
@@ -272,7 +272,7 @@ fn place_that_another_flow_has_taken_is_not_killed() {
         remote_port: row.remote.port() ^ 1,
         ..key(&row)
     };
-    assert!(!w.stack.kill_flow(row.place, &other));
+    assert!(!w.stack.kill_flow(row.flow, &other));
     assert_eq!(w.stack.usage().flows, 1);
 }
 

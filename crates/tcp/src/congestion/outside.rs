@@ -20,7 +20,7 @@ const MICROSECONDS: u64 = 1_000_000;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Outside {
     state: State,
-    place: u8,
+    index: u8,
 }
 
 impl Outside {
@@ -31,10 +31,10 @@ impl Outside {
         at: &Moment<'_>,
         window: &mut Window,
     ) -> Option<Self> {
-        let place = at.config.outside.place_of(algorithm)?;
+        let index = at.config.outside.index_of(algorithm)?;
         let mut state = [0; STATE_WORDS];
         algorithm.control().begin(&mut state, at, window);
-        Some(Outside { state, place })
+        Some(Outside { state, index })
     }
 
     /// Packs `algorithm`, or makes it one of this kind.
@@ -44,15 +44,15 @@ impl Outside {
         }
         let mut outside = Outside {
             state: [0; STATE_WORDS],
-            place: 0,
+            index: 0,
         };
         outside.pack(p);
         *algorithm = Algorithm::Outside(outside);
     }
 
     fn pack(&mut self, p: &mut impl Packing) {
-        let Outside { state, place } = self;
-        p.u8(place, 0);
+        let Outside { state, index } = self;
+        p.u8(index, 0);
         for word in state {
             p.u32(word, 0);
         }
@@ -60,7 +60,7 @@ impl Outside {
 
     /// The algorithm as a choice.
     pub fn choice(&self, config: &Config) -> CongestionAlgorithm {
-        match config.outside.at(self.place) {
+        match config.outside.at(self.index) {
             Some(algorithm) => CongestionAlgorithm::Outside(algorithm),
             None => CongestionAlgorithm::NewReno,
         }
@@ -88,7 +88,7 @@ impl Outside {
     }
 
     fn control(&self, config: &Config) -> Option<&'static dyn CongestionControl> {
-        config.outside.at(self.place).map(OutsideAlgorithm::control)
+        config.outside.at(self.index).map(OutsideAlgorithm::control)
     }
 }
 

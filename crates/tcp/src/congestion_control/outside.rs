@@ -122,7 +122,7 @@ impl OutsideAlgorithms {
 
     /// Adds an algorithm for which [`may_add`](Self::may_add) succeeded.
     pub(crate) fn add(&mut self, algorithm: &'static OutsideAlgorithm) {
-        if let Some(free) = self.all.iter_mut().find(|place| place.is_none()) {
+        if let Some(free) = self.all.iter_mut().find(|index| index.is_none()) {
             *free = Some(algorithm);
         }
     }
@@ -141,19 +141,19 @@ impl OutsideAlgorithms {
     /// True if `algorithm` is registered.
     #[must_use]
     pub fn contains(&self, algorithm: &OutsideAlgorithm) -> bool {
-        self.place_of(algorithm).is_some()
+        self.index_of(algorithm).is_some()
     }
 
     /// The index of an algorithm in the list.
-    pub(crate) fn place_of(&self, algorithm: &OutsideAlgorithm) -> Option<u8> {
-        let place = self.iter().position(|one| one == algorithm)?;
-        u8::try_from(place).ok()
+    pub(crate) fn index_of(&self, algorithm: &OutsideAlgorithm) -> Option<u8> {
+        let index = self.iter().position(|one| one == algorithm)?;
+        u8::try_from(index).ok()
     }
 
     /// The algorithm at this index.
     #[inline]
-    pub(crate) fn at(&self, place: u8) -> Option<&'static OutsideAlgorithm> {
-        *self.all.get(usize::from(place))?
+    pub(crate) fn at(&self, index: u8) -> Option<&'static OutsideAlgorithm> {
+        *self.all.get(usize::from(index))?
     }
 }
 

@@ -201,10 +201,10 @@ impl Connection {
         cx: &Cx<'_>,
         out: &mut SegmentOut,
         plan: Plan,
-        place: Retransmission,
+        data: Retransmission,
     ) {
-        self.build_data(cx, out, place.seq, u32::from(place.len), place.fin);
-        if self.ends_burst(cx, plan, place.seq) {
+        self.build_data(cx, out, data.seq, u32::from(data.len), data.fin);
+        if self.ends_burst(cx, plan, data.seq) {
             out.flags |= wire::tcp::Flags::PSH;
         }
     }

@@ -269,7 +269,7 @@ impl OwnContext {
     /// Begins a wait: prints statistics if they are due.
     pub fn begin_wait(&mut self) {
         if let Some(stats) = &mut self.stats {
-            stats.look(&self.sockets);
+            stats.print_if_due(&self.sockets);
         }
     }
 

@@ -10,7 +10,7 @@ use libc::{msghdr, sockaddr, socklen_t};
 use posix::Errno;
 
 /// The result of a libc call.
-fn told(returned: isize) -> Result<usize, Errno> {
+fn checked(returned: isize) -> Result<usize, Errno> {
     usize::try_from(returned).map_err(|_| {
         let errno = Error::last_os_error().raw_os_error();
         errno.map_or(Errno::IO, Errno::from_raw_os_error)
@@ -29,7 +29,7 @@ pub unsafe fn sendto(
 ) -> Result<usize, Errno> {
     let flags = flags | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
     // SAFETY: the caller's promise; a pointer that leads nowhere is `EFAULT`.
-    told(unsafe { libc::sendto(kernel.as_raw_fd(), at, len, flags, addr, addrlen) })
+    checked(unsafe { libc::sendto(kernel.as_raw_fd(), at, len, flags, addr, addrlen) })
 }
 
 /// `recvfrom`.
@@ -44,7 +44,7 @@ pub unsafe fn recvfrom(
 ) -> Result<usize, Errno> {
     let flags = flags | libc::MSG_DONTWAIT;
     // SAFETY: the caller's promise.
-    told(unsafe { libc::recvfrom(kernel.as_raw_fd(), at, len, flags, addr, addrlen) })
+    checked(unsafe { libc::recvfrom(kernel.as_raw_fd(), at, len, flags, addr, addrlen) })
 }
 
 /// `sendmsg`.
@@ -54,7 +54,7 @@ pub unsafe fn recvfrom(
 pub unsafe fn sendmsg(kernel: &OwnedFd, msg: *const msghdr, flags: c_int) -> Result<usize, Errno> {
     let flags = flags | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
     // SAFETY: the caller's promise.
-    told(unsafe { libc::sendmsg(kernel.as_raw_fd(), msg, flags) })
+    checked(unsafe { libc::sendmsg(kernel.as_raw_fd(), msg, flags) })
 }
 
 /// `recvmsg`.
@@ -63,7 +63,7 @@ pub unsafe fn sendmsg(kernel: &OwnedFd, msg: *const msghdr, flags: c_int) -> Res
 /// Like [`recvfrom`].
 pub unsafe fn recvmsg(kernel: &OwnedFd, msg: *mut msghdr, flags: c_int) -> Result<usize, Errno> {
     // SAFETY: the caller's promise.
-    told(unsafe { libc::recvmsg(kernel.as_raw_fd(), msg, flags | libc::MSG_DONTWAIT) })
+    checked(unsafe { libc::recvmsg(kernel.as_raw_fd(), msg, flags | libc::MSG_DONTWAIT) })
 }
 
 /// True for a listening socket.
@@ -94,12 +94,13 @@ pub unsafe fn accept(
         revents: 0,
     };
     // SAFETY: one entry, which is ours.
-    if is_listening(kernel)? && told(unsafe { libc::poll(&raw mut entry, 1, 0) } as isize)? == 0 {
+    if is_listening(kernel)? && checked(unsafe { libc::poll(&raw mut entry, 1, 0) } as isize)? == 0
+    {
         return Err(Errno::AGAIN);
     }
     let flags = libc::SOCK_CLOEXEC;
     // SAFETY: the caller's promise.
-    let fd = told(unsafe { libc::accept4(entry.fd, addr, addrlen, flags) } as isize)?;
+    let fd = checked(unsafe { libc::accept4(entry.fd, addr, addrlen, flags) } as isize)?;
     // SAFETY: a descriptor that was just made, and that nobody else knows.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as c_int) })
 }
@@ -107,7 +108,7 @@ pub unsafe fn accept(
 /// `shutdown`.
 pub fn shutdown(kernel: BorrowedFd<'_>, how: c_int) -> Result<i64, Errno> {
     // SAFETY: it takes numbers alone.
-    told(unsafe { libc::shutdown(kernel.as_raw_fd(), how) } as isize).map(|_| 0)
+    checked(unsafe { libc::shutdown(kernel.as_raw_fd(), how) } as isize).map(|_| 0)
 }
 
 /// `getsockopt`.
@@ -122,7 +123,7 @@ pub unsafe fn getsockopt(
 ) -> Result<i64, Errno> {
     let fd = kernel.as_raw_fd();
     // SAFETY: the caller's promise.
-    told(unsafe { libc::getsockopt(fd, level, name, optval, optlen) } as isize).map(|_| 0)
+    checked(unsafe { libc::getsockopt(fd, level, name, optval, optlen) } as isize).map(|_| 0)
 }
 
 /// `setsockopt`.
@@ -137,7 +138,7 @@ pub unsafe fn setsockopt(
 ) -> Result<i64, Errno> {
     let fd = kernel.as_raw_fd();
     // SAFETY: the caller's promise.
-    told(unsafe { libc::setsockopt(fd, level, name, optval, optlen) } as isize).map(|_| 0)
+    checked(unsafe { libc::setsockopt(fd, level, name, optval, optlen) } as isize).map(|_| 0)
 }
 
 /// `getsockname` or `getpeername`.
@@ -157,5 +158,5 @@ pub unsafe fn name(
         // SAFETY: the caller's promise.
         false => unsafe { libc::getsockname(fd, addr, addrlen) },
     };
-    told(returned as isize).map(|_| 0)
+    checked(returned as isize).map(|_| 0)
 }

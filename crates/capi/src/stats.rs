@@ -61,7 +61,7 @@ impl Stats {
     }
 
     /// Prints a line if it is due.
-    pub fn look(&mut self, sockets: &Sockets) {
+    pub fn print_if_due(&mut self, sockets: &Sockets) {
         let now_ns = sockets.context().now_ns();
         let elapsed_ns = now_ns.saturating_sub(self.last_ns);
         if elapsed_ns < SECOND_NS {

@@ -60,7 +60,7 @@ impl TcpListener {
             nonblocking: false.into(),
             backlog: backlog.into(),
         };
-        let dual = local.is_ipv6() && listener.options().look(|settings| settings.dual);
+        let dual = local.is_ipv6() && listener.options().with_settings(|settings| settings.dual);
         let place = (local, dual);
         listener.inner.listening.borrow_mut().push(place);
         listener

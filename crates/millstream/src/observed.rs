@@ -117,7 +117,7 @@ impl Observer for Logger {
     #[cold]
     fn observe(&mut self, stack: &mut Stack, now_ns: u64) {
         self.due.rearm(now_ns.saturating_add(PUBLISH_PORT_NS));
-        self.events.look(stack, &self.port);
+        self.events.log_new(stack, &self.port);
     }
 }
 
@@ -171,7 +171,7 @@ impl Publisher {
         let with_port = now_ns >= self.port_due_ns;
         if with_port || stack.is_gone() {
             self.port_due_ns = now_ns.saturating_add(PUBLISH_PORT_NS);
-            self.events.look(stack, &self.port);
+            self.events.log_new(stack, &self.port);
         }
         self.publish(stack, now_ns, with_port);
     }

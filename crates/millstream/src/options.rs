@@ -89,11 +89,11 @@ impl<'a> SocketOptions<'a> {
         Self { inner, id }
     }
 
-    pub(crate) fn look<T>(&self, look: impl FnOnce(&Settings) -> T) -> T {
+    pub(crate) fn with_settings<T>(&self, use_them: impl FnOnce(&Settings) -> T) -> T {
         let state = &mut *self.inner.state();
         match &state.sockets.at(self.id).settings {
-            Some(settings) => look(settings),
-            None => look(&Settings::default()),
+            Some(settings) => use_them(settings),
+            None => use_them(&Settings::default()),
         }
     }
 
@@ -123,7 +123,7 @@ impl<'a> SocketOptions<'a> {
 
     fn tell_of(&self, message: fn(&Settings, &Config) -> SocketOption) -> io::Result<()> {
         let tcp = self.inner.tcp_config();
-        self.tell(self.look(|settings| message(settings, &tcp)))
+        self.tell(self.with_settings(|settings| message(settings, &tcp)))
     }
 
     /// The stack's view of the connection; `None` without a connection.
@@ -243,7 +243,7 @@ macro_rules! accessors {
                 #[doc = example!($local, $set_local, $keg)]
                 #[must_use]
                 pub fn $local(&self) -> $ktype {
-                    self.look(|settings| settings.$local)
+                    self.with_settings(|settings| settings.$local)
                 }
             )*
             $(
@@ -266,7 +266,7 @@ macro_rules! accessors {
                 #[doc = example!($sent, $set_sent, $eg, ?)]
                 #[must_use]
                 pub fn $sent(&self) -> $type {
-                    let value = self.look(|settings| settings.$sent);
+                    let value = self.with_settings(|settings| settings.$sent);
                     $(if value == <$type>::default() {
                         let unset: fn(&tcp::Config) -> $type = $unset;
                         return unset(&self.inner.tcp_config());

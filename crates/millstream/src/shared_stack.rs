@@ -69,7 +69,7 @@ impl Watch {
     }
 
     /// Whether the owner is away, and the number of turns that it took.
-    pub fn look(&self) -> (bool, u64) {
+    pub fn owner_away_and_turns(&self) -> (bool, u64) {
         fence_full();
         let turns = self.turns.load();
         (self.away.is_raised(), turns)

@@ -208,10 +208,10 @@ impl TcpSocket {
         if self.bound.get().is_some() {
             return Err(Errno::INVAL.into());
         }
-        let dual = self.is_v6 && self.options().look(|settings| settings.dual);
+        let dual = self.is_v6 && self.options().with_settings(|settings| settings.dual);
         self.inner.lease.reserve(local, dual)?;
         let asked = self.inner.ask(|answer| {
-            Control::Bind(self.options().look(|settings| Bind {
+            Control::Bind(self.options().with_settings(|settings| Bind {
                 socket: self.id,
                 local,
                 dual: settings.dual && self.is_v6,
@@ -305,13 +305,15 @@ impl TcpSocket {
         let Some(local) = self.bound.get() else {
             return Err(Errno::INVAL.into());
         };
-        let dual = self.is_v6 && self.options().look(|settings| settings.dual);
+        let dual = self.is_v6 && self.options().with_settings(|settings| settings.dual);
         let (config, tcp) = (self.inner.config(), self.inner.tcp_config());
         let backlog = backlog.min(config.limits.backlog_max);
         let (accepted, queue) = ring::spsc::queue(backlog + 1);
         // A listener forgets `TCP_QUICKACK`, as in Linux.
         self.options().change(|settings| settings.quick_ack = None);
-        let options = self.options().look(|settings| settings.for_stack(&tcp));
+        let options = self
+            .options()
+            .with_settings(|settings| settings.for_stack(&tcp));
         self.inner.ask(|answer| {
             Control::Listen(Listen {
                 socket: self.id,
@@ -366,7 +368,7 @@ impl TcpSocket {
     /// ```
     pub fn fast_open_room(&self, remote: SocketAddr) -> io::Result<Option<usize>> {
         let said = self.inner.ask(|answer| {
-            Control::FastOpenQuery(self.options().look(|settings| FastOpenQuery {
+            Control::FastOpenQuery(self.options().with_settings(|settings| FastOpenQuery {
                 socket: self.id,
                 remote: SocketAddr::new(remote.ip().to_canonical(), remote.port()),
                 mss_max: settings.max_segment,
@@ -448,7 +450,9 @@ impl TcpSocket {
 
     fn try_connect(&self, remote: SocketAddr, fast_open: bool) -> io::Result<()> {
         let tcp = self.inner.tcp_config();
-        let options = self.options().look(|settings| settings.for_stack(&tcp));
+        let options = self
+            .options()
+            .with_settings(|settings| settings.for_stack(&tcp));
         self.inner.state().name_peer(self.id, remote);
         let source = || self.source.get().map(|ip| SocketAddr::new(ip, 0));
         self.inner.ask(|answer| {

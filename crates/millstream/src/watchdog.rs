@@ -235,7 +235,7 @@ fn watch(watchdog: &Watchdog) {
             let now_ns = monotonic_ns();
             let mut until_ns: Option<u64> = None;
             for guarded_stack in &mut guarded.stacks {
-                let due_ns = guarded_stack.look(now_ns);
+                let due_ns = guarded_stack.turn_if_away(now_ns);
                 until_ns = [until_ns, due_ns].into_iter().flatten().min();
             }
             let fds: Vec<Watched> = guarded
@@ -276,13 +276,13 @@ fn sleep(watchdog: &Watchdog, fds: &[Watched], timeout_ns: Option<u64>) {
 impl GuardedStack {
     /// Turns the stack if its owner has been away since the last look. Returns the time of the next
     /// look.
-    fn look(&mut self, now_ns: u64) -> Option<u64> {
+    fn turn_if_away(&mut self, now_ns: u64) -> Option<u64> {
         let Pace {
             tick_ns,
             single_turns,
         } = self.pace;
         let shared = self.stack.upgrade()?;
-        let (is_away, turns) = shared.watch.look();
+        let (is_away, turns) = shared.watch.owner_away_and_turns();
         let moved = std::mem::replace(&mut self.turns_seen, turns) != turns;
         if !is_away || moved {
             self.stood_in = 0;
@@ -395,11 +395,15 @@ mod tests {
                 } else {
                     0
                 };
-                assert_eq!(guarded_stack.look(7), Some(7 + wait_ns), "turn {turn}");
+                assert_eq!(
+                    guarded_stack.turn_if_away(7),
+                    Some(7 + wait_ns),
+                    "turn {turn}"
+                );
             }
             // The owner is back for a moment, and goes again.
             shared.watch.turned();
-            assert_eq!(guarded_stack.look(7), Some(7 + WATCHDOG_TICK_NS));
+            assert_eq!(guarded_stack.turn_if_away(7), Some(7 + WATCHDOG_TICK_NS));
         }
         let stack = shared.stack.try_lock().expect("nobody turns it");
         let taken = stack.counters().rx_frames;
@@ -412,21 +416,21 @@ mod tests {
         for _ in 0..3 {
             shared.watch.enter();
             shared.watch.turned();
-            assert_eq!(guarded_stack.look(7), Some(7 + WATCHDOG_TICK_NS));
+            assert_eq!(guarded_stack.turn_if_away(7), Some(7 + WATCHDOG_TICK_NS));
         }
-        assert_eq!(guarded_stack.look(7), None, "it waits for work");
+        assert_eq!(guarded_stack.turn_if_away(7), None, "it waits for work");
     }
 
     #[test]
     fn owner_away_and_nothing_arrives_sleeps_on_the_wire() {
         let (_shared, mut far, mut guarded_stack) = left_alone();
         // A stack's first turn fills the application's stocks.
-        guarded_stack.look(7);
-        guarded_stack.look(7);
+        guarded_stack.turn_if_away(7);
+        guarded_stack.turn_if_away(7);
         assert!(guarded_stack.armed.is_some());
         arrives(&mut far);
         assert_eq!(
-            guarded_stack.look(7),
+            guarded_stack.turn_if_away(7),
             Some(7),
             "what comes is answered at once"
         );

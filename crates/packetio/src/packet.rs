@@ -158,7 +158,7 @@ impl PacketIo {
 
     fn look_if_due(&mut self) -> Result<Read, PortError> {
         match self.look_at_ns {
-            Some(at_ns) if at_ns <= monotonic_ns() => self.look(),
+            Some(at_ns) if at_ns <= monotonic_ns() => self.check_link(),
             _ => Ok(Read::Empty),
         }
     }
@@ -166,7 +166,7 @@ impl PacketIo {
     /// Checks an interface that went down, for a while or for good. One that is removed goes down
     /// first, and then the kernel reports nothing more.
     #[cold]
-    fn look(&mut self) -> Result<Read, PortError> {
+    fn check_link(&mut self) -> Result<Read, PortError> {
         if bound_index(&self.fd).map_err(|errno| failure("getsockname", errno))? <= 0 {
             return Err(PortError::Gone);
         }
@@ -201,7 +201,7 @@ impl FrameIo for PacketIo {
             }
             Err(Errno::NETDOWN) => {
                 self.is_drained = false;
-                self.look()
+                self.check_link()
             }
             Err(Errno::AGAIN) => {
                 self.is_drained = true;

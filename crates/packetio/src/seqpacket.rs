@@ -69,7 +69,7 @@ pub(crate) enum Peeked {
 /// Looks at the next packet without taking it. Taking it would make this thread close descriptors
 /// for which there is no room, and closing may block.
 pub(crate) fn peek(socket: &OwnedFd, bytes: &mut [u8]) -> Peeked {
-    match look(socket, bytes, &mut RecvAncillaryBuffer::default()) {
+    match peek_with_control(socket, bytes, &mut RecvAncillaryBuffer::default()) {
         Ok((0, _)) => Peeked::Closed,
         Ok((length, brings)) => Peeked::Packet(length, brings),
         Err(Errno::AGAIN | Errno::INTR) => Peeked::Nothing,
@@ -88,7 +88,7 @@ pub(crate) fn take(socket: &OwnedFd, bytes: &mut [u8]) {
 pub(crate) fn copy_descriptor(socket: &OwnedFd, closer: &Closer) -> Option<OwnedFd> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
-    let (_, has_more) = look(socket, &mut [0; 1], &mut control).ok()?;
+    let (_, has_more) = peek_with_control(socket, &mut [0; 1], &mut control).ok()?;
     let mut copies = Vec::new();
     for message in control.drain() {
         if let RecvAncillaryMessage::ScmRights(descriptors) = message {
@@ -115,7 +115,7 @@ pub(crate) fn close(socket: OwnedFd, closer: &Closer) {
 }
 
 /// The length of the next packet, and whether it carries descriptors for which there was no room.
-fn look(
+fn peek_with_control(
     socket: &OwnedFd,
     bytes: &mut [u8],
     control: &mut RecvAncillaryBuffer<'_>,

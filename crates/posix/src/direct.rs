@@ -38,7 +38,7 @@ impl Sockets {
         // `told` counts refusals in a row of these calls only; other calls in between do not count.
         let moves = matches!(request, Request::Accept { .. } | Request::Connect { .. });
         let outcome = match moves {
-            true => self.told(outcome),
+            true => self.note_outcome(outcome),
             false => outcome,
         };
         (outcome, reply)

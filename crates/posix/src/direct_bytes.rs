@@ -27,7 +27,7 @@ impl Sockets {
             File::Epoll(_) => Err(Errno::INVAL),
             File::Kernel(_) => {
                 let read = self.drive_kernel(fd, 0, |kernel| kernel::read(kernel, pieces));
-                self.told(read)
+                self.note_outcome(read)
             }
             _ if pieces.iter().all(|piece| piece.is_empty()) => Ok(0),
             _ => self.recv_into(fd, pieces, 0),
@@ -46,7 +46,7 @@ impl Sockets {
         flags: i32,
     ) -> Result<usize, Errno> {
         let received = self.recv_pieces(fd, pieces, flags);
-        self.told(received)
+        self.note_outcome(received)
     }
 
     fn recv_pieces(
@@ -187,7 +187,7 @@ impl Sockets {
             File::Epoll(_) => Err(Errno::INVAL),
             File::Kernel(_) => {
                 let written = self.drive_kernel(fd, 0, |kernel| kernel::write(kernel, pieces));
-                self.told(written)
+                self.note_outcome(written)
             }
             _ => self.send_from(fd, pieces, 0),
         }
@@ -211,7 +211,7 @@ impl Sockets {
             let _ = self.context.turn();
         }
         self.deliver_sent(fd);
-        self.told(sent)
+        self.note_outcome(sent)
     }
 
     fn send_pieces(&mut self, fd: i32, pieces: &[IoSlice<'_>], flags: i32) -> Result<usize, Errno> {
@@ -273,7 +273,7 @@ impl Sockets {
         call: impl FnMut(&OwnedFd) -> Result<usize, Errno>,
     ) -> Result<usize, Errno> {
         let done = self.drive_kernel(fd, flags, call);
-        self.told(done)
+        self.note_outcome(done)
     }
 
     fn drive_kernel(

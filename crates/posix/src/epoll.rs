@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use crate::call::{Progress, Reply};
 use crate::entry::{Entry, Epoll, File, Key, Watch, Watched, errno};
-use crate::error_queue::{Notices, look};
+use crate::error_queue::{self, Notices};
 use crate::kernel;
 use crate::number::*;
 use crate::request::{EpollEvent, PollFd};
@@ -26,37 +26,37 @@ impl Epoll {
     }
 
     /// Adds the notices of a descriptor to its event, or as an event of its own with the bits
-    /// `said`. True: the watch is one-shot, and the poll does not know of the report.
+    /// `reported`. True: the watch is one-shot, and the poll does not know of the report.
     fn add_notice(
         &mut self,
         (place, key): (usize, Key),
         notices: Notices,
-        said: u32,
+        reported: u32,
         max: usize,
         found: &mut Vec<EpollEvent>,
     ) -> bool {
         let Some(watch) = self.watched.at_mut(key) else {
             return false;
         };
-        if said == 0 && notices.said == 0 {
+        if reported == 0 && notices.poll_bits == 0 {
             watch.seen = notices.count;
             return false;
         }
         let told = self.told.iter().position(|told| *told == key);
         if let Some(place) = told {
-            found[place].events |= watch.only_asked(notices.said);
-        } else if said != 0 && found.len() == max {
+            found[place].events |= watch.only_asked(notices.poll_bits);
+        } else if reported != 0 && found.len() == max {
             self.owed.get_or_insert(place);
             return false;
-        } else if said != 0 {
+        } else if reported != 0 {
             found.push(EpollEvent {
-                events: said,
+                events: reported,
                 data: watch.data,
             });
             self.told.push(key);
         }
         watch.seen = notices.count;
-        told.is_none() && said != 0 && watch.events & EPOLLONESHOT != 0
+        told.is_none() && reported != 0 && watch.events & EPOLLONESHOT != 0
     }
 
     /// Turns a one-shot watch off after the report of a notice, of which the poll does not know.
@@ -92,13 +92,13 @@ impl Watch {
     /// The events that a descriptor's notices cause, when the poll has found none. A
     /// level-triggered watch reports them at each wait while notices wait, an edge-triggered one
     /// after a further notice.
-    fn said(self, file: &File, notices: Notices) -> u32 {
+    fn events_of_notices(self, file: &File, notices: Notices) -> u32 {
         let is_due = match self.events & EPOLLET {
-            0 => self.only_asked(notices.said) != 0,
+            0 => self.only_asked(notices.poll_bits) != 0,
             _ => notices.count != self.seen,
         };
         match is_due && !self.is_off {
-            true => self.only_asked(ready(file, self.events) | notices.said),
+            true => self.only_asked(ready(file, self.events) | notices.poll_bits),
             false => 0,
         }
     }
@@ -118,8 +118,8 @@ fn mask(ready: Readiness) -> u32 {
         (Readiness::ERROR, EPOLLERR),
         (Readiness::URGENT, EPOLLPRI),
     ];
-    let said = pairs.iter().filter(|(flag, _)| ready.contains(*flag));
-    said.fold(0, |all, (_, bits)| all | bits)
+    let reported = pairs.iter().filter(|(flag, _)| ready.contains(*flag));
+    reported.fold(0, |all, (_, bits)| all | bits)
 }
 
 /// A descriptor's readiness as bits of `poll`, among `events`.
@@ -166,18 +166,18 @@ impl Sockets {
         match self.entry(fd) {
             Err(_) => POLLNVAL,
             Ok(entry) => {
-                let mut said = ready(&entry.file, events as u32) as i16;
-                said |= look(entry).said as i16;
+                let mut reported = ready(&entry.file, events as u32) as i16;
+                reported |= error_queue::refill(entry).poll_bits as i16;
                 if entry.error.get().is_some() && !matches!(entry.file, File::Listener(_)) {
-                    said |= POLLERR;
+                    reported |= POLLERR;
                 }
                 if entry.read_shut.get() && matches!(entry.file, File::Idle(_)) {
-                    said |= POLLIN | POLLRDNORM | POLLRDHUP;
+                    reported |= POLLIN | POLLRDNORM | POLLRDHUP;
                 }
                 if matches!(entry.file, File::Epoll(_)) && self.has_notifications {
-                    said |= self.notices_of(fd).said as i16;
+                    reported |= self.notices_of(fd).poll_bits as i16;
                 }
-                said & (events | POLLERR | POLLHUP)
+                reported & (events | POLLERR | POLLHUP)
             }
         }
     }
@@ -310,19 +310,19 @@ impl Sockets {
             let Some(watch) = epoll.watched.at_mut(key) else {
                 continue;
             };
-            let said = event
+            let reported = event
                 .kernel_events()
                 .unwrap_or_else(|| mask(event.readiness()));
-            let said = watch.only_asked(said);
-            if said == 0 {
+            let reported = watch.only_asked(reported);
+            if reported == 0 {
                 continue;
             }
             watch.is_off = watch.events & EPOLLONESHOT != 0;
             match epoll.told[..by_notice].iter().position(|told| *told == key) {
-                Some(place) => found[place].events |= said,
+                Some(place) => found[place].events |= reported,
                 None => {
                     found.push(EpollEvent {
-                        events: said,
+                        events: reported,
                         data: watch.data,
                     });
                     last = key.fd;
@@ -354,8 +354,8 @@ impl Sockets {
                 if let Some((epoll, entry)) = self.watch_pair(epfd, key)
                     && let File::Epoll(epoll) = &mut epoll.file
                 {
-                    let said = watch.said(&entry.file, notices);
-                    if epoll.add_notice((place, key), notices, said, max, found) {
+                    let reported = watch.events_of_notices(&entry.file, notices);
+                    if epoll.add_notice((place, key), notices, reported, max, found) {
                         epoll.switch_off(key, &mut entry.file);
                     }
                 }
@@ -376,7 +376,7 @@ impl Sockets {
                 file: File::Epoll(_),
                 ..
             }) => {}
-            Some(entry) => return look(entry),
+            Some(entry) => return error_queue::refill(entry),
             None => return Notices::default(),
         }
         let mut all = Notices::default();
@@ -389,9 +389,9 @@ impl Sockets {
             let notices = self.notices(key.description);
             all.count = all.count.wrapping_add(notices.count);
             if let Some(entry) = self.files.description(key.description)
-                && watch.said(&entry.file, notices) != 0
+                && watch.events_of_notices(&entry.file, notices) != 0
             {
-                all.said = EPOLLIN | EPOLLRDNORM;
+                all.poll_bits = EPOLLIN | EPOLLRDNORM;
             }
         }
         all

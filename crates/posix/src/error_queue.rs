@@ -21,23 +21,23 @@ pub(crate) struct Notices {
     /// Number of notices so far, modulo 2^32. A watch compares it to detect news.
     pub count: u32,
     /// The bits of `poll` that the waiting notices set.
-    pub said: u32,
+    pub poll_bits: u32,
 }
 
 /// Fills a socket's error queue from the stack, and returns its notices.
-pub(crate) fn look(entry: &mut Entry) -> Notices {
-    let came = timestamping::look(entry) + zero_copy::look(entry);
+pub(crate) fn refill(entry: &mut Entry) -> Notices {
+    let came = timestamping::fetch(entry) + zero_copy::update(entry);
     let count = entry.notices.get().wrapping_add(came);
     entry.notices.set(count);
     let is_empty = entry.timestamping.is_empty()
         && entry.zero_copy.is_empty()
         && entry.icmp_notes.borrow().is_empty();
-    let said = match entry.error_queue_is_urgent.get() {
+    let poll_bits = match entry.error_queue_is_urgent.get() {
         _ if is_empty => 0,
         true => EPOLLERR | EPOLLPRI,
         false => EPOLLERR,
     };
-    Notices { count, said }
+    Notices { count, poll_bits }
 }
 
 /// ICMP errors that a socket holds. Further ones are lost, as in Linux when `optmem_max` is
@@ -120,7 +120,7 @@ impl Sockets {
         reply: &mut Reply,
     ) -> Step {
         let (context, entry) = self.socket_with_context(fd)?;
-        look(entry);
+        refill(entry);
         let (mut bytes, is_cut, messages) = timestamping::next(context, entry)
             .or_else(|| next_note(entry))
             .or_else(|| zero_copy::next(entry).map(|message| (Vec::new(), false, vec![message])))

@@ -343,7 +343,7 @@ impl Shared {
         match step(inner.caged.sockets(), fd.unwrap_or(-1), &mut progress) {
             Ok(None) => {}
             done => {
-                let done = inner.caged.sockets().told(done);
+                let done = inner.caged.sockets().note_outcome(done);
                 inner.before_unlock();
                 return done.map(|value| value.unwrap_or(0));
             }

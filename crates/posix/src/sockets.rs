@@ -100,7 +100,7 @@ impl Sockets {
     /// refusal in a row on, each takes a turn. Loops that read until nothing is left do not, since
     /// each refusal follows a success.
     #[inline]
-    pub(crate) fn told<T>(&mut self, outcome: Result<T, Errno>) -> Result<T, Errno> {
+    pub(crate) fn note_outcome<T>(&mut self, outcome: Result<T, Errno>) -> Result<T, Errno> {
         let is_refusal = matches!(outcome, Err(Errno::AGAIN | Errno::ALREADY));
         if std::mem::replace(&mut self.in_vain, is_refusal) && is_refusal {
             // Calls that wait report a wire that is gone.

@@ -90,7 +90,7 @@ pub(crate) fn note_sent(entry: &Entry, changed: Option<u32>) -> Result<(), Errno
 }
 
 /// Fetches stamps from the stack; returns their number.
-pub(crate) fn look(entry: &mut Entry) -> u32 {
+pub(crate) fn fetch(entry: &mut Entry) -> u32 {
     let Entry {
         file, timestamping, ..
     } = entry;

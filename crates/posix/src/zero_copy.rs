@@ -9,7 +9,7 @@ use crate::entry::{Entry, File};
 use crate::request::ControlMessage;
 
 /// Updates which sends are acknowledged; returns the number of sends completed.
-pub(crate) fn look(entry: &mut Entry) -> u32 {
+pub(crate) fn update(entry: &mut Entry) -> u32 {
     if entry.zero_copy.pending.is_empty() {
         return 0;
     }

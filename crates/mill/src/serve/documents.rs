@@ -92,12 +92,12 @@ impl Documents {
         {
             return Ok(Found::Document(Rc::clone(&entry.document)));
         }
-        self.look(path, now_ns)
+        self.look_up(path, now_ns)
     }
 
     /// The object at a path, from the file system.
     #[cold]
-    fn look(&mut self, path: &DocumentPath, now_ns: u64) -> io::Result<Found> {
+    fn look_up(&mut self, path: &DocumentPath, now_ns: u64) -> io::Result<Found> {
         let opened = match self.open_document(path) {
             Ok(opened) => opened,
             Err(error) if is_absence(error) => {

@@ -85,7 +85,7 @@ pub(super) struct Events {
 
 impl Events {
     /// Logs events that occurred since the last look. `port` is the wire's name.
-    pub(super) fn look(&mut self, stack: &Stack, port: &str) {
+    pub(super) fn log_new(&mut self, stack: &Stack, port: &str) {
         for (event, told) in EVENTS.iter().zip(&mut self.told) {
             let now = match event.counter {
                 Some(counter) => count(stack, counter).unwrap_or(0),

@@ -25,7 +25,7 @@ impl SocketOptions<'_> {
     #[doc = example!(recv_lowat, set_recv_lowat, 100)]
     #[must_use]
     pub fn recv_lowat(&self) -> u32 {
-        self.look(|settings| settings.recv_lowat.max(1))
+        self.with_settings(|settings| settings.recv_lowat.max(1))
     }
 
     /// Limits `SO_RCVLOWAT` to half of the largest buffer, as Linux does. A larger value could
@@ -81,14 +81,14 @@ impl SocketOptions<'_> {
     #[doc = example!("", "assert_eq!(socket.options().send_buffer(), None);")]
     #[must_use]
     pub fn send_buffer(&self) -> Option<u32> {
-        self.look(|settings| settings.send_buffer)
+        self.with_settings(|settings| settings.send_buffer)
     }
 
     /// `SO_RCVBUF` as set; `None`: the stack sizes the buffer.
     #[doc = example!("", "assert_eq!(socket.options().recv_buffer(), None);")]
     #[must_use]
     pub fn recv_buffer(&self) -> Option<u32> {
-        self.look(|settings| settings.recv_buffer)
+        self.with_settings(|settings| settings.recv_buffer)
     }
 
     /// `SO_SNDBUF` and `SO_RCVBUF` as Linux counts them: twice the value set.

@@ -12,7 +12,7 @@ impl SocketOptions<'_> {
     /// The kernel's error from a wait for room in the queue of requests.
     #[doc = example!("", "socket.options().set_arrival_stamps(true)?;")]
     pub fn set_arrival_stamps(&self, on: bool) -> io::Result<()> {
-        let was_on = self.look(|settings| settings.stamp_arrivals);
+        let was_on = self.with_settings(|settings| settings.stamp_arrivals);
         if was_on == on {
             return Ok(());
         }

@@ -39,7 +39,7 @@ impl State {
             if let Some(socket) = self.sockets.current(id)
                 && let Some(block) = self.side.memory.block(id.index)
             {
-                look(&mut self.polls, at, (socket, block), events);
+                poll_socket(&mut self.polls, at, (socket, block), events);
             }
         }
     }
@@ -80,7 +80,7 @@ impl State {
             if let Some(socket) = sockets.current(id)
                 && let Some(block) = memory.block(id.index)
             {
-                look(polls, at, (socket, block), events);
+                poll_socket(polls, at, (socket, block), events);
             }
         });
         is_asked && events.len() == told
@@ -89,7 +89,7 @@ impl State {
 
 /// Looks at the socket of a registration that was taken off its poll's list.
 #[inline]
-fn look(
+fn poll_socket(
     polls: &mut PollSets,
     at: u32,
     (socket, block): (&mut AppSocket, &SocketBlock),

@@ -55,7 +55,7 @@ impl DpdkPort {
 
     /// Reads the device's counters, which may take system calls.
     #[cold]
-    fn look(&mut self) {
+    fn read_device_counters(&mut self) {
         if self.capabilities.queue == 0 {
             self.device = self.queue.device_counters();
         }
@@ -81,7 +81,7 @@ impl Port for DpdkPort {
     fn receive(&mut self) -> Result<&[RxFrame], PortError> {
         self.receives = self.receives.wrapping_add(1);
         if self.receives.is_multiple_of(DPDK_LOOK_RECEIVES) {
-            self.look();
+            self.read_device_counters();
         }
         let is_gone = self.is_gone();
         let frames = self.queue.receive();
@@ -123,7 +123,7 @@ impl Port for DpdkPort {
         let now_ns = monotonic_ns();
         if now_ns.wrapping_sub(self.looked_at_ns) >= DPDK_LOOK_NS {
             self.looked_at_ns = now_ns;
-            self.look();
+            self.read_device_counters();
         }
         let (has_frames, has_room) = self.queue.prepare_wait();
         if has_frames || (want_tx && has_room) || self.is_gone() {

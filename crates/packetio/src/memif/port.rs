@@ -167,12 +167,12 @@ impl MemifPort {
     fn tick(&mut self) {
         let now_ns = now_ns();
         if now_ns >= self.look_at_ns {
-            self.look(now_ns);
+            self.service_control(now_ns);
         }
     }
 
     /// Reads the control channel. False: another queue holds it.
-    fn look(&mut self, now_ns: u64) -> bool {
+    fn service_control(&mut self, now_ns: u64) -> bool {
         let shared = Arc::clone(&self.shared);
         let Some(mut control) = shared.try_control() else {
             return false;
@@ -210,7 +210,7 @@ impl MemifPort {
         if is_busy && self.rx.is_some() && !is_due {
             return;
         }
-        self.is_left_to_another = !self.look(now_ns);
+        self.is_left_to_another = !self.service_control(now_ns);
         if self.is_left_to_another {
             self.control_deadline_ns = Some(now_ns + CONTROL_LOOK_NS_CONNECTING);
         }

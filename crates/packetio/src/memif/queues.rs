@@ -53,7 +53,7 @@ impl MemifQueues {
     }
 
     /// Receives a batch from one queue. True: it has frames.
-    fn look(&mut self, at: usize) -> Result<bool, PortError> {
+    fn receive_from(&mut self, at: usize) -> Result<bool, PortError> {
         let generation = self.first.generation();
         let port = self.port(at);
         if at > 0 && port.generation() != generation {
@@ -80,7 +80,7 @@ impl Port for MemifQueues {
         // The next batch comes from the next queue that has frames.
         for turn in 1..=count {
             let at = (lent + turn) % count;
-            if self.look(at)? {
+            if self.receive_from(at)? {
                 self.lent = at;
                 return Ok(self.port(at).received());
             }

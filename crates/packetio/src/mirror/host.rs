@@ -27,8 +27,8 @@ impl Host {
     }
 
     /// Each address once, with the first of its prefixes. The kernel may have an address with
-    /// several prefixes; their networks are told by routes.
-    fn told(&self) -> impl Iterator<Item = (IpAddr, u8)> + '_ {
+    /// several prefixes; their networks are reported by routes.
+    fn reported_addresses(&self) -> impl Iterator<Item = (IpAddr, u8)> + '_ {
         let all = self.addresses.iter().enumerate();
         let is_first = |at: usize, one: &Address| {
             self.addresses[..at]
@@ -51,9 +51,9 @@ impl Host {
         let mut changes = Vec::new();
         let removed = |changes: &mut Vec<Change>| {
             for route in self.routes.iter().filter(|one| !next.routes.contains(one)) {
-                changes.push(Change::RouteRemoved(told_route(route)));
+                changes.push(Change::RouteRemoved(reported_route(route)));
             }
-            for (address, prefix) in self.told() {
+            for (address, prefix) in self.reported_addresses() {
                 if !next.has(address) {
                     changes.push(Change::AddressRemoved { address, prefix });
                 }
@@ -79,19 +79,22 @@ impl Host {
             changes.push(Change::Link { is_up: link.is_up });
         }
         removed(&mut changes);
-        for (address, prefix) in next.told() {
-            if !self.told().any(|old| old == (address, prefix)) {
+        for (address, prefix) in next.reported_addresses() {
+            if !self
+                .reported_addresses()
+                .any(|old| old == (address, prefix))
+            {
                 changes.push(Change::AddressAdded { address, prefix });
             }
         }
         for route in next.routes.iter().filter(|one| !self.routes.contains(one)) {
-            changes.push(Change::RouteAdded(told_route(route)));
+            changes.push(Change::RouteAdded(reported_route(route)));
         }
         changes
     }
 }
 
-fn told_route(route: &Route) -> mux::Route {
+fn reported_route(route: &Route) -> mux::Route {
     mux::Route {
         destination: route.destination,
         prefix: route.prefix,

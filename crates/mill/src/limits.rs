@@ -69,6 +69,9 @@ const _: () = assert!(HEAD_NS <= IDLE_NS);
 pub const MUX_ANSWER_BYTES_MAX: usize = 16 << 20;
 /// Time that `mill mux status` waits for a service, in s.
 pub const MUX_ANSWER_S_MAX: i64 = 5;
+/// Time that `mill mux stop` waits until the service has removed what it built, in s. Then the
+/// command fails and unmounts nothing.
+pub const MUX_STOP_S_MAX: u64 = 60;
 
 /// Nesting of parentheses and negations in a filter of `mill ss`. More: the filter is refused.
 pub const FILTER_DEPTH_MAX: usize = 64;

@@ -5,6 +5,7 @@ use std::io::{self, PipeReader, PipeWriter, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::thread;
 
+use ::mux::capabilities::drop_all;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -26,6 +27,8 @@ impl Stop {
         let writer = stop.writer.try_clone()?;
         let mut signals = Signals::new([SIGINT, SIGTERM])?;
         thread::spawn(move || {
+            // The thread only writes to a pipe, and may outlive the capabilities of the others.
+            let _ = drop_all();
             for _ in signals.forever() {
                 raise(&writer);
             }

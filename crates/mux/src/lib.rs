@@ -16,6 +16,7 @@
 //! | `plane` | what the service needs of a data plane, as a trait |
 //! | `dataplane` | the data plane of `mill mux`: namespace, veth pairs, BPF programs and maps, AF_XDP sockets |
 //! | `abandon_unsafe` | sockets that are closed without a wait for what lies in their queues |
+//! | `capabilities` | what the service's threads may do after the start |
 //! | `bound_unsafe` | sockets of applications that keep a place in the kernel |
 //! | `device_unsafe` | sockets that send by one interface |
 //! | `peer_unsafe` | the process at the other end of a connection |
@@ -33,6 +34,7 @@
 mod abandon_unsafe;
 #[allow(unsafe_code)]
 mod bound_unsafe;
+pub mod capabilities;
 pub mod dataplane;
 #[allow(unsafe_code)]
 mod device_unsafe;

@@ -1,7 +1,10 @@
 //! Queries a running service, and shows its answer as JSON or as a table.
 
 use std::os::fd::{AsFd as _, BorrowedFd};
+use std::path::Path;
+use std::time::Duration;
 
+use ::mux::dataplane::remove_mounts;
 use packetio::foreign::{Closer, Foreign};
 use packetio::mux::channel::{Channel, Received};
 use packetio::mux::message::{Message, Query};
@@ -9,8 +12,9 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use serde_json::Value;
 
+use super::RUN_DIRECTORY;
 use crate::failure::Failure;
-use crate::limits::{MUX_ANSWER_BYTES_MAX, MUX_ANSWER_S_MAX};
+use crate::limits::{MUX_ANSWER_BYTES_MAX, MUX_ANSWER_S_MAX, MUX_STOP_S_MAX};
 
 /// Queries the service at `path` and prints its answer.
 pub(super) fn ask(path: &str, query: Query, as_json: bool) -> Result<(), Failure> {
@@ -20,12 +24,32 @@ pub(super) fn ask(path: &str, query: Query, as_json: bool) -> Result<(), Failure
     } else {
         print!("{}", super::ask::text(query, &answer));
     }
+    if query == Query::Stop {
+        return clear(word(&answer["interface"]));
+    }
     let all_ok = query != Query::Check || list(&answer).all(|hop| hop["ok"] == true);
     if all_ok {
         Ok(())
     } else {
         Err(Failure::Reported)
     }
+}
+
+/// Unmounts what the ending service of an interface mounted: the service itself has given up the
+/// capability for that. The interface's name comes from whatever listens at the socket, so it must
+/// not lead elsewhere.
+pub(super) fn clear(interface: &str) -> Result<(), Failure> {
+    let is_name = !interface.is_empty()
+        && interface
+            .bytes()
+            .all(|byte| byte.is_ascii_graphic() && byte != b'/')
+        && !matches!(interface, "." | "..");
+    if !is_name {
+        return Err(Failure::Run("mux: the service told no interface".into()));
+    }
+    let directory = Path::new(RUN_DIRECTORY).join(interface);
+    remove_mounts(&directory, Duration::from_secs(MUX_STOP_S_MAX))
+        .map_err(|error| Failure::Run(format!("mux: {error}")))
 }
 
 /// Number of applications of the service at `path`.

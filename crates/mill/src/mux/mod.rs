@@ -13,6 +13,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use ::mux::capabilities::drop_those_of_the_start;
 use ::mux::dataplane::{Dataplane, DataplaneOptions};
 use ::mux::limits::{SLOTS_MAX, memory_per_user};
 use ::mux::notify::notify;
@@ -210,8 +211,11 @@ fn run(interface: &str, arguments: &ServiceArguments) -> Result<(), Failure> {
     let say = |line: &str| eprintln!("mill: {line}");
     let service =
         Service::new(options, plane, say).map_err(|error| Failure::Run(error.to_string()))?;
-    if let Some(pid) = arguments.only_for {
-        private::end_after(pid, arguments.socket.clone())?;
+    match arguments.only_for {
+        // No command ends this service, so it has to unmount by itself.
+        Some(pid) => private::end_after(pid, arguments.socket.clone())?,
+        None => drop_those_of_the_start()
+            .map_err(|errno| Failure::Run(format!("capabilities: {errno}")))?,
     }
     println!("{interface} is shared at {} ({mode})", arguments.socket);
     if arguments.only_for.is_some() {

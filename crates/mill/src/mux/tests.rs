@@ -77,3 +77,12 @@ dropped from the NIC: fragment 2
     assert_eq!(ask::text(Query::Status, &answer), expected);
     assert_eq!(ask::text(Query::Drops, &json!({})), "nothing was dropped\n");
 }
+
+#[test]
+fn interface_that_leads_elsewhere_is_not_unmounted() {
+    for name in ["", ".", "..", "a/b", "../etc", "/", "a b", "-"] {
+        let outcome = ask::clear(name);
+        // No service has run for an interface `-`, so nothing is left of it.
+        assert_eq!(outcome.is_ok(), name == "-", "{name:?}");
+    }
+}

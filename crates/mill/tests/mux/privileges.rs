@@ -181,3 +181,55 @@ fn address_of_the_configuration_narrows_the_set() {
     let left_out = world.kernel(&[&CURL[..], &["--connect-timeout", "1", url]].concat());
     assert!(!left_out.status.success(), "{left_out:?}");
 }
+
+/// Sets of capabilities, in hexadecimal digits, of each thread of a service.
+fn capabilities(service: &Service) -> Vec<(String, u64)> {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", service.pid())).unwrap();
+    let status = tasks.map(|task| task.unwrap().path().join("status"));
+    let mut sets = Vec::new();
+    for status in status.filter_map(|path| std::fs::read_to_string(path).ok()) {
+        let name = status.lines().next().unwrap_or_default();
+        for kind in ["CapPrm:", "CapEff:", "CapInh:"] {
+            let set = status.lines().find_map(|line| line.strip_prefix(kind));
+            let set = u64::from_str_radix(set.unwrap().trim(), 16).unwrap();
+            sets.push((format!("{name}, {kind}"), set));
+        }
+    }
+    sets
+}
+
+/// `CAP_NET_BIND_SERVICE`, `CAP_NET_ADMIN`, `CAP_NET_RAW`, `CAP_IPC_LOCK`, `CAP_BPF`.
+const KEPT: u64 = 1 << 10 | 1 << 12 | 1 << 13 | 1 << 14 | 1 << 39;
+
+/// The service makes virtual ports and a pair for clients of the same host, and `stop` removes all,
+/// although no thread of the service may enter a namespace or mount.
+#[test]
+fn service_that_has_started_keeps_no_capability_of_the_start() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(world) = World::new("mux-capabilities") else {
+        return;
+    };
+    let body = noise(3000);
+    world.write("a/file", &body);
+    let mut service = Service::start(&world, &["--local"]);
+    for _ in 0..2 {
+        let ours = service.serve(&world.directory.join("a"), &["--port", "8080"]);
+        assert_eq!(curl(&world, "http://10.78.0.2:8080/file"), body);
+        let sets = capabilities(&service);
+        assert!(sets.len() >= 9, "{sets:?}");
+        for (of, set) in &sets {
+            assert_eq!(set & !KEPT, 0, "{of} {set:x}");
+        }
+        let said = service.ask("check");
+        assert!(!said.contains("wrong"), "{said}");
+        drop(ours);
+        let until = Instant::now() + Duration::from_secs(30);
+        while service.ask("ports").contains("8080") {
+            assert!(Instant::now() < until, "the application stays");
+        }
+        // The second service enters the namespace of the first one.
+        service.program = None;
+        service.launch(&["--local"]);
+    }
+    // The drop of the service asserts that nothing is left.
+}

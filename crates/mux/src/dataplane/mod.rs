@@ -35,6 +35,7 @@ use crate::reason::Reason;
 pub use channel::DataPath;
 use layout::{SLOTS, SlotValue};
 use maps::Maps;
+pub use namespace_unsafe::remove_mounts;
 use namespace_unsafe::{Namespace, bpf_file_system, errno_of, remove_bpf_file_system};
 
 mod bulk;

@@ -40,6 +40,7 @@ pub use rights::Right;
 
 use self::flows::Tracker;
 use self::switch::{Change, Member, Switch};
+use crate::capabilities::drop_those_of_the_start;
 use crate::limits::{CHANGES_MAX, DEVICES, FRAMES_SPIN_NS};
 use crate::reason::Reason;
 
@@ -189,6 +190,8 @@ impl<N: Port + Send + 'static> Worker<N> {
         let mut switch = Switch::new(Arc::clone(&counts), Tracker::new(book), ends, count);
         let (own_bell, own_stop) = (Arc::clone(&bell), Arc::clone(&stop));
         let run = move || {
+            // The thread works with those that it has if the kernel refuses.
+            let _ = drop_those_of_the_start();
             let mut spin = Spin::new(FRAMES_SPIN_NS);
             while !own_stop.is_raised() {
                 let now_ns = monotonic_ns();

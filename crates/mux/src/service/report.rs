@@ -35,7 +35,7 @@ impl<P: Plane> Service<P> {
             Query::Check => self.checks(),
             Query::Stop => {
                 self.end = Some(End::Remove);
-                json!({"stopping": true})
+                json!({"stopping": true, "interface": self.options.interface})
             }
         };
         let text = value.to_string();

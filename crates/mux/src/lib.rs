@@ -19,6 +19,7 @@
 //! | `capabilities` | what the service's threads may do after the start |
 //! | `bound_unsafe` | sockets of applications that keep a place in the kernel |
 //! | `device_unsafe` | sockets that send by one interface |
+//! | `rights_unsafe` | whether peers may send descriptors to a socket |
 //! | `peer_unsafe` | the process at the other end of a connection |
 //! | `notify` | news for systemd |
 //! | `egress` | the check of what applications send, in user space |
@@ -52,6 +53,8 @@ pub mod reason;
 mod reservation;
 mod reserved_ports;
 mod reset;
+#[allow(unsafe_code)]
+mod rights_unsafe;
 pub mod service;
 mod state;
 

@@ -10,7 +10,8 @@ pub const SLOTS_MAX: u16 = 254;
 /// Entries for devices in the BPF programs' maps. A context with a virtual port has a device.
 pub const DEVICES: usize = 256;
 /// The largest MTU of an interface that is shared, in bytes: a frame lies in one page, beside what
-/// the kernel keeps with it. The service refuses to start on an interface with a larger one.
+/// the kernel keeps with it. The service refuses to start on an interface with a larger one. If the
+/// interface gets a larger one later, the service says so, and applications keep to this one.
 pub const MTU_MAX: usize = 3498;
 /// Frames of one application that a frames' thread handles before the next application's.
 pub const FRAMES_PER_ROUND: usize = 64;
@@ -26,8 +27,8 @@ pub const RING_SLOTS_MAX: u32 = 65_536;
 pub const CLIENTS_MAX: usize = 1024;
 /// Connections of one user that is not root. A further one is closed at once.
 pub const CLIENTS_PER_UID_MAX: usize = 512;
-/// Users whose descriptors may wait to be closed, each with a thread. A connection of a further one
-/// that is not root is closed at once.
+/// Users for whom a thread closes descriptors. While there are so many, a connection of a further
+/// user that is not root is closed at once. Users who are connected already may exceed the number.
 pub const CLOSING_USERS_MAX: usize = 64;
 /// Descriptors that clients of one user sent and that wait to be closed: more than all its claims
 /// leave at once. A client that sends a further one is disconnected.
@@ -78,11 +79,20 @@ pub const NEXT_HOPS_PER_APPLICATION_MAX: usize = 256;
 pub const RESOLVING_PER_APPLICATION_MAX: usize = 64;
 /// Time that an application waits for a next hop to be resolved, in ns. Then it gets EHOSTUNREACH.
 pub const RESOLVE_NS_MAX: u64 = 3_000_000_000;
+/// Time that a next hop may not answer after it was last asked for, in ns. Then it is forgotten,
+/// and counts for no share.
+pub const NEXT_HOP_SILENT_NS_MAX: u64 = 10_000_000_000;
+/// Time for which an address that the interface has lost keeps its claims and connections, in ns:
+/// a tool that changes a prefix removes the address before it adds it again. Later they end.
+pub const ADDRESS_GRACE_NS: u64 = 1_000_000_000;
+/// Virtual ports of the dead that are removed before clients are served again.
+pub const PORT_REMOVALS_PER_TURN: usize = 1;
 /// Size of one context's memory file in bytes. A larger file is refused (EINVAL).
 pub const MEMORY_BYTES_MAX: u64 = 1 << 30;
 /// Connections in one context's ledger. Peers of further connections are reset only when they send.
 pub const LEDGER_ENTRIES_MAX: u32 = 1 << 20;
-/// Kernel memory of all ledgers in bytes. A context beyond gets no ledger.
+/// Kernel memory of all ledgers in bytes, with those of the dead whose peers are yet to be reset. A
+/// context beyond gets no ledger.
 pub const LEDGER_BYTES_MAX: u64 = 1 << 30;
 /// Entries of a dead context's ledger that are read before clients are served again.
 pub const LEDGER_ENTRIES_PER_TURN: usize = 65_536;

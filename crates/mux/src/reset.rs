@@ -38,6 +38,7 @@ const CONNECTION_BYTES: u64 = 2 * (14 + 40 + TCP_BYTES as u64);
 #[derive(Debug)]
 struct Will {
     ledger: Box<dyn Ledger>,
+    size: LedgerSize,
     /// Entry from which reading continues.
     at: u32,
     /// Rights of the application, which could write any entry into its ledger.
@@ -45,6 +46,16 @@ struct Will {
     /// The next slice leaves no earlier.
     not_before: Instant,
     is_second_round: bool,
+}
+
+/// The kernel memory of a dead application's ledger, which its user pays for until the end of the
+/// resets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LedgerSize {
+    /// The user.
+    pub uid: u32,
+    /// The memory in bytes.
+    pub bytes: u64,
 }
 
 /// The rights of an application when it died: which segments it could have sent.
@@ -162,14 +173,20 @@ impl Resets {
     }
 
     /// Queues the connections in `ledger`, whose application owned `owned`.
-    pub fn add(&mut self, ledger: Box<dyn Ledger>, owned: Owned) {
+    pub fn add(&mut self, ledger: Box<dyn Ledger>, size: LedgerSize, owned: Owned) {
         self.wills.push_back(Will {
             ledger,
+            size,
             at: 0,
             owned,
             not_before: Instant::now(),
             is_second_round: false,
         });
+    }
+
+    /// The ledgers that are still needed.
+    pub fn ledgers(&self) -> impl Iterator<Item = LedgerSize> + '_ {
+        self.wills.iter().map(|will| will.size)
     }
 
     /// Whether no connections wait.

@@ -34,7 +34,8 @@ fn join_with(mut client: Client, family: &OwnedFd) -> (Client, u16) {
         contexts: 1,
     };
     let message = Message::Join(hello);
-    client.channel.send(&message, Some(family.as_fd())).unwrap();
+    let family = Some(family.as_fd());
+    client.channel.send_first(&message, family).unwrap();
     let Some(Message::Welcome(welcome)) = client.answer() else {
         panic!("no welcome");
     };
@@ -122,7 +123,8 @@ fn join_without_a_socket_is_disconnected() {
     };
     let file = std::fs::File::open("/proc/self/status").unwrap();
     let message = Message::Join(hello);
-    client.channel.send(&message, Some(file.as_fd())).unwrap();
+    let file = Some(file.as_fd());
+    client.channel.send_first(&message, file).unwrap();
     assert!(client.is_disconnected());
 }
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use mux::ServiceOptions;
 use packetio::foreign::Closer;
+use packetio::ledger::Entry;
 use packetio::mux::channel::Channel;
 use packetio::mux::message::{Hello, MESSAGE_LEN, Memory, Message, Query, VERSION};
 use packetio::seqpacket::{address, new_socket};
@@ -229,7 +230,8 @@ fn descriptors_that_are_slow_to_close_keep_only_their_user_out() {
             };
             let join = Message::Join(hello);
             // The last ones are refused at the door, and this process must not wait itself.
-            if client.channel.send(&join, Some(socket.as_fd())).is_err() {
+            let sent = client.channel.send_first(&join, Some(socket.as_fd()));
+            if sent.is_err() {
                 sockopt::set_socket_linger(&socket, None).unwrap();
             }
             peers.push(peer);
@@ -311,6 +313,97 @@ fn ledgers_of_one_user_leave_memory_to_others() {
         let mut other = world.connect_as(OTHER_USER);
         other.hello(1);
         other.port(0);
+    });
+}
+
+#[test]
+fn ledgers_of_the_dead_count_for_their_user() {
+    if !can_run("ledgers_of_the_dead_count_for_their_user") {
+        return;
+    }
+    let mut world = World::new("ledgers_of_the_dead");
+    world.leave();
+    // The peers of a dead application are reset at its rate, so its ledgers stay for long.
+    world.plane.books(|books| books.rate = 1);
+    world.start_with(|options| options.ports = 32);
+    let ask = |client: &mut Client, context| {
+        client.ask_port(Memory {
+            ledger_entries: 1 << 20,
+            ..memory(context)
+        });
+        let (message, ledger) = client.next_answer();
+        if let Message::Ledger { .. } = message {
+            client.ledger = ledger.keep_if("none", |_| Ok(())).ok();
+            assert!(matches!(client.answer(), Some(Message::Port(_))));
+            return true;
+        }
+        assert!(matches!(message, Message::Port(_)), "{message:?}");
+        false
+    };
+    let mut one = world.connect_as(USER);
+    one.hello(22);
+    for context in 0..22 {
+        assert!(ask(&mut one, context));
+        one.write_ledger(&Entry {
+            local: "10.9.0.1:9000".parse().unwrap(),
+            remote: "10.9.0.2:40000".parse().unwrap(),
+        });
+    }
+    assert_eq!(one.claim("10.9.0.1:9000"), 0);
+    drop(one);
+    world.until("death", |books| books.ports.is_empty());
+    let mut two = world.connect_as(USER);
+    two.hello(1);
+    assert!(!ask(&mut two, 0));
+    let mut other = world.connect_as(OTHER_USER);
+    other.hello(1);
+    assert!(ask(&mut other, 0));
+}
+
+#[test]
+fn application_that_dies_with_many_contexts_delays_others_by_one_of_them() {
+    let many = |options: &mut ServiceOptions| options.ports = 16;
+    attack_with("application_with_many_contexts", many, |world| {
+        let mut honest = world.application();
+        let mut large = world.connect();
+        large.hello(12);
+        (0..12).for_each(|context| drop(large.port(context)));
+        let pause = |pause| world.plane.books(|books| books.port_removal_pause = pause);
+        let removals = || world.plane.books(|books| books.port_removals);
+        pause(Duration::from_millis(60));
+        drop(large);
+        world.until("death", |books| books.port_removals > 0);
+        let before = removals();
+        assert_eq!(honest.claim("10.9.0.1:8085"), 0);
+        assert!(
+            removals() - before <= 2,
+            "{} before a claim",
+            removals() - before
+        );
+        // A process that takes its place waits, and is not refused.
+        let mut next = world.connect();
+        next.hello(14);
+        assert_eq!(removals(), 12);
+        pause(Duration::ZERO);
+    });
+}
+
+#[test]
+fn users_who_are_idle_keep_nobody_out() {
+    attack("users_who_are_idle", |world| {
+        let idle: Vec<Client> = (0..70)
+            .map(|at| {
+                let client = world.connect_as(2000 + at);
+                client.send(&Message::Query {
+                    request: 1,
+                    query: Query::Ports,
+                });
+                client
+            })
+            .collect();
+        let mut late = world.connect_as(OTHER_USER);
+        late.hello(1);
+        drop(idle);
     });
 }
 

@@ -186,6 +186,57 @@ tests! {
         assert_eq!(one.claim("10.9.1.1:9090"), ADDRNOTAVAIL);
     }
 
+    address_that_comes_back_with_another_prefix_keeps_its_claims(world) {
+        world.near.ip("address add 10.9.1.1/24 dev eth0");
+        let mut one = world.application();
+        let address: std::net::IpAddr = "10.9.1.1".parse().unwrap();
+        world.until("address", |books| books.addresses.contains(&address));
+        assert_eq!(one.claim("10.9.1.1:9090"), 0);
+        world.near.ip("address del 10.9.1.1/24 dev eth0");
+        std::thread::sleep(Duration::from_millis(200));
+        assert!(world.plane.books(|books| books.addresses.contains(&address)));
+        world.near.ip("address add 10.9.1.1/16 dev eth0");
+        let added = Change::AddressAdded { address, prefix: 16 };
+        one.news(|message| *message == Message::Change(added));
+        // Longer than the time for which an address may be away.
+        std::thread::sleep(Duration::from_millis(1500));
+        assert_eq!(one.claim("10.9.0.1:9091"), 0);
+        let is_loss = |message: &Message| {
+            let removed = matches!(message, Message::Change(Change::AddressRemoved { .. }));
+            removed || matches!(message, Message::Revoke { .. })
+        };
+        assert!(!one.news.iter().any(is_loss), "{:?}", one.news);
+        assert_eq!(world.plane.books(|books| books.claims.len()), 2);
+    }
+
+    mtu_beyond_what_virtual_ports_carry_is_said_and_cut(world) {
+        let mut one = world.application();
+        world.far.ip("link set eth0 mtu 9000");
+        world.near.ip("link set eth0 mtu 9000");
+        one.news(|message| *message == Message::Change(Change::Mtu(3498)));
+        assert_eq!(world.plane.books(|books| books.host.map(|(_, mtu)| mtu)), Some(3498));
+        assert!(support::was_said("MTU 9000"));
+        let mut two = world.connect();
+        assert_eq!(two.hello(1).mtu, 3498);
+        let told = two.news.iter().find(|one| matches!(one, Message::Change(Change::Mtu(_))));
+        assert_eq!(told, Some(&Message::Change(Change::Mtu(3498))));
+    }
+
+    next_hop_that_never_answers_is_forgotten(world) {
+        let mut one = world.application();
+        assert_eq!(one.resolve("10.9.0.99"), Err(HOSTUNREACH));
+        let has_it = || world.near.exec("ip neigh show dev eth0").contains("10.9.0.99");
+        assert!(has_it());
+        let end = std::time::Instant::now() + Duration::from_secs(40);
+        while has_it() {
+            assert!(std::time::Instant::now() < end, "the kernel goes on asking for it");
+            std::thread::sleep(Duration::from_millis(200));
+        }
+        let status = ask(&world, Query::Status);
+        assert!(status.contains("\"next_hops_forgotten\":1"), "{status}");
+        one.resolve("10.9.0.2").unwrap();
+    }
+
     broadcast_address_goes_with_its_subnet(world) {
         world.near.ip("address add 10.9.1.1/24 broadcast 10.9.1.255 dev eth0");
         let broadcast: std::net::IpAddr = "10.9.1.255".parse().unwrap();

@@ -44,6 +44,13 @@ impl Closer {
         closing.waiting.len()
     }
 
+    /// Whether nothing waits and nothing is being closed, so that there is no thread.
+    pub fn is_idle(&self) -> bool {
+        let mut closing = self.lock();
+        self.begin(&mut closing);
+        closing.waiting.is_empty() && !closing.at_it
+    }
+
     /// Whether nothing waits and nobody else has a copy of the closer.
     pub fn is_unused(&self) -> bool {
         let closing = self.lock();

@@ -150,6 +150,10 @@ fn status(answer: &Value) -> String {
         answer["virtual_ports_max"],
     );
     text += &counters("dropped from the NIC", &answer["ingress_drops"]);
+    if answer["next_hops_forgotten"].as_u64() > Some(0) {
+        let count = &answer["next_hops_forgotten"];
+        text += &format!("next hops that never answered: {count}\n");
+    }
     for one in list(&answer["applications"]) {
         text += &format!(
             "{:>3} {}, pid {}, uid {}, {}\n",

@@ -441,6 +441,22 @@ fn another_prefix_of_the_address_leaves_a_transfer_whole() {
     });
 }
 
+/// As `ip` and many tools do it: in between, the interface does not have the address.
+#[test]
+fn address_removed_before_it_has_another_prefix_leaves_a_transfer_whole() {
+    on_stage("mux-readded", |stage| {
+        let download = stage.download(&[]);
+        for (old, new) in [("24", "16"), ("16", "24")] {
+            stage.ours(&format!("addr del 10.78.0.2/{old} dev {}", nic()));
+            std::thread::sleep(Duration::from_millis(100));
+            stage.ours(&format!("addr add 10.78.0.2/{new} dev {}", nic()));
+            std::thread::sleep(Duration::from_millis(300));
+        }
+        stage.must_be_whole(download);
+        assert_eq!(curl(&stage.world, "http://10.78.0.2:8080/file"), stage.body);
+    });
+}
+
 /// A host behind the other one, by a link on which only that one's end has a small MTU. So the far
 /// host offers long segments and the router between says that they are too long.
 struct Behind {

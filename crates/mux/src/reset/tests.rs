@@ -124,6 +124,7 @@ fn long_ledger_delays_no_other_one() {
                 entries,
                 read,
             }),
+            size(0, 0),
             owned(),
         );
     };
@@ -146,4 +147,31 @@ fn resets_of_a_context_keep_its_rate() {
     assert_eq!(next - now, Duration::from_millis(256));
     resets.rate = 0;
     assert!(resets.next_slice(now, now, 256) <= now);
+}
+
+fn size(uid: u32, bytes: u64) -> LedgerSize {
+    LedgerSize { uid, bytes }
+}
+
+#[test]
+fn ledger_counts_until_its_second_round_is_over() {
+    let Ok(mut resets) = Resets::new(0) else {
+        return;
+    };
+    let ledger = Box::new(Free {
+        name: "one",
+        entries: 1,
+        read: Arc::default(),
+    });
+    // The loopback interface: nothing of an empty ledger leaves.
+    let owned = Owned {
+        link: Some(1),
+        ..owned()
+    };
+    resets.add(ledger, size(7, 40), owned);
+    let now = Instant::now();
+    resets.turn(now);
+    assert_eq!(resets.ledgers().collect::<Vec<_>>(), [size(7, 40)]);
+    resets.turn(now + Duration::from_nanos(RESET_AGAIN_NS));
+    assert_eq!(resets.ledgers().count(), 0);
 }

@@ -15,7 +15,6 @@ use rustix::io::Errno;
 use rustix::net::{Shutdown, SocketFlags, accept_with, sockopt};
 
 use super::{CLIENTS, LISTENER, PROCESSES, Service, after_ns};
-use crate::abandon_unsafe::abandon;
 use crate::limits::{
     ACCEPT_REST_NS, ACCEPTS_PER_TURN, CLIENT_SEND_BYTES, CLIENTS_MAX, CLIENTS_PER_UID_MAX,
     CLOSING_PER_UID_MAX, GREETING_NS_MAX, MESSAGES_PER_TURN,
@@ -23,6 +22,7 @@ use crate::limits::{
 use crate::peer_unsafe::{peer, process};
 use crate::plane::Plane;
 use crate::policy::Peer;
+use crate::rights_unsafe::let_descriptors_in;
 
 /// A connection's number; never reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -80,6 +80,8 @@ impl<P: Plane> Service<P> {
                 self.turn_away(socket, peer.uid);
                 continue;
             };
+            // Kernels that cannot keep descriptors out let them in anyway.
+            let _ = let_descriptors_in(socket.as_fd(), true);
             let channel = Channel::new(socket, &closer);
             let set = sockopt::set_socket_send_buffer_size_force(&channel, CLIENT_SEND_BYTES);
             if set.is_err() {
@@ -108,11 +110,11 @@ impl<P: Plane> Service<P> {
 
     /// Closes a connection that is refused. Descriptors may lie in its queue already. They must
     /// wait nowhere, since a user may make any number of such connections.
-    fn turn_away(&self, socket: OwnedFd, uid: u32) {
+    fn turn_away(&mut self, socket: OwnedFd, uid: u32) {
         // Nothing comes into the queue from here on.
         let _ = rustix::net::shutdown(&socket, Shutdown::Both);
         let is_harmless = fdinfo(socket.as_fd(), "scm_fds").is_some_and(|queued| queued == "0");
-        if !is_harmless && let Err(socket) = abandon(socket) {
+        if !is_harmless && let Err(socket) = self.abandoner.abandon(socket) {
             self.closers.for_refused(uid).close(socket);
         }
     }

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use super::clients::ClientId;
 use super::{Service, after_ns};
-use crate::limits::NIC_RETRY_NS;
+use crate::limits::{MTU_MAX, NIC_RETRY_NS};
 use crate::plane::Plane;
 
 impl<P: Plane> Service<P> {
@@ -27,12 +27,13 @@ impl<P: Plane> Service<P> {
 
     /// Takes away addresses that the NIC and its subnets do not have: those of before a restart,
     /// and broadcast addresses of addresses that are gone.
-    fn forget_addresses(&mut self) {
+    pub(super) fn forget_addresses(&mut self) {
         let own = self.mirror.host().addresses.iter();
-        let own: BTreeSet<IpAddr> = own
+        let mut own: BTreeSet<IpAddr> = own
             .flat_map(|one| [Some(one.address), one.broadcast])
             .flatten()
             .collect();
+        own.extend(self.leaving.addresses());
         for gone in self.plane.addresses() {
             if !own.contains(&gone) {
                 self.plane.address_remove(gone);
@@ -69,9 +70,16 @@ impl<P: Plane> Service<P> {
         let is_removed = |change: &Change| matches!(change, Change::AddressRemoved { .. });
         let has_less = changes.iter().any(is_removed);
         for change in changes {
+            let change = bounded(change);
+            // No address comes back without its interface.
+            if change == Change::Gone {
+                self.lose_all_addresses();
+            }
             self.apply(change);
             match change {
                 Change::NextHop { address, mac } => self.tell_next_hop(address, mac),
+                // Applications are told later, if the address does not come back.
+                Change::AddressRemoved { .. } => {}
                 change => self.tell_all(change),
             }
             if let Change::Mac(mac) = change {
@@ -103,9 +111,14 @@ impl<P: Plane> Service<P> {
                 let found = known.find(|one| one.address == address);
                 let broadcast = found.and_then(|one| one.broadcast);
                 self.plane.address_add(address, broadcast);
+                self.leaving.end(address);
             }
-            Change::AddressRemoved { address, .. } => self.lose_address(address),
-            Change::Mac(_) | Change::Mtu(_) => self.set_host(),
+            Change::AddressRemoved { address, prefix } => self.leaving.begin(address, prefix),
+            Change::Mac(_) => self.set_host(),
+            Change::Mtu(_) => {
+                self.set_host();
+                self.warn_of_mtu();
+            }
             Change::NextHop { mac: Some(mac), .. } => self.plane.next_hop_set(mac, true),
             Change::Gone => {
                 self.retry_nic = None;
@@ -127,7 +140,18 @@ impl<P: Plane> Service<P> {
         if let Some(link) = &self.mirror.host().link
             && let Some(mac) = link.mac
         {
-            self.plane.host_set(mac, link.mtu);
+            self.plane.host_set(mac, link.mtu.min(MTU_MAX as u32));
+        }
+    }
+
+    fn warn_of_mtu(&self) {
+        let mtu = self.mirror.host().link.as_ref().map_or(0, |link| link.mtu);
+        if mtu as usize > MTU_MAX {
+            (self.say)(&format!(
+                "{}: the interface has MTU {mtu} now, and virtual ports carry {MTU_MAX} bytes at \
+                 most: applications keep to that",
+                self.options.interface
+            ));
         }
     }
 
@@ -164,7 +188,7 @@ impl<P: Plane> Service<P> {
     }
 
     /// Handles the loss of an address: its claims end, wildcards stay.
-    fn lose_address(&mut self, address: IpAddr) {
+    pub(super) fn lose_address(&mut self, address: IpAddr) {
         if self.mirror.host().has(address) {
             // Only the prefix has changed.
             return;
@@ -203,6 +227,10 @@ impl<P: Plane> Service<P> {
                 };
                 self.send(id, &answer);
             }
+        }
+        match mac {
+            Some(_) => self.silent_hops.answered(address),
+            None => self.silent_hops.expect(address),
         }
         let users = self
             .applications
@@ -264,6 +292,14 @@ impl<P: Plane> Service<P> {
                 self.plane.next_hop_set(mac, false);
             }
         }
+    }
+}
+
+/// A change as applications hear of it: no MTU is above what virtual ports carry.
+pub(super) fn bounded(change: Change) -> Change {
+    match change {
+        Change::Mtu(mtu) => Change::Mtu(mtu.min(MTU_MAX as u32)),
+        change => change,
     }
 }
 

@@ -18,12 +18,13 @@ use rustix::io::Errno;
 use rustix::net::sockopt::socket_cookie;
 
 use super::clients::{Client, ClientId, Role};
+use super::hosts::bounded;
 use super::shares::Thing;
 use super::{Service, after_ns};
-use crate::limits::{LEDGER_ENTRIES_MAX, RECOVERY_NS, SLOTS_MAX};
+use crate::limits::{LEDGER_ENTRIES_MAX, MTU_MAX, RECOVERY_NS, SLOTS_MAX};
 use crate::plane::Plane;
 use crate::policy::Peer;
-use crate::reset::Owned;
+use crate::reset::{LedgerSize, Owned};
 use crate::state::ApplicationNote;
 
 #[derive(Debug)]
@@ -97,8 +98,8 @@ impl<P: Plane> Service<P> {
             .find(|(_, one)| is_known(one))
             .map(|(number, _)| *number);
         let room = self.room_for(uid, hello.contexts, known);
-        let mut numbers = 0..SLOTS_MAX;
-        let number = known.or_else(|| numbers.find(|one| !self.applications.contains_key(one)));
+        let is_free = |one: &u16| !self.applications.contains_key(one) && !self.dying.has(*one);
+        let number = known.or_else(|| (0..SLOTS_MAX).find(is_free));
         let base = number.and_then(|number| self.free_base(number, hello.contexts));
         let (Some(number), Some(base), Some(room)) = (number, base, room) else {
             self.refuse(id, 0, Errno::BUSY);
@@ -187,6 +188,7 @@ impl<P: Plane> Service<P> {
         if let Some(application) = self.applications.get(&number) {
             taken.extend(application.cookies.keys().map(|context| (*context, 1)));
         }
+        taken.extend(self.dying.contexts(number).map(|context| (context, 1)));
         taken.sort_unstable();
         let mut base = 0_u16;
         for (from, count) in taken {
@@ -221,7 +223,7 @@ impl<P: Plane> Service<P> {
         let welcome = Welcome {
             application: number,
             mac: link.and_then(|link| link.mac).unwrap_or(MacAddr([0; 6])),
-            mtu: link.map_or(0, |link| link.mtu),
+            mtu: link.map_or(0, |link| link.mtu.min(MTU_MAX as u32)),
             // The kernel at a veth's other end leaves checksums to an offload that does not happen.
             rx_checksum: ChecksumPolicy::AcceptPartial,
             link_is_up: link.is_some_and(|link| link.is_up),
@@ -232,7 +234,7 @@ impl<P: Plane> Service<P> {
         };
         self.send(id, &Message::Welcome(welcome));
         for change in changes {
-            self.send(id, &Message::Change(change));
+            self.send(id, &Message::Change(bounded(change)));
         }
         self.send(id, &Message::Change(Change::OwnHop(self.plane.own_hop())));
         self.send(id, &Message::Change(Change::Complete));
@@ -270,6 +272,7 @@ impl<P: Plane> Service<P> {
     /// Removes everything from one context of a living application, and resets the context's peers.
     fn bury_context(&mut self, number: u16, context: u16) {
         let ledger = self.plane.ledger(number, context);
+        let size = self.ledger_size(number, context);
         let is_own = |lease: &&crate::ownership::Lease| {
             (lease.application, lease.context) == (number, context)
         };
@@ -280,9 +283,21 @@ impl<P: Plane> Service<P> {
         let leases = leases.map(|one| one.ports.clone()).collect();
         let owned = self.owned(places, leases);
         // Answers of the peers reach another context or the kernel, which both reset them.
-        self.close_context(number, context);
+        if self.take_all_of(number, context) {
+            self.dying.push(number, context, size.uid);
+        }
         if let Some(ledger) = ledger {
-            self.resets.add(ledger, owned);
+            self.resets.add(ledger, size, owned);
+        }
+    }
+
+    /// The memory of a context's ledger, if it has one.
+    fn ledger_size(&self, number: u16, context: u16) -> LedgerSize {
+        let application = self.applications.get(&number);
+        let cost = application.and_then(|one| one.costs.get(&context));
+        LedgerSize {
+            uid: self.uid_of(number).unwrap_or_default(),
+            bytes: cost.map_or(0, |cost| cost.ledger),
         }
     }
 
@@ -305,6 +320,7 @@ impl<P: Plane> Service<P> {
         let Some(application) = self.applications.remove(&number) else {
             return;
         };
+        let uid = application.peer.uid;
         let (claims, leases) = self.ownership.take_all(number);
         let places = claims.iter().map(|(place, _)| *place).collect();
         let owned_leases = leases.iter().map(|lease| lease.ports.clone()).collect();
@@ -320,9 +336,12 @@ impl<P: Plane> Service<P> {
         drop((claims, leases));
         for context in application.cookies.keys() {
             if let Some(ledger) = self.plane.ledger(number, *context) {
-                self.resets.add(ledger, owned.clone());
+                let cost = application.costs.get(context);
+                let bytes = cost.map_or(0, |cost| cost.ledger);
+                let size = LedgerSize { uid, bytes };
+                self.resets.add(ledger, size, owned.clone());
             }
-            self.plane.port_remove(number, *context);
+            self.dying.push(number, *context, uid);
         }
         self.forget_next_hops();
         self.are_notes_old = true;

@@ -12,6 +12,9 @@
 //! | `moves` | connections that another process accepts |
 //! | `hosts` | changes of addresses, routes, neighbours and link |
 //! | `lives` | applications: birth, death, recovery after a restart |
+//! | `dying` | virtual ports of the dead, removed a few in each turn |
+//! | `silent_hops` | next hops that do not answer |
+//! | `leaving` | addresses that the interface has lost a moment ago |
 //! | `report` | answers for people, as JSON |
 //!
 //! ```text
@@ -23,12 +26,15 @@
 
 mod clients;
 mod closers;
+mod dying;
 mod hosts;
+mod leaving;
 mod lives;
 mod moves;
 mod report;
 mod requests;
 mod shares;
+mod silent_hops;
 mod work;
 
 use std::collections::BTreeMap;
@@ -48,15 +54,20 @@ use rustix::io::{self, Errno};
 
 use self::clients::{Client, ClientId};
 use self::closers::Closers;
+use self::dying::Dying;
+use self::leaving::Leaving;
 use self::lives::Application;
 use self::moves::Moving;
+use self::silent_hops::SilentHops;
 use self::work::Work;
+use crate::abandon_unsafe::Abandoner;
 use crate::limits::{DESCRIPTORS, RECOVERY_NS, SLOTS_MAX, TICK_NS};
 use crate::ownership::Ownership;
 use crate::plane::Plane;
 use crate::policy::{Policy, Rule};
 use crate::reserved_ports::ReservedPorts;
 use crate::reset::Resets;
+use crate::rights_unsafe::let_descriptors_in;
 use crate::state::NotesFile;
 
 const LISTENER: u64 = 0;
@@ -132,12 +143,16 @@ pub struct Service<P> {
     epoll: OwnedFd,
     listener: OwnedFd,
     closers: Closers,
+    abandoner: Abandoner,
     clients: BTreeMap<ClientId, Client>,
     next_client: ClientId,
     /// When to accept connections again; `None`: now.
     accept_again: Option<Instant>,
     work: Work,
     applications: BTreeMap<u16, Application>,
+    dying: Dying,
+    silent_hops: SilentHops,
+    leaving: Leaving,
     resolving: Vec<Resolving>,
     moves: BTreeMap<u32, Moving>,
     next_move: u32,
@@ -163,6 +178,8 @@ impl<P: Plane> Service<P> {
     /// One line: another service has the socket, no such interface, or no permission.
     pub fn new(options: ServiceOptions, plane: P, say: fn(&str)) -> Result<Self, ServiceError> {
         raise_descriptors();
+        // Early, while low numbers of descriptors are free.
+        let abandoner = Abandoner::new().map_err(|errno| ServiceError::new("eventfd", errno))?;
         let interface = options.interface.clone();
         let failed = |what: &str| {
             let what = what.to_owned();
@@ -191,11 +208,15 @@ impl<P: Plane> Service<P> {
             epoll,
             listener,
             closers: Closers::default(),
+            abandoner,
             clients: BTreeMap::new(),
             next_client: ClientId::default(),
             accept_again: None,
             work: Work::default(),
             applications: BTreeMap::new(),
+            dying: Dying::default(),
+            silent_hops: SilentHops::default(),
+            leaving: Leaving::default(),
             resolving: Vec::new(),
             moves: BTreeMap::new(),
             next_move: 0,
@@ -261,6 +282,9 @@ impl<P: Plane> Service<P> {
     /// Does the work that is due, and the work that the events of this turn have left.
     fn tick(&mut self, now: Instant) {
         self.work_on();
+        self.remove_dead_ports();
+        self.lose_addresses(now);
+        self.forget_silent_hops(now);
         self.end_of_rest(now);
         self.drop_silent_clients(now);
         self.give_up_resolving(now);
@@ -278,7 +302,8 @@ impl<P: Plane> Service<P> {
     /// Timeout of the next wait; `None` without a deadline.
     fn timeout(&self) -> Option<Timespec> {
         let tv_nsec = match () {
-            () if self.resets.is_due(Instant::now()) || !self.work.is_empty() => 0,
+            () if self.resets.is_due(Instant::now()) => 0,
+            () if !self.work.is_empty() || !self.dying.is_empty() => 0,
             () if self.has_deadlines() => TICK_NS,
             () => return None,
         };
@@ -291,6 +316,8 @@ impl<P: Plane> Service<P> {
             || self.accept_again.is_some()
             || self.old_hops_until.is_some()
             || !self.resolving.is_empty()
+            || !self.silent_hops.is_empty()
+            || !self.leaving.is_empty()
             || self.clients.values().any(Client::is_silent)
             || self.applications.values().any(Application::is_lost)
     }
@@ -334,6 +361,7 @@ impl<P: Plane> Service<P> {
         for number in numbers {
             self.bury(number, "the service ends");
         }
+        self.remove_all_dead_ports();
         self.clients.clear();
         // Peers of the applications that were just buried hear of it before the service is gone.
         self.resets.finish();
@@ -395,6 +423,9 @@ fn listen(path: &str) -> Result<OwnedFd, ServiceError> {
         }
     }
     let socket = new_socket().map_err(failed)?;
+    // Descriptors in the queues of connections that wait or are refused may be slow to close.
+    // Accepted sockets begin with the setting of this one. Before Linux 6.16 there is no setting.
+    let _ = let_descriptors_in(socket.as_fd(), false);
     rustix::net::bind(&socket, &target).map_err(failed)?;
     if is_file {
         use std::os::unix::fs::PermissionsExt;

@@ -90,6 +90,7 @@ impl<P: Plane> Service<P> {
             "virtual_ports_max": self.options.ports,
             "applications": applications.collect::<Vec<_>>(),
             "ingress_drops": named(&self.plane.ingress_drops()),
+            "next_hops_forgotten": self.silent_hops.forgotten,
         })
     }
 

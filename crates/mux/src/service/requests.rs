@@ -212,7 +212,8 @@ impl<P: Plane> Service<P> {
         }
         let bytes = u64::from(entries) * packetio::ledger::ENTRY_BYTES as u64;
         let uid = self.uid_of(number).unwrap_or_default();
-        let made = match self.may_have(uid, Thing::Ledgers, bytes) {
+        let has_room = self.may_have(uid, Thing::Ledgers, bytes) && self.has_ledger_room(bytes);
+        let made = match has_room {
             true => self.plane.ledger_add(number, context, entries),
             false => Err(Errno::NOBUFS),
         };
@@ -234,14 +235,22 @@ impl<P: Plane> Service<P> {
         }
     }
 
-    /// Removes the ports of a context that is opened again.
+    /// Removes the virtual port of a context that is opened again, with all that it owned.
     pub(super) fn close_context(&mut self, number: u16, context: u16) {
+        if self.take_all_of(number, context) {
+            self.plane.port_remove(number, context);
+        }
+    }
+
+    /// Takes its ports, its leases and its place in the notes from a context. False: it has no
+    /// virtual port.
+    pub(super) fn take_all_of(&mut self, number: u16, context: u16) -> bool {
         let Some(application) = self.applications.get_mut(&number) else {
-            return;
+            return false;
         };
         application.costs.remove(&context);
         if application.cookies.remove(&context).is_none() {
-            return;
+            return false;
         }
         let claims = self
             .ownership
@@ -260,7 +269,7 @@ impl<P: Plane> Service<P> {
             self.plane.lease_remove(ports.clone());
             let _ = self.ownership.lease_remove(number, &ports);
         }
-        self.plane.port_remove(number, context);
+        true
     }
 
     /// Holds a place that a socket of the application reserves in the kernel.
@@ -484,8 +493,10 @@ impl<P: Plane> Service<P> {
                 address,
                 deadline: after_ns(RESOLVE_NS_MAX),
             });
+            self.silent_hops.expect(address);
             return Ok(None);
         };
+        self.silent_hops.answered(address);
         self.plane.next_hop_set(mac, true);
         Ok(Some(Message::NextHop {
             request,

@@ -55,15 +55,22 @@ impl<P: Plane> Service<P> {
         let own = || self.applications.values().filter(|one| one.peer.uid == uid);
         let is_own = |application: u16| self.uid_of(application) == Some(uid);
         match thing {
-            Thing::Contexts => own().map(|one| u64::from(one.contexts)).sum(),
+            Thing::Contexts => {
+                let living = own().map(|one| u64::from(one.contexts)).sum::<u64>();
+                living + self.dying.of_user(uid)
+            }
             Thing::Memory => own()
                 .flat_map(|one| one.costs.values())
                 .map(|cost| cost.memory)
                 .sum(),
-            Thing::Ledgers => own()
-                .flat_map(|one| one.costs.values())
-                .map(|cost| cost.ledger)
-                .sum(),
+            Thing::Ledgers => {
+                let living = own().flat_map(|one| one.costs.values());
+                let dead = self.resets.ledgers().filter(|size| size.uid == uid);
+                living
+                    .map(|cost| cost.ledger)
+                    .chain(dead.map(|size| size.bytes))
+                    .sum()
+            }
             Thing::Claims => {
                 let claims = self.ownership.claims();
                 claims
@@ -87,9 +94,22 @@ impl<P: Plane> Service<P> {
         }
     }
 
-    /// Contexts of all applications.
+    /// Contexts of all applications, with those whose virtual ports are yet to be removed.
     pub(super) fn contexts_taken(&self) -> u64 {
         let all = self.applications.values();
-        all.map(|one| u64::from(one.contexts)).sum()
+        let living = all.map(|one| u64::from(one.contexts)).sum::<u64>();
+        living + self.dying.len() as u64
+    }
+
+    /// Whether all ledgers together leave room for `bytes` more. A ledger of the dead stays until
+    /// their peers are reset.
+    pub(super) fn has_ledger_room(&self, bytes: u64) -> bool {
+        let costs = self
+            .applications
+            .values()
+            .flat_map(|one| one.costs.values());
+        let living = costs.map(|cost| cost.ledger).sum::<u64>();
+        let dead = self.resets.ledgers().map(|size| size.bytes).sum::<u64>();
+        living + dead + bytes <= LEDGER_BYTES_MAX
     }
 }

@@ -1,5 +1,5 @@
 //! Requests that take long: each makes or removes an interface, pins memory, or looks at every
-//! virtual port.
+//! virtual port. A greeting takes long while the dead have the virtual ports that it asks for.
 //!
 //! The service has one thread. So it acts on one such request in a turn, and then on the short
 //! requests of all clients. Users have their turns one after the other, however many clients they
@@ -92,7 +92,7 @@ impl<P: Plane> Service<P> {
         message: Message,
         descriptor: Foreign,
     ) -> Result<bool, &'static str> {
-        if !is_long(&message) {
+        if !is_long(&message) && !self.waits_for_the_dead(id, &message) {
             return self.act(id, &message, descriptor).map(|()| true);
         }
         let Some(client) = self.clients.get_mut(&id) else {
@@ -116,9 +116,13 @@ impl<P: Plane> Service<P> {
             return;
         };
         let id = task.client;
+        let waits = self.waits_for_the_dead(id, &task.message);
         let Some(client) = self.clients.get_mut(&id) else {
             return;
         };
+        if waits {
+            return self.work.push(client.peer.uid, task);
+        }
         client.is_put_off = false;
         let data = epoll::EventData::new_u64(CLIENTS + id.0);
         let outcome = match epoll::add(&self.epoll, &client.channel, data, epoll::EventFlags::IN) {

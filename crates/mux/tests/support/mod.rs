@@ -45,21 +45,42 @@ pub struct Books {
     pub host: Option<(MacAddr, u32)>,
     pub ledgers: BTreeMap<(u16, u16), Arc<OwnedFd>>,
     pub is_closed: bool,
+    /// Bytes a second that a context may send; 0: any number.
+    pub rate: u64,
     /// How often a virtual port was made, and how long each takes.
     pub port_adds: u32,
     pub port_add_pause: Duration,
+    /// How often a virtual port was removed, and how long each takes.
+    pub port_removals: u32,
+    pub port_removal_pause: Duration,
 }
+
+/// Entries of a ledger that are read at once.
+const ENTRIES_READ: usize = 4096;
 
 /// A ledger in a file.
 #[derive(Debug)]
-struct FileLedger(Arc<OwnedFd>);
+struct FileLedger {
+    file: Arc<OwnedFd>,
+    /// Entries that were read, and the index of the first.
+    read: Mutex<(usize, Vec<u8>)>,
+}
 
 impl Ledger for FileLedger {
     fn entry(&self, index: u32) -> Option<[u8; ENTRY_BYTES]> {
-        let mut bytes = [0; ENTRY_BYTES];
-        let at = u64::from(index) * ENTRY_BYTES as u64;
-        let read = rustix::io::pread(&*self.0, &mut bytes, at);
-        (read == Ok(ENTRY_BYTES)).then_some(bytes)
+        let mut read = self.read.lock().unwrap();
+        let (first, entries) = &mut *read;
+        let within = index as usize % ENTRIES_READ;
+        let wanted = index as usize - within;
+        if *first != wanted || entries.is_empty() {
+            *first = wanted;
+            entries.resize(ENTRIES_READ * ENTRY_BYTES, 0);
+            let at = (wanted * ENTRY_BYTES) as u64;
+            let length = rustix::io::pread(&*self.file, &mut entries[..], at).ok()?;
+            entries.truncate(length);
+        }
+        let bytes = entries.get(within * ENTRY_BYTES..)?.get(..ENTRY_BYTES)?;
+        bytes.try_into().ok()
     }
 }
 
@@ -107,7 +128,10 @@ impl Plane for FakePlane {
     }
 
     fn port_remove(&mut self, application: u16, context: u16) {
+        let pause = self.books(|books| books.port_removal_pause);
+        std::thread::sleep(pause);
         self.books(|books| {
+            books.port_removals += 1;
             books.ports.remove(&(application, context));
             books.ledgers.remove(&(application, context));
         });
@@ -129,7 +153,10 @@ impl Plane for FakePlane {
 
     fn ledger(&self, application: u16, context: u16) -> Option<Box<dyn Ledger>> {
         let found = self.books(|books| books.ledgers.get(&(application, context)).cloned());
-        found.map(|file| Box::new(FileLedger(file)) as Box<dyn Ledger>)
+        found.map(|file| {
+            let read = Mutex::default();
+            Box::new(FileLedger { file, read }) as Box<dyn Ledger>
+        })
     }
 
     fn claim_set(
@@ -145,6 +172,10 @@ impl Plane for FakePlane {
 
     fn own_hop(&self) -> Option<MacAddr> {
         None
+    }
+
+    fn rate(&self) -> u64 {
+        self.books(|books| books.rate)
     }
 
     fn flow_set(&mut self, application: u16, context: u16, ends: (SocketAddr, SocketAddr)) {
@@ -261,9 +292,18 @@ pub struct World {
     service: Option<(JoinHandle<()>, OwnedFd)>,
 }
 
+/// Lines of all services of the program.
+static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
 /// Prints a log line of the service, which is shown if a test fails.
 fn say(line: &str) {
     println!("mux: {line}");
+    SAID.lock().unwrap().push(line.to_owned());
+}
+
+/// True if a service has said something with these words.
+pub fn was_said(words: &str) -> bool {
+    SAID.lock().unwrap().iter().any(|line| line.contains(words))
 }
 
 impl World {
@@ -456,6 +496,11 @@ impl Client {
                 other => return Some((other, descriptor)),
             }
         }
+    }
+
+    /// The next message that is not news, with its descriptor.
+    pub fn next_answer(&mut self) -> (Message, Foreign) {
+        self.answer_with_descriptor().expect("an answer")
     }
 
     /// The next message that is not news.

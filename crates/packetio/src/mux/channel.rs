@@ -1,16 +1,21 @@
 //! One connection between application and service, for messages with at most one descriptor each.
 //!
-//! A [`Channel`] owns a connected SOCK_SEQPACKET socket. Nothing blocks, not even closing: a
-//! separate thread closes the peer's descriptors (`crate::foreign`). The `mux` port and the service
-//! use it.
+//! A [`Channel`] owns a connected SOCK_SEQPACKET socket. Nothing blocks but the first message, not
+//! even closing: a separate thread closes the peer's descriptors (`crate::foreign`). The `mux` port
+//! and the service use it.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
 
 use rustix::io::{self, Errno};
 
 use super::message::{MESSAGE_LEN, Message, MessageError};
 use crate::foreign::{Closer, Foreign};
+use crate::limits::MUX_ANSWER_WAIT;
 use crate::seqpacket::{self, Peeked, address, new_socket};
+
+/// Pause before a first message is sent again.
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
 
 /// The result of reading from a connection.
 #[derive(Debug)]
@@ -65,6 +70,25 @@ impl Channel {
         match seqpacket::send(socket, &message.encode(), descriptor)? {
             MESSAGE_LEN => Ok(()),
             _ => Err(Errno::MSGSIZE),
+        }
+    }
+
+    /// Sends the first message of an application. The kernel refuses its descriptor (`PERM`) until
+    /// the service has accepted the connection, so this waits.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send); `PERM` if the service does not accept the connection in time.
+    pub fn send_first(
+        &self,
+        message: &Message,
+        descriptor: Option<BorrowedFd<'_>>,
+    ) -> io::Result<()> {
+        let until = Instant::now() + MUX_ANSWER_WAIT;
+        loop {
+            match self.send(message, descriptor) {
+                Err(Errno::PERM) if Instant::now() < until => std::thread::sleep(FIRST_PAUSE),
+                outcome => return outcome,
+            }
         }
     }
 

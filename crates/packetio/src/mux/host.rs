@@ -209,7 +209,9 @@ impl MuxHost {
             contexts: options.contexts.max(1) as u16,
         };
         let (message, family) = greeting(hello);
-        channel.send(&message, family).map_err(failed("hello"))?;
+        channel
+            .send_first(&message, family)
+            .map_err(failed("hello"))?;
         let shared = Arc::new(Shared {
             path: path.to_owned(),
             hello,

@@ -220,7 +220,7 @@ impl Shared {
                 continue;
             };
             let (message, family) = greeting(self.hello);
-            if channel.send(&message, family).is_err() {
+            if channel.send_first(&message, family).is_err() {
                 continue;
             }
             *self.channel.lock().unwrap_or_else(PoisonError::into_inner) = channel;

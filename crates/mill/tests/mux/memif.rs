@@ -242,6 +242,40 @@ fn neighbour_of_a_hostile_application_stays_exact_over_memif() {
     assert!(beside.tx_drops > 10, "{beside:?}");
 }
 
+/// Cases of the other modules that need no virtual interfaces.
+const CASES: [&str; 8] = [
+    "claim_ends_with_its_listener_and_its_connections",
+    "connections_beyond_the_lease_get_more_ports",
+    "changes_of_the_interface_reach_a_transfer",
+    "changes::claim_of_an_address_is_made_again_when_the_address_is_back",
+    "changes::connection_of_an_address_that_is_lost_ends_with_the_network_down",
+    "changes::address_removed_before_it_has_another_prefix_leaves_a_transfer_whole",
+    "privileges::service_that_has_started_keeps_no_capability_of_the_start",
+    "privileges::address_of_the_configuration_narrows_the_set",
+];
+
+/// Runs these tests again, in a process of their own.
+#[test]
+fn cases_of_virtual_interfaces_hold_over_memif() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    // Without privileges the other tests do nothing.
+    if World::new("mux-memif-cases").is_none() {
+        return;
+    }
+    let mut program = Command::new(std::env::current_exe().unwrap());
+    let output = program
+        .args(["--exact", "--test-threads=1"])
+        .args(CASES)
+        .env("MUX_PATH", "memif")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}\n{errors}");
+    let all = format!("{} passed", CASES.len());
+    assert!(said.contains(&all), "a case has another name: {said}");
+}
+
 /// Names of the threads of a service.
 fn threads(service: &Service) -> Vec<String> {
     let tasks = std::fs::read_dir(format!("/proc/{}/task", service.pid())).unwrap();

@@ -206,7 +206,7 @@ pub(super) fn frames_for_reasons(mac: MacAddr) -> Vec<(Vec<u8>, Reason)> {
         (changed(v4(0), 12, &[8, 6]), Reason::Arp),
         (vlan, Reason::Vlan),
         (changed(v4(0), 12, &[0x88, 0xcc]), Reason::Ethertype),
-        (changed(v4(0), 11, &[0xee]), Reason::SourceMac),
+        (changed(v4(0), 11, &[!mac.0[5]]), Reason::SourceMac),
         (changed(v4(0), 0, &[0xff; 6]), Reason::NextHop),
         (changed(v4(0), 14, &[0x44]), Reason::HeaderLength),
         (changed(v4(0), 14, &[0x65]), Reason::HeaderLength),

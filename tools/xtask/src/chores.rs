@@ -9,7 +9,9 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
+use crate::cleanup;
 use crate::cli::FuzzOptions;
 use crate::run;
 use crate::setup::{self, NIGHTLY, Need, TARGET_NO_OS};
@@ -197,7 +199,7 @@ pub fn fuzz(root: &Path, options: &FuzzOptions) -> Result<bool, String> {
     Ok(true)
 }
 
-/// Fuzzes every target for some seconds. This finds shallow faults, and proves that each target
+/// Fuzzes every target for some seconds of CPU time. This finds shallow faults, and proves that each target
 /// still builds and runs.
 pub fn fuzz_smoke(root: &Path, seconds: u64) -> Result<(), String> {
     fuzz_each(root, &fuzz_targets(root)?, seconds)
@@ -244,25 +246,34 @@ fn fuzz_command(root: &Path, action: &str) -> Command {
     command
 }
 
-/// Fuzzes one target. Its output is printed at the end, since others run at the same time.
+/// Fuzzes one target for some seconds of CPU time, so that a busy machine makes the run longer and
+/// not weaker. Its output is printed at the end, since others run at the same time.
 fn fuzz_one(root: &Path, target: &str, seconds: u64) -> Result<(), String> {
     // Inputs that this machine found earlier, if any; the repository's own come after them.
     let corpus = root.join("tools/fuzz/corpus").join(target);
     fs::create_dir_all(&corpus).map_err(|error| format!("{}: {error}", corpus.display()))?;
     let seeds = seeds_of(root, target);
+    // The fuzzer ends once this file has a byte.
+    let stop = cleanup::temporary_directory()?.join(format!("stop-{target}"));
     let mut command = fuzz_command(root, "run");
     command
         .arg(target)
         .arg(corpus)
         .args(seeds.is_dir().then_some(seeds))
         .arg("--")
-        .arg(format!("-max_total_time={seconds}"))
+        .arg(format!("-stop_file={}", stop.display()))
         .arg(format!("-max_len={FUZZ_INPUT_BYTES_MAX}"))
         // Entropic scheduling weighs inputs by rare features. It takes two thirds of the time if
         // one input reaches as much as a whole stack does.
         .arg("-entropic=0")
         .args(["-verbosity=0", "-print_final_stats=1"]);
-    let output = run::outcome(&mut command)?;
+    let limit = Duration::from_secs(seconds);
+    let output = run::outcome_watched(&mut command, |cpu| {
+        if cpu >= limit {
+            // A file that cannot be written now is written at the next look.
+            let _ = fs::write(&stop, "stop");
+        }
+    })?;
     let said = [output.stdout, output.stderr].concat();
     eprintln!("--- fuzz {target}\n{}", String::from_utf8_lossy(&said));
     if output.status.success() {

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-/// Seconds that each fuzz target runs in `cargo xtask test`.
+/// Seconds of CPU time that each fuzz target has in `cargo xtask test`.
 const FUZZ_SMOKE_SECONDS: u64 = 20;
-/// Seconds that each fuzz target runs in `cargo xtask fuzz`: as long as a release requires.
+/// Seconds of CPU time that each fuzz target has in `cargo xtask fuzz`: as long as a release requires.
 const FUZZ_SECONDS: u64 = 3600;
 /// Number of mutants that `cargo xtask mutants` draws.
 const MUTANTS_COUNT: usize = 100;
@@ -144,9 +144,12 @@ pub struct TestOptions {
     /// Print the names of the steps and stop
     #[arg(long)]
     pub list: bool,
-    /// Seconds for each fuzz target
+    /// Seconds of CPU time for each fuzz target
     #[arg(long, value_name = "SECONDS", default_value_t = FUZZ_SMOKE_SECONDS)]
     pub fuzz_seconds: u64,
+    /// Run the steps that compute, for the run that waits beside; it gives this itself
+    #[arg(long, hide = true)]
+    pub beside: bool,
     /// Write the steps with their times and outcomes to this file
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
@@ -159,6 +162,7 @@ impl Default for TestOptions {
             skip: Vec::new(),
             list: false,
             fuzz_seconds: FUZZ_SMOKE_SECONDS,
+            beside: false,
             json: None,
         }
     }
@@ -169,7 +173,7 @@ impl Default for TestOptions {
 pub struct FuzzOptions {
     /// Fuzz targets; without a name all of them
     pub targets: Vec<String>,
-    /// Seconds for each target
+    /// Seconds of CPU time for each target
     #[arg(long, value_name = "SECONDS", default_value_t = FUZZ_SECONDS)]
     pub seconds: u64,
 }

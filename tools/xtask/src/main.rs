@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod bench;
+mod beside;
 mod chores;
 mod cleanup;
 mod cli;

@@ -10,7 +10,7 @@ use std::io::{self, BufReader, PipeWriter};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
-use std::sync::mpsc::{self, Receiver};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -24,6 +24,8 @@ use crate::failures::{self, Noted};
 /// Time from SIGTERM to SIGKILL for a child that does not leave.
 const LEAVE_TIMEOUT: Duration = Duration::from_secs(8);
 const LEAVE_POLL: Duration = Duration::from_millis(20);
+/// Time between two looks at a child's CPU time.
+const CPU_POLL: Duration = Duration::from_millis(200);
 
 /// Live process groups. A group's number is its leader's pid.
 static GROUPS: Mutex<Vec<Pid>> = Mutex::new(Vec::new());
@@ -186,6 +188,27 @@ pub fn outcome_before(command: &mut Command, deadline: Instant) -> Result<Option
     output.map_err(|error| format!("`{}`: wait: {error}", describe(command)))
 }
 
+/// Runs a child that may fail. `look` is called now and then with the CPU time that the child's own
+/// children have used, and may tell them to stop.
+pub fn outcome_watched(
+    command: &mut Command,
+    mut look: impl FnMut(Duration),
+) -> Result<Output, String> {
+    let (group, child) = piped(command)?;
+    let (says, said) = mpsc::channel();
+    std::thread::spawn(move || says.send(child.wait_with_output()));
+    let output = loop {
+        match said.recv_timeout(CPU_POLL) {
+            Err(RecvTimeoutError::Timeout) => look(cpu_time_of_group(group)),
+            Ok(output) => break output,
+            Err(RecvTimeoutError::Disconnected) => break Err(io::Error::other("no status")),
+        }
+    };
+    end_group(group);
+    forget(group);
+    output.map_err(|error| format!("`{}`: wait: {error}", describe(command)))
+}
+
 fn piped(command: &mut Command) -> Result<(Pid, Child), String> {
     let child = command
         .process_group(0)
@@ -235,13 +258,21 @@ impl Watched {
         self.child.stdin.take()
     }
 
+    /// Whether the child's status was 0, if it has ended.
+    pub fn try_wait(&mut self) -> Result<Option<bool>, String> {
+        let status = self
+            .child
+            .try_wait()
+            .map_err(|error| format!("wait: {error}"))?;
+        Ok(status.map(|status| status.success()))
+    }
+
     /// Waits for the child's end, at most [`END_MAX`]. True: its status was 0.
     pub fn wait(&mut self) -> Result<bool, String> {
         let start = Instant::now();
         loop {
-            let ended = self.child.try_wait();
-            match ended.map_err(|error| format!("wait: {error}"))? {
-                Some(status) => return Ok(status.success()),
+            match self.try_wait()? {
+                Some(is_success) => return Ok(is_success),
                 None if start.elapsed() < END_MAX => std::thread::sleep(END_POLL),
                 None => return Err(format!("process {} does not end", self.id())),
             }
@@ -329,20 +360,28 @@ fn end_group(group: Pid) {
     let _ = rustix::process::kill_process_group(group, Signal::KILL);
 }
 
-/// Ends descendants that left their group. They became our children when their parents ended.
+/// Ends descendants that left their group.
 fn end_orphans() {
     let limit = Instant::now() + LEAVE_TIMEOUT;
     while Instant::now() < limit {
-        let orphans = children_of(rustix::process::getpid());
+        let orphans = orphans();
         if orphans.is_empty() {
             return;
         }
         for &pid in &orphans {
             let _ = rustix::process::kill_process(pid, Signal::KILL);
+            let _ = rustix::process::waitpid(Some(pid), WaitOptions::NOHANG);
         }
-        while let Ok(Some(_)) = rustix::process::wait(WaitOptions::NOHANG) {}
         std::thread::sleep(LEAVE_POLL);
     }
+}
+
+/// Our children that no chore started: descendants whose parents ended. A child that a chore still
+/// watches is none of them.
+fn orphans() -> HashSet<Pid> {
+    let mut children = children_of(rustix::process::getpid());
+    children.retain(|pid| !groups().contains(pid));
+    children
 }
 
 fn children_of(parent: Pid) -> HashSet<Pid> {
@@ -357,10 +396,74 @@ fn children_of(parent: Pid) -> HashSet<Pid> {
         .collect()
 }
 
+/// The kernel's unit of a process's CPU time (`sysconf(_SC_CLK_TCK)` is 100 on Linux).
+const TICK: Duration = Duration::from_millis(10);
+
+/// CPU time of this process, and of all children that have ended with their descendants.
+pub fn cpu_time_used() -> Duration {
+    let fields = stat_fields("self").unwrap_or_default();
+    cpu_time(&fields, 11..15)
+}
+
+/// CPU time of the live processes of a group, without its leader.
+fn cpu_time_of_group(group: Pid) -> Duration {
+    let leader = group.as_raw_nonzero().to_string();
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter(|name| name.starts_with(|first: char| first.is_ascii_digit()))
+        .filter(|name| *name != leader)
+        .filter_map(|name| stat_fields(&name))
+        .filter(|fields| fields.get(2) == Some(&leader))
+        .map(|fields| cpu_time(&fields, 11..13))
+        .sum()
+}
+
+/// The sum of user and system times, which stand in these places of a process's fields.
+fn cpu_time(fields: &[String], place: std::ops::Range<usize>) -> Duration {
+    let fields = fields.get(place).unwrap_or_default();
+    let ticks: u32 = fields.iter().map(|field| field.parse().unwrap_or(0)).sum();
+    TICK * ticks
+}
+
+/// The fields of /proc/PID/stat from the third on, which is the first behind the brackets.
+fn stat_fields(pid: &str) -> Option<Vec<String>> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, after) = stat.rsplit_once(')')?;
+    Some(after.split_whitespace().map(str::to_owned).collect())
+}
+
 /// The parent's pid: field 4 of /proc/PID/stat. The second field is in brackets and may contain
 /// anything.
 fn parent_of(pid: i32) -> Option<i32> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, after) = stat.rsplit_once(')')?;
-    after.split_whitespace().nth(1)?.parse().ok()
+    stat_fields(&pid.to_string())?.get(1)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn watched_child_is_no_orphan() {
+        let mut stray = Command::new("sleep").arg("60").spawn().unwrap();
+        let watched = Watched::start(Command::new("sleep").arg("60")).unwrap();
+        let found = orphans();
+        stray.kill().unwrap();
+        stray.wait().unwrap();
+        assert!(found.contains(&Pid::from_child(&stray)));
+        assert!(!found.contains(&watched.group));
+    }
+
+    #[test]
+    fn cpu_time_of_a_group_is_that_of_its_members() {
+        let (computes, ends) = ("while :; do :; done & read line; kill $!", Stdio::piped());
+        let mut child = Command::new("sh");
+        child.args(["-c", computes]).stdin(ends);
+        let watched = Watched::start(&mut child).unwrap();
+        let limit = Instant::now() + Duration::from_secs(60);
+        while cpu_time_of_group(watched.group) < Duration::from_millis(50) {
+            assert!(Instant::now() < limit, "the group's loop is not seen");
+            std::thread::sleep(LEAVE_POLL);
+        }
+    }
 }

@@ -69,6 +69,11 @@ pub fn mutants(root: &Path, options: &MutantOptions) -> Result<bool, String> {
 
 /// The step of `cargo xtask test`. It draws the same mutants for the same commit.
 pub fn of_change(root: &Path) -> Result<(), String> {
+    let need = Need {
+        mutants: true,
+        ..Need::default()
+    };
+    setup::setup(root, &need)?;
     let began = Instant::now();
     let options = MutantOptions {
         crates: CHANGE_CRATES.map(str::to_owned).to_vec(),

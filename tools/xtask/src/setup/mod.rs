@@ -6,7 +6,10 @@
 mod debian;
 mod rust;
 
+use std::fs::{self, File};
 use std::path::Path;
+
+use crate::run;
 
 /// The nightly for Miri and the fuzzers, pinned so that runs can be repeated.
 pub const NIGHTLY: &str = "nightly-2026-04-14";
@@ -60,8 +63,29 @@ impl Need {
 }
 
 /// Installs missing things. An error names them and the command that installs them.
-pub fn setup(_root: &Path, need: &Need) -> Result<bool, String> {
-    debian::install_missing(need)?;
+pub fn setup(root: &Path, need: &Need) -> Result<bool, String> {
+    packages(root, need)?;
     rust::install_missing(need)?;
     Ok(true)
+}
+
+/// Installs missing Debian packages. If another process of this tree does, this waits for its end:
+/// a program that is unpacked is not yet configured.
+pub fn packages(root: &Path, need: &Need) -> Result<(), String> {
+    let directory = run::target(root);
+    let path = directory.join("packages.lock");
+    let told = |error: std::io::Error| format!("{}: {error}", path.display());
+    fs::create_dir_all(directory).map_err(told)?;
+    // The lock ends with the file.
+    let file = File::create(&path).map_err(told)?;
+    file.lock().map_err(told)?;
+    debian::install_missing(need)
+}
+
+/// Installs missing components of the toolchain that runs us, which takes seconds.
+pub fn components(need: &Need) -> Result<(), String> {
+    rust::install_missing(&Need {
+        target_no_os: need.target_no_os,
+        ..Need::default()
+    })
 }

@@ -153,7 +153,7 @@ impl EffectTargets<'_> {
                 .mark(socket, &mut slot.pending_events, EVENT_ROOM);
         }
         self.schedule.note_deadline(socket, conn);
-        self.schedule.lists.put(socket, next);
+        self.schedule.lists_mut().put(socket, next);
     }
 
     /// Sets the timer of a newly accepted connection and publishes its room for writing.
@@ -168,7 +168,7 @@ impl EffectTargets<'_> {
     #[inline(always)]
     fn plan(&mut self, socket: u32, conn: &Connection, effects: Effects) {
         if effects.intersects(OUTPUT) {
-            self.schedule.lists.put(socket, conn.list());
+            self.schedule.lists_mut().put(socket, conn.list());
         }
         if effects.intersects(Effects::TIMER) {
             self.schedule.note_deadline(socket, conn);
@@ -180,7 +180,7 @@ impl EffectTargets<'_> {
     #[inline(always)]
     fn confirm(&mut self, neighbour: Option<NeighbourId>) {
         if let Some(id) = neighbour {
-            self.network.neighbours.confirm(id, self.env.now_ns);
+            self.network.neighbours_mut().confirm(id, self.env.now_ns);
         }
     }
 
@@ -243,7 +243,7 @@ impl EffectTargets<'_> {
 /// Acts on the effects of a call into the connection of `socket`.
 pub(crate) fn apply_effects(engine: &mut Engine, socket: u32, effects: Effects) {
     let parts = engine.parts();
-    let own = parts.flows.sockets.parts(socket);
+    let own = parts.flows.socket_parts(socket);
     if !effect_targets!(parts).apply_usual(socket, own, effects) {
         apply_unusual(engine, socket, effects);
     }
@@ -253,7 +253,7 @@ pub(crate) fn apply_effects(engine: &mut Engine, socket: u32, effects: Effects) 
 #[inline(never)]
 pub(crate) fn apply_unusual(engine: &mut Engine, socket: u32, effects: Effects) {
     let parts = engine.parts();
-    let (slot, pool, block) = parts.flows.sockets.parts(socket);
+    let (slot, pool, block) = parts.flows.socket_parts(socket);
     let mut targets = effect_targets!(parts);
     let own = (&mut *slot, pool, block);
     targets.tell_application(socket, own, effects, parts.counters);
@@ -267,7 +267,7 @@ pub(crate) fn apply_unusual(engine: &mut Engine, socket: u32, effects: Effects) 
     let is_fast = slot.fast_opened_by.is_some();
     let has_story = slot.story != 0;
     if slot.stamps.is_some() && effects.intersects(Effects::WRITABLE | Effects::READABLE) {
-        parts.counters.stamps_lost += parts.flows.sockets.stamp_progress(socket, effects);
+        parts.counters.stamps_lost += parts.flows.sockets_mut().stamp_progress(socket, effects);
     }
     if has_story {
         (parts.flows).write_story(socket, Moment::Settled, leaves, parts.env.now_ns);
@@ -295,7 +295,7 @@ pub(crate) fn apply_unusual(engine: &mut Engine, socket: u32, effects: Effects) 
 #[cold]
 pub(crate) fn lose_segments(engine: &mut Engine, socket: u32, failure: Option<IcmpError>) {
     let parts = engine.parts();
-    let slot = parts.flows.sockets.slot(socket);
+    let slot = parts.flows.slot(socket);
     let (key, header, neighbour) = (slot.key, slot.header, slot.neighbour);
     let Some(conn) = slot.live_mut() else {
         return;
@@ -326,28 +326,28 @@ pub(crate) fn lose_segments(engine: &mut Engine, socket: u32, failure: Option<Ic
 
 /// Marks a socket so that the application looks at it.
 pub(crate) fn notify(flows: &mut Flows, events: &mut EventQueue, socket: u32) {
-    let slot = flows.sockets.slot(socket);
+    let slot = flows.slot(socket);
     events.mark(socket, &mut slot.pending_events, EVENT_NEWS);
 }
 
 /// Puts a socket that is about to connect on the list of openings.
 #[inline]
 pub(crate) fn queue_opening(schedule: &mut Schedule, socket: u32) {
-    schedule.lists.put(socket, TransmitClass::Opening);
+    schedule.lists_mut().put(socket, TransmitClass::Opening);
 }
 
 /// Makes a connection send by another port, behind which its next hop lies.
 #[cold]
 pub(crate) fn move_to_port(engine: &mut Engine, socket: u32, port: u8) {
     let Parts { schedule, .. } = engine.parts();
-    schedule.lists.set_port(socket, port);
+    schedule.lists_mut().set_port(socket, port);
     apply_effects(engine, socket, Effects::TRANSMIT);
 }
 
 /// Sets the timer of a connection whose deadline moved after its timer entry had been consumed.
 #[inline]
 pub(crate) fn arm(flows: &mut Flows, schedule: &mut Schedule, socket: u32) {
-    if let Some(conn) = flows.sockets.slot(socket).conn.as_ref() {
+    if let Some(conn) = flows.slot(socket).conn.as_ref() {
         schedule.note_deadline(socket, conn);
     }
 }
@@ -356,7 +356,7 @@ pub(crate) fn arm(flows: &mut Flows, schedule: &mut Schedule, socket: u32) {
 /// may be woken now (`sk_write_space` in Linux).
 pub(crate) fn notify_room(engine: &mut Engine, socket: u32) {
     let parts = engine.parts();
-    let (slot, _, block) = parts.flows.sockets.parts(socket);
+    let (slot, _, block) = parts.flows.socket_parts(socket);
     if let Some(conn) = slot.conn.as_mut()
         && publish_room(conn, &slot.tx, block, parts.env)
         && !slot.app_gone
@@ -379,28 +379,25 @@ fn apply_rare(
         // The connection suspects a black hole for Fast Open.
         counters.fast_open_paused += 1;
         let settings = &env.config.tcp.fast_open;
-        (network.destinations).pause_fast_open(settings, env.now_ns);
+        (network.destinations_mut()).pause_fast_open(settings, env.now_ns);
     }
     if effects.contains(Effects::SYNS_CROSSED) {
         // No thread is woken, because there is nothing to read or write yet (Linux).
-        flows
-            .sockets
-            .block(socket)
-            .add_state(SocketState::SYNS_CROSSED);
+        flows.block(socket).add_state(SocketState::SYNS_CROSSED);
     }
 }
 
 /// Stops counting a connection as a pending Fast Open: its handshake is complete, or it has ended.
 #[cold]
 fn end_pending_fast_open(flows: &mut Flows, now_ns: u64, socket: u32) {
-    let slot = flows.sockets.slot(socket);
+    let slot = flows.slot(socket);
     let Some(listener) = slot.fast_opened_by.take() else {
         return;
     };
     let error = slot.conn.as_ref().and_then(Connection::error);
     let was_reset = error == Some(ConnectionError::Reset);
-    let was_accepted = !flows.listeners.has_waiting(listener, socket);
-    if let Some(listening) = flows.listeners.at_mut(listener) {
+    let was_accepted = !flows.listeners_mut().has_waiting(listener, socket);
+    if let Some(listening) = flows.listeners_mut().at_mut(listener) {
         listening.fast_open.leave(was_reset && was_accepted, now_ns);
     }
 }
@@ -410,7 +407,7 @@ fn end_pending_fast_open(flows: &mut Flows, now_ns: u64, socket: u32) {
 #[inline(never)]
 fn leave(engine: &mut Engine, socket: u32, effects: Effects) {
     let parts = engine.parts();
-    let slot = parts.flows.sockets.slot(socket);
+    let slot = parts.flows.slot(socket);
     let Some(conn) = slot.conn.as_mut() else {
         return;
     };
@@ -494,7 +491,7 @@ fn evict_time_wait(flows: &mut Flows, counters: &mut Counters, for_fin_wait_2: b
 /// because received bytes may be unread.
 fn end_socket(flows: &mut Flows, schedule: &mut Schedule, events: &mut EventQueue, socket: u32) {
     schedule.forget(socket);
-    let (slot, pool, block) = flows.sockets.parts(socket);
+    let (slot, pool, block) = flows.socket_parts(socket);
     // The connection's state (`TCP_INFO`) stays readable until the application closes, as in Linux.
     slot.role = Role::Ended;
     slot.awaits_neighbour = false;
@@ -516,7 +513,7 @@ pub(crate) fn release_socket(engine: &mut Engine, socket: u32) {
     let parts = engine.parts();
     parts.schedule.forget(socket);
     parts.flows.forget_notes(socket);
-    if parts.flows.sockets.release(socket) {
+    if parts.flows.sockets_mut().release(socket) {
         if parts.network.has_host() {
             leave_place(parts.flows, parts.host_wishes, parts.env.now_ns, socket);
         }

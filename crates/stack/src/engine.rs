@@ -166,16 +166,16 @@ pub(crate) fn note_unsent(
 pub(crate) fn tell_path(flows: &mut Flows, network: &mut Network, now_ns: u64, socket: u32) {
     #[cfg(feature = "twin")]
     crate::shortcuts::tell(flows, socket);
-    if network.destinations.has_path_reports(now_ns) {
+    if network.destinations().has_path_reports(now_ns) {
         tell_routers_word(flows, network, now_ns, socket);
     }
 }
 
 #[cold]
 fn tell_routers_word(flows: &mut Flows, network: &mut Network, now_ns: u64, socket: u32) {
-    let slot = flows.sockets.slot(socket);
+    let slot = flows.slot(socket);
     let remote = slot.key.remote;
-    let word = network.destinations.path(remote, now_ns);
+    let word = network.destinations_mut().path(remote, now_ns);
     let (Some(conn), Some(word)) = (slot.conn.as_mut(), word) else {
         return;
     };
@@ -205,9 +205,9 @@ pub(crate) fn count_refusals(engine: &mut Engine) {
         ..
     } = engine.parts();
     env.tcp_counters.records_refused = env.records.refused();
-    counters.pack_refused = flows.sockets.pack_refused();
+    counters.pack_refused = flows.sockets().pack_refused();
     counters.hand_over_unlisted = flows.unlisted();
-    counters.destinations_evicted = network.destinations.evicted();
+    counters.destinations_evicted = network.destinations().evicted();
     counters.control_queue_full = schedule.control_refused() + network.cold_refused();
 }
 
@@ -215,6 +215,6 @@ pub(crate) fn count_refusals(engine: &mut Engine) {
 /// connection.
 #[inline]
 pub(crate) fn judge_memory(env: &mut TcpEnv, flows: &mut Flows) {
-    env.memory = flows.sockets.judge_memory();
+    env.memory = flows.sockets().judge_memory();
     env.fair_share = flows.fair_share(env.memory);
 }

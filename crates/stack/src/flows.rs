@@ -27,9 +27,13 @@ pub(crate) mod story_events;
 mod story_writing;
 pub(crate) mod time_waits;
 
+use std::net::IpAddr;
+
 use packetio::RxFrame;
 use packetio::mesh::Directory;
+use ring::chunk::ChunkPool;
 use ring::huge_pages::PageSource;
+use ring::socket_block::{SocketBlock, SocketId};
 use tcp::Memory;
 use tcp::time_wait::TimeWait;
 use wire::{FlowHasher, FlowKey};
@@ -41,6 +45,7 @@ use self::ledger::Ledger;
 use self::listeners::Listeners;
 use self::local_ports::{Binds, Bound, PortSearch};
 use self::saved_syns::{Saved, SavedSyns};
+use self::slot::{Role, Slot};
 use self::sockets::Sockets;
 use self::stories::Stories;
 use self::time_waits::{TimeWaitSlot, TimeWaits};
@@ -53,14 +58,14 @@ use crate::source_pool::SourcePool;
 pub(crate) struct Flows {
     hasher: FlowHasher,
     table: FlowTable,
-    pub sockets: Sockets,
+    sockets: Sockets,
     half_opens: HalfOpens,
     time_waits: TimeWaits,
-    pub listeners: Listeners,
+    listeners: Listeners,
     binds: Binds,
     ports: PortSearch,
     /// Source addresses and ports for connections to one destination; `None`: no pool is set.
-    pub sources: Option<SourcePool>,
+    sources: Option<SourcePool>,
     icmp_notes: IcmpNotes,
     saved_syns: SavedSyns,
     ledger: Ledger,
@@ -100,6 +105,76 @@ impl Flows {
             stories: Stories::new(0),
             shared: None,
         }
+    }
+
+    /// The sockets.
+    #[inline(always)]
+    pub fn sockets(&self) -> &Sockets {
+        &self.sockets
+    }
+
+    /// The sockets, to change them.
+    #[inline(always)]
+    pub fn sockets_mut(&mut self) -> &mut Sockets {
+        &mut self.sockets
+    }
+
+    /// The slot of a socket, unpacked if it was packed.
+    #[inline(always)]
+    pub fn slot(&mut self, socket: u32) -> &mut Slot {
+        self.sockets.slot(socket)
+    }
+
+    /// The slot of a socket, the pool of chunks for its bytes, and the block that it shares with
+    /// the application.
+    #[inline(always)]
+    pub fn socket_parts(&mut self, socket: u32) -> (&mut Slot, &mut ChunkPool, &SocketBlock) {
+        self.sockets.parts(socket)
+    }
+
+    /// The block that a socket shares with the application.
+    #[inline(always)]
+    pub fn block(&self, socket: u32) -> &SocketBlock {
+        self.sockets.block(socket)
+    }
+
+    /// The role of a socket index.
+    #[inline(always)]
+    pub fn role(&self, socket: u32) -> Role {
+        self.sockets.role(socket)
+    }
+
+    /// The index of the socket with this identifier, unless the socket is gone.
+    #[inline(always)]
+    pub fn resolve(&self, id: SocketId) -> Option<u32> {
+        self.sockets.resolve(id)
+    }
+
+    /// The listeners.
+    #[inline(always)]
+    pub fn listeners(&self) -> &Listeners {
+        &self.listeners
+    }
+
+    /// The listeners, to change them.
+    #[inline(always)]
+    pub fn listeners_mut(&mut self) -> &mut Listeners {
+        &mut self.listeners
+    }
+
+    /// The pool of source addresses; `None`: no pool is set.
+    pub fn sources(&self) -> Option<&SourcePool> {
+        self.sources.as_ref()
+    }
+
+    /// Sets the pool of source addresses, or removes it.
+    pub fn set_sources(&mut self, pool: Option<SourcePool>) {
+        self.sources = pool;
+    }
+
+    /// Takes the next source address of the pool. `None`: the stack chooses.
+    pub fn take_source(&mut self) -> Option<IpAddr> {
+        self.sources.as_mut().and_then(SourcePool::take)
     }
 
     /// Lists the flows in `directory` from now on, so that other contexts can find their owner.

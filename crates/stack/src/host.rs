@@ -38,9 +38,9 @@ pub(crate) fn exchange(core: &mut Core, host: &mut dyn Host) {
     if are_links_old {
         forget_links(engine.parts().flows);
     }
-    exchange_transfers(engine, &mut admission.transfers, host);
+    exchange_transfers(engine, admission.transfers_mut(), host);
     while let Some(lease) = host.next_lease() {
-        ports_came(engine, &mut admission.isn, lease);
+        ports_came(engine, admission.isn(), lease);
     }
     let Parts {
         env,
@@ -63,7 +63,7 @@ pub(crate) fn exchange(core: &mut Core, host: &mut dyn Host) {
     if is_due(places) {
         let parts = engine.parts();
         let places = (&*parts.flows, parts.host_wishes, now_ns);
-        release_places(places, &admission.transfers, host);
+        release_places(places, admission.transfers(), host);
     }
     if is_due(ports) {
         let parts = engine.parts();
@@ -86,8 +86,8 @@ fn ports_came(engine: &mut Engine, isn: &mut IsnGenerator, lease: Result<(u16, u
             continue;
         }
         let Parts { flows, events, .. } = engine.parts();
-        if let Some(socket) = flows.sockets.resolve(open.socket)
-            && flows.sockets.role(socket) == Role::Reserved
+        if let Some(socket) = flows.resolve(open.socket)
+            && flows.role(socket) == Role::Reserved
         {
             let refusal = Err(Errno::ADDRNOTAVAIL);
             answer(flows, events, socket, refusal, open.answer);
@@ -173,7 +173,7 @@ fn host_changed(engine: &mut Engine, change: Change) {
 /// Makes connections look up their next hop again and rebuild their stored headers.
 #[cold]
 fn forget_links(flows: &mut Flows) {
-    for slot in flows.sockets.warm_slots_mut() {
+    for slot in flows.sockets_mut().warm_slots_mut() {
         slot.conn.forget_headers();
         // A connection that waits for a next hop looks again when the wait ends.
         if !slot.awaits_neighbour {
@@ -184,12 +184,12 @@ fn forget_links(flows: &mut Flows) {
 
 /// Limits connections to segments that fit the link; the service drops longer ones.
 fn narrow_connections(engine: &mut Engine) {
-    for socket in 0..engine.view().flows.sockets.span() {
+    for socket in 0..engine.view().flows.sockets().span() {
         let parts = engine.parts();
-        if parts.flows.sockets.role(socket) != Role::Connection {
+        if parts.flows.role(socket) != Role::Connection {
             continue;
         }
-        let slot = parts.flows.sockets.slot(socket);
+        let slot = parts.flows.slot(socket);
         let mss = parts.network.mss_for(slot.key.local);
         if let Some(conn) = slot.live_mut() {
             let effects = conn.on_link_mss(&mut parts.env.cx(), mss);

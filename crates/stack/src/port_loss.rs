@@ -40,15 +40,15 @@ pub(crate) fn lose_port(engine: &mut Engine, port: u8, next: u8) {
 
 /// Ends all connections from an address that is gone.
 pub(crate) fn end_connections_of(engine: &mut Engine, address: Addr) {
-    for socket in 0..engine.view().flows.sockets.span() {
+    for socket in 0..engine.view().flows.sockets().span() {
         let parts = engine.parts();
-        if parts.flows.sockets.role(socket) != Role::Connection
-            || parts.flows.sockets.slot(socket).key.local != address
+        if parts.flows.role(socket) != Role::Connection
+            || parts.flows.slot(socket).key.local != address
         {
             continue;
         }
         fail_socket(parts.flows, parts.events, socket, Errno::NETDOWN);
-        if let Some(conn) = parts.flows.sockets.slot(socket).live_mut() {
+        if let Some(conn) = parts.flows.slot(socket).live_mut() {
             let effects = conn.abort(&mut parts.env.cx());
             apply_effects(engine, socket, effects);
         }

@@ -11,7 +11,6 @@ use rustix::event::PollFlags;
 use rustix::fd::BorrowedFd;
 use wire::MacAddr;
 
-use crate::admission::Admission;
 use crate::arrivals::{Arrivals, DropNotes};
 use crate::config::StackConfig;
 use crate::core::Core;
@@ -217,13 +216,8 @@ impl Ports {
             }
             handed.release();
         }
-        if let (
-            _,
-            Admission {
-                mesh: Some(mesh), ..
-            },
-        ) = core.split()
-        {
+        let (_, admission) = core.split();
+        if let Some(mesh) = admission.mesh() {
             mesh.ring();
         }
         taken
@@ -244,7 +238,7 @@ impl Ports {
         for side in &mut self.each {
             if side.is_gone && !is_alone {
                 let (engine, admission) = core.split();
-                evacuate(engine, &mut admission.isn, side.departures.port());
+                evacuate(engine, admission.isn(), side.departures.port());
                 continue;
             }
             side.departures.is_crowded = is_crowded;

@@ -19,7 +19,7 @@ use crate::limits::Limits;
 
 /// Pending work, and its deadlines.
 pub(crate) struct Schedule {
-    pub lists: TxLists,
+    lists: TxLists,
     /// Segments without a connection, by the port that they leave by. The first queue also holds
     /// those not sorted yet.
     control: Vec<ControlQueue>,
@@ -46,6 +46,18 @@ impl Schedule {
             departures: DepartureTimes::new(limits.sockets_max),
             sockets_max: limits.sockets_max as u32,
         }
+    }
+
+    /// The transmit lists.
+    #[inline(always)]
+    pub fn lists(&self) -> &TxLists {
+        &self.lists
+    }
+
+    /// The transmit lists, to change them.
+    #[inline(always)]
+    pub fn lists_mut(&mut self) -> &mut TxLists {
+        &mut self.lists
     }
 
     /// Notes a connection's deadline: departures of paced data and SACKs to the nanosecond,

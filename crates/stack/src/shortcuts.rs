@@ -39,7 +39,7 @@ pub(crate) const fn are_taken() -> bool {
 /// Tells a new connection whether it takes its own shortcuts.
 #[cfg(feature = "twin")]
 pub(crate) fn tell(flows: &mut Flows, socket: u32) {
-    if let Some(conn) = flows.sockets.slot(socket).conn.as_mut() {
+    if let Some(conn) = flows.slot(socket).conn.as_mut() {
         conn.set_shortcuts(are_taken());
     }
 }

@@ -63,7 +63,6 @@ use crate::stage_clock::Stage;
 use crate::survey::{self, SurveyCursor, SurveyId, SurveyRow, kill_flow, survey};
 use crate::tcp_env::TcpEnv;
 use crate::timer_stage::{fire_timers, next_timer_ns};
-use crate::transfer_lists::Transfers;
 use crate::transfers::is_transferring;
 
 /// The outcome of a turn: whether to turn again at once or to wait.
@@ -192,13 +191,12 @@ impl Stack {
             Schedule::new(limits, ports.len(), now_ns, &mut source),
             events,
         ));
-        let admission = Admission {
-            isn: IsnGenerator::new(secrets.key(3)),
-            handshakes: HandshakeKeys::new(secrets, now_ns),
-            transfers: Transfers::default(),
-            rules: Judge::new(&config.rules, now_ns)?,
-            mesh: mesh.map(Box::new),
-        };
+        let admission = Admission::new(
+            IsnGenerator::new(secrets.key(3)),
+            HandshakeKeys::new(secrets, now_ns),
+            Judge::new(&config.rules, now_ns)?,
+            mesh.map(Box::new),
+        );
         let core = Core::new(engine, admission);
         source.check()?;
         let stack = Self {
@@ -237,14 +235,14 @@ impl Stack {
         self.activity.begin(now_ns);
         let parts = core.engine_mut().parts();
         parts.env.now_ns = now_ns;
-        parts.flows.sockets.now_ns = now_ns;
+        parts.flows.sockets_mut().now_ns = now_ns;
         let delays = &mut self.activity.accept_ns;
-        parts.flows.listeners.note_taken(now_ns, delays);
-        parts.flows.sockets.pack_some();
+        parts.flows.listeners_mut().note_taken(now_ns, delays);
+        parts.flows.sockets_mut().pack_some();
         parts.counters.turns += 1;
         judge_memory(parts.env, parts.flows);
         self.shedding
-            .relieve(parts.env, &mut parts.flows.sockets, parts.counters);
+            .relieve(parts.env, parts.flows.sockets_mut(), parts.counters);
         let received = self.ports.receive(core);
         let jobs = self.requests.job_queue(core);
         if !self.requests.reports.is_empty() {
@@ -264,7 +262,7 @@ impl Stack {
         let is_quiet = received + jobs == 0;
         let Parts { schedule, .. } = core.engine_mut().parts();
         schedule
-            .lists
+            .lists_mut()
             .before_output(if is_quiet { Acks::Leave } else { acks });
         let sent = self.ports.send(core, received + jobs > TX_LOOKS_MIN);
         let events = self.event_queue();
@@ -317,9 +315,8 @@ impl Stack {
             tcp: self.view().env.tcp_counters.clone(),
             port: self.ports.counters(),
             ports: self.each_port().map(|port| port.report()).collect(),
-            neighbours: *self.view().network.neighbours.counters(),
-            rules: (self.core.admission().rules.as_ref())
-                .map_or(Vec::new(), |judge| judge.counts()),
+            neighbours: *self.view().network.neighbours().counters(),
+            rules: (self.core.admission().rules()).map_or(Vec::new(), |judge| judge.counts()),
             usage: self.usage(),
             pages: self.pages,
             stages: self.core.stage_cycles(),
@@ -330,12 +327,7 @@ impl Stack {
     /// Answers a request for the counts of packet rules ([`rules::counts`](crate::rules::counts)),
     /// with at most `room` bytes. False: the request is invalid.
     pub fn answer_rules(&self, question: &[u8], room: usize, answer: &mut Vec<u8>) -> bool {
-        counts::answer(
-            self.core.admission().rules.as_deref(),
-            question,
-            room,
-            answer,
-        )
+        counts::answer(self.core.admission().rules(), question, room, answer)
     }
 
     /// How the stack's time is used, and the sizes of its batches.
@@ -353,7 +345,7 @@ impl Stack {
     /// turns; only those active within the last `recent_ns` count.
     pub fn sample_round_trips(&mut self, recent_ns: u64) {
         let since_ns = self.view().env.now_ns.saturating_sub(recent_ns);
-        let sockets = &self.core.engine().view().flows.sockets;
+        let sockets = self.core.engine().view().flows.sockets();
         let next = &mut self.round_trip_next;
         for _ in 0..ROUND_TRIPS_PER_LOOK.min(sockets.warm_slots().len()) {
             *next = (*next + 1) % sockets.warm_slots().len();
@@ -372,8 +364,8 @@ impl Stack {
     pub fn queues(&self) -> Queues {
         let core = self.view();
         Queues {
-            accept: core.flows.listeners.waiting(),
-            transmit: core.schedule.lists.len_up_to(QUEUE_LOOKS_MAX),
+            accept: core.flows.listeners().waiting(),
+            transmit: core.schedule.lists().len_up_to(QUEUE_LOOKS_MAX),
             control: core.schedule.control_waiting(),
         }
     }
@@ -401,10 +393,10 @@ impl Stack {
     fn event_queue(&mut self) -> usize {
         let app = &mut self.requests.app;
         let parts = self.core.engine_mut().parts();
-        app.chunk_stock.refill(&mut parts.flows.sockets.pool);
-        parts.flows.sockets.refill(&mut app.socket_stock);
+        app.chunk_stock.refill(&mut parts.flows.sockets_mut().pool);
+        parts.flows.sockets_mut().refill(&mut app.socket_stock);
         let has_chunks = !app.chunk_stock.is_empty();
-        let told = parts.events.publish(&mut parts.flows.sockets, has_chunks);
+        let told = parts.events.publish(parts.flows.sockets_mut(), has_chunks);
         parts.counters.events += told as u64;
         told
     }
@@ -428,7 +420,7 @@ impl Stack {
             || (!self.ports.holds_input() && self.view().network.hears_itself())
             || self.ports.has_handed()
             || self.observer_due.is_asked()
-            || self.view().schedule.lists.has_waiting()
+            || self.view().schedule.lists().has_waiting()
     }
 
     /// Sleeps until a frame arrives, the application sends a request, a timer is due, one of
@@ -549,7 +541,7 @@ impl Stack {
 
     /// The neighbour cache's counters so far.
     pub fn neighbour_counters(&self) -> NeighbourCounters {
-        *self.view().network.neighbours.counters()
+        *self.view().network.neighbours().counters()
     }
 
     /// The counters of all ports so far.
@@ -565,14 +557,15 @@ impl Stack {
     /// Use of tables and pools. All values return to zero when all connections are gone.
     pub fn usage(&self) -> Usage {
         let core = self.view();
+        let pool = &core.flows.sockets().pool;
         let used = |class| {
             let stock = self.requests.app.chunk_stock.len(class) as u32;
-            core.flows.sockets.pool.total(class) - core.flows.sockets.pool.free(class) - stock
+            pool.total(class) - pool.free(class) - stock
         };
         Usage {
-            sockets: core.flows.sockets.in_use(),
-            dormant: core.flows.sockets.dormant(),
-            packed_blocks: core.flows.sockets.packed_blocks(),
+            sockets: core.flows.sockets().in_use(),
+            dormant: core.flows.sockets().dormant(),
+            packed_blocks: core.flows.sockets().packed_blocks(),
             half_open: core.flows.half_opens().len(),
             time_wait: core.flows.time_waits().len(),
             fin_wait_2: core.flows.time_waits().fin_wait_2(),
@@ -601,13 +594,13 @@ impl Stack {
     /// True while unaccepted connections are on their way to another process, or handshakes that
     /// will go there are in progress.
     pub fn is_transferring(&self) -> bool {
-        is_transferring(self.view().flows, &self.core.admission().transfers)
+        is_transferring(self.view().flows, self.core.admission().transfers())
     }
 
     /// True if something is ready to leave, with the next turn or when the port has room.
     pub fn has_output(&self) -> bool {
         self.output_is_ready()
-            || self.view().schedule.lists.has_waiting()
+            || self.view().schedule.lists().has_waiting()
             || self.view().network.hears_itself()
     }
 
@@ -615,7 +608,7 @@ impl Stack {
     pub fn connections(
         &self,
     ) -> impl Iterator<Item = (FlowKey, std::borrow::Cow<'_, tcp::Connection>)> {
-        self.view().flows.sockets.connections()
+        self.view().flows.sockets().connections()
     }
 
     /// Passes the next flows of a walk to `sink`, at most `rows`, and advances `cursor`. False:

@@ -137,8 +137,8 @@ pub(crate) fn survey(
     let (mut given, mut looks) = (0, rows.saturating_mul(SURVEY_LOOKS_PER_ROW));
     while given < rows && looks > 0 {
         let span = match cursor.table {
-            Table::Listeners => flows.listeners.span(),
-            Table::Sockets => flows.sockets.span(),
+            Table::Listeners => flows.listeners().span(),
+            Table::Sockets => flows.sockets().span(),
             Table::HalfOpens => flows.half_opens().span(),
             Table::TimeWaits => flows.time_waits().span(),
             Table::Over => return false,
@@ -165,7 +165,7 @@ pub(crate) fn survey(
 }
 
 fn listener_row(flows: &Flows, config: &StackConfig, index: u32) -> Option<SurveyRow> {
-    let listener = flows.listeners.by_index(index)?;
+    let listener = flows.listeners().by_index(index)?;
     let address = listener.address();
     let any = match address.is_v4() {
         true => Addr::UNSPECIFIED_V4,
@@ -196,7 +196,7 @@ fn connection_row(
     now_ns: u64,
     socket: u32,
 ) -> Option<SurveyRow> {
-    flows.sockets.look_at(socket, |slot, block| {
+    flows.sockets().look_at(socket, |slot, block| {
         let conn = slot.conn.as_ref()?;
         let info = conn.info_at(now_ns);
         let index = socket;
@@ -257,8 +257,8 @@ pub(crate) fn kill_flow(engine: &mut Engine, flow: SurveyId, key: &FlowKey) -> b
     let parts = engine.parts();
     match flow {
         SurveyId::Listener(_) => false,
-        SurveyId::Connection(id) => match parts.flows.sockets.resolve(id) {
-            Some(socket) if parts.flows.sockets.is_of(socket, key) => abort_flow(engine, socket),
+        SurveyId::Connection(id) => match parts.flows.resolve(id) {
+            Some(socket) if parts.flows.sockets().is_of(socket, key) => abort_flow(engine, socket),
             _ => false,
         },
         SurveyId::HalfOpen(index) => {
@@ -280,7 +280,7 @@ pub(crate) fn kill_flow(engine: &mut Engine, flow: SurveyId, key: &FlowKey) -> b
 
 fn abort_flow(engine: &mut Engine, socket: u32) -> bool {
     let Parts { env, flows, .. } = engine.parts();
-    let Some(conn) = flows.sockets.slot(socket).live_mut() else {
+    let Some(conn) = flows.slot(socket).live_mut() else {
         return false;
     };
     // `abort` does not report the failure to the application, because usually the application

@@ -38,7 +38,7 @@ pub(crate) fn fire_timers(core: &mut Core, ports: &Ports, rounds: &mut MemoryRou
         parts.env.tcp_counters.fin_wait_2_expired += u64::from(gave_up);
     }
     if now_ns >= rounds.next_ns {
-        parts.counters.memory_returned_bytes += rounds.step(&mut parts.flows.sockets, now_ns);
+        parts.counters.memory_returned_bytes += rounds.step(parts.flows.sockets_mut(), now_ns);
     }
 }
 
@@ -62,7 +62,7 @@ fn wheel_timers(engine: &mut Engine) {
 pub(crate) fn next_timer_ns(engine: &Engine, ports: &Ports, rounds: &MemoryRounds) -> Option<u64> {
     let view = engine.view();
     let now_ns = view.env.now_ns;
-    let neighbours_ns = Some(view.network.neighbours.deadline_ns()).filter(|&ns| ns != u64::MAX);
+    let neighbours_ns = Some(view.network.neighbours().deadline_ns()).filter(|&ns| ns != u64::MAX);
     let time_wait_ns = view.flows.time_waits().next_ns();
     let events_ns = (view.events.is_behind()).then(|| now_ns + EVENTS_RETRY_NS);
     let held_ns = ports.holds_input().then(|| now_ns + INPUT_RETRY_NS);
@@ -81,7 +81,7 @@ pub(crate) fn next_timer_ns(engine: &Engine, ports: &Ports, rounds: &MemoryRound
         events_ns,
         held_ns,
         wishes_ns,
-        rounds.due_ns(&view.flows.sockets),
+        rounds.due_ns(view.flows.sockets()),
     ]
     .into_iter()
     .flatten()
@@ -92,7 +92,7 @@ pub(crate) fn next_timer_ns(engine: &Engine, ports: &Ports, rounds: &MemoryRound
 /// port.
 fn connection_timer(engine: &mut Engine, socket: u32, wait: bool) {
     let parts = engine.parts();
-    let slot = parts.flows.sockets.slot(socket);
+    let slot = parts.flows.slot(socket);
     let has_story = slot.story != 0;
     let Some(conn) = slot.conn.as_mut() else {
         return;
@@ -121,8 +121,8 @@ fn connection_timer(engine: &mut Engine, socket: u32, wait: bool) {
     if let Some(timer) = due {
         (parts.flows).tell_timer(socket, timer, backoff, parts.env.now_ns);
     }
-    if is_excessive && let Some(id) = parts.flows.sockets.slot(socket).neighbour {
-        parts.network.neighbours.doubt(id);
+    if is_excessive && let Some(id) = parts.flows.slot(socket).neighbour {
+        parts.network.neighbours_mut().doubt(id);
     }
     apply_effects(engine, socket, effects);
 }

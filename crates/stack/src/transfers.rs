@@ -120,7 +120,7 @@ fn leave_to_others(
     let waiting: Vec<_> = listener.queue.waiting().collect();
     for id in waiting {
         let Parts { flows, .. } = engine.parts();
-        let Some(socket) = flows.sockets.resolve(id) else {
+        let Some(socket) = flows.resolve(id) else {
             continue;
         };
         match parcel_of(flows, socket) {
@@ -166,17 +166,17 @@ fn ends_of(key: &FlowKey) -> (SocketAddr, SocketAddr) {
 
 /// The parcel of an unaccepted connection. `None`: the connection cannot be moved.
 fn parcel_of(flows: &mut Flows, socket: u32) -> Option<Parcel> {
-    let (slot, _, _) = flows.sockets.parts(socket);
+    let (slot, _, _) = flows.socket_parts(socket);
     let key = slot.key;
     slot.live_mut()?;
-    let (memory, block) = flows.sockets.memory_of(socket);
+    let (memory, block) = flows.sockets().memory_of(socket);
     let mut reader = RxReader::new();
     let mut bytes = vec![0; reader.readable(block) as usize];
     let read = reader.peek(memory, block, &mut bytes);
     if read < bytes.len() {
         return None;
     }
-    let conn = flows.sockets.slot(socket).live_mut()?;
+    let conn = flows.slot(socket).live_mut()?;
     let Untouched { handshake, has_fin } = conn.untouched(read as u32)?;
     Some(Parcel {
         key,
@@ -189,8 +189,8 @@ fn parcel_of(flows: &mut Flows, socket: u32) -> Option<Parcel> {
 /// Removes a connection without a reset, because another stack serves the peer now.
 fn forget_silently(engine: &mut Engine, socket: u32) {
     let parts = engine.parts();
-    parts.flows.sockets.orphan(socket);
-    let Some(conn) = parts.flows.sockets.slot(socket).live_mut() else {
+    parts.flows.sockets_mut().orphan(socket);
+    let Some(conn) = parts.flows.slot(socket).live_mut() else {
         return release_socket(engine, socket);
     };
     let mut cx = parts.env.cx();
@@ -247,20 +247,20 @@ fn take_parcel(engine: &mut Engine, local: SocketAddr, parcel: &Parcel) -> Optio
     let parts = engine.parts();
     let key = parcel.key;
     let hash = parts.flows.hash(&key);
-    let listener = (parts.flows.listeners).find(key.local, key.local_port, hash)?;
+    let listener = (parts.flows.listeners()).find(key.local, key.local_port, hash)?;
     let is_right = local.port() == key.local_port;
-    let has_room = parts.flows.listeners.at_mut(listener)?.has_room();
+    let has_room = parts.flows.listeners_mut().at_mut(listener)?.has_room();
     if !is_right || !has_room || parts.flows.find(&key, hash).is_some() {
         return None;
     }
-    let id = parts.flows.sockets.reserve()?;
+    let id = parts.flows.sockets_mut().reserve()?;
     if parts.flows.add_connection(hash, id.index, &key).is_err() {
         parts.counters.flow_table_full += 1;
-        parts.flows.sockets.release(id.index);
+        parts.flows.sockets_mut().release(id.index);
         return None;
     }
     let buffers = buffers_to_accept(parts.flows, &parts.env.config, listener);
-    let (slot, _, block) = parts.flows.sockets.parts(id.index);
+    let (slot, _, block) = parts.flows.socket_parts(id.index);
     let mut cx = parts.env.cx();
     slot.become_connection(key, hash)
         .accept_in(&mut cx, &parcel.handshake, &buffers);
@@ -311,7 +311,7 @@ fn replay(engine: &mut Engine, socket: u32, parcel: &Parcel) {
 /// True if the connection holds everything that the peer has had acknowledged. Bytes cut off for
 /// want of memory would never be sent again.
 fn is_whole_again(flows: &mut Flows, socket: u32, parcel: &Parcel) -> bool {
-    let conn = flows.sockets.slot(socket).live_mut();
+    let conn = flows.slot(socket).live_mut();
     let found = conn.and_then(|conn| conn.untouched(parcel.bytes.len() as u32));
     found.is_some_and(|found| {
         found.handshake.irs == parcel.handshake.irs && found.has_fin == parcel.has_fin
@@ -320,7 +320,7 @@ fn is_whole_again(flows: &mut Flows, socket: u32, parcel: &Parcel) -> bool {
 
 fn segment_again(engine: &mut Engine, socket: u32, segment: &tcp::Segment, bytes: &[u8]) {
     let parts = engine.parts();
-    let (slot, pool, block) = parts.flows.sockets.parts(socket);
+    let (slot, pool, block) = parts.flows.socket_parts(socket);
     let Some(conn) = slot.conn.as_mut() else {
         return;
     };

@@ -19,14 +19,14 @@ pub(crate) fn announce_accepted(
     key: &FlowKey,
 ) {
     let Parts { flows, .. } = engine.parts();
-    let block = flows.sockets.block(id.index);
+    let block = flows.block(id.index);
     block.set_names(
         name_of(key.local, key.local_port),
         name_of(key.remote, key.remote_port),
     );
     block.add_state(SocketState::CONNECTED);
     let mut next = 0;
-    while let Some(listening) = engine.view().flows.listeners.at(listener)
+    while let Some(listening) = engine.view().flows.listeners().at(listener)
         && let Some(&option) = listening.options.get(next)
     {
         let effects = inherit_option(engine, id.index, option);
@@ -34,7 +34,7 @@ pub(crate) fn announce_accepted(
         next += 1;
     }
     let parts = engine.parts();
-    let Some(listening) = parts.flows.listeners.at(listener) else {
+    let Some(listening) = parts.flows.listeners().at(listener) else {
         return;
     };
     let (local, remote) = (
@@ -48,8 +48,8 @@ pub(crate) fn announce_accepted(
         local,
     };
     let now_ns = parts.env.now_ns;
-    (parts.flows.listeners).push_accepted(listener, accepted, now_ns);
+    (parts.flows.listeners_mut()).push_accepted(listener, accepted, now_ns);
     parts.counters.accepted += 1;
-    parts.flows.sockets.block(listener_socket).add_in_edge();
+    parts.flows.block(listener_socket).add_in_edge();
     notify(parts.flows, parts.events, listener_socket);
 }

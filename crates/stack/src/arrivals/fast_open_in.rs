@@ -48,7 +48,7 @@ pub(crate) fn choose_fast_open(
     len: u32,
 ) -> FastOpenChoice {
     let settings = &env.config.tcp.fast_open;
-    let Some(listening) = flows.listeners.at_mut(listener) else {
+    let Some(listening) = flows.listeners_mut().at_mut(listener) else {
         return FastOpenChoice::PLAIN;
     };
     let pending_max = listening.fast_open_max(settings.every_listener);
@@ -102,17 +102,17 @@ pub(crate) fn open_fast(
     else {
         return false;
     };
-    let Some(id) = parts.flows.sockets.reserve() else {
+    let Some(id) = parts.flows.sockets_mut().reserve() else {
         parts.counters.fast_open_no_room += 1;
         return false;
     };
     let added = (parts.flows).add_connection(arrival.hash, id.index, &arrival.key);
     if added.is_err() {
         parts.counters.fast_open_no_room += 1;
-        parts.flows.sockets.release(id.index);
+        parts.flows.sockets_mut().release(id.index);
         return false;
     }
-    let (slot, pool, block) = parts.flows.sockets.parts(id.index);
+    let (slot, pool, block) = parts.flows.socket_parts(id.index);
     slot.become_connection(arrival.key, arrival.hash)
         .accept_fast_in(&mut parts.env.cx(), request, open, cookie);
     let mut effects = Effects::TRANSMIT | Effects::TIMER;
@@ -122,7 +122,7 @@ pub(crate) fn open_fast(
         effects |= conn.take_syn_text(&mut parts.env.cx(), &arrival.segment, &mut sink);
         parts.counters.rx_no_buffer += u64::from(sink.starved);
     }
-    if let Some(listening) = parts.flows.listeners.at_mut(listener) {
+    if let Some(listening) = parts.flows.listeners_mut().at_mut(listener) {
         listening.fast_open.pending += 1;
     }
     save_syn(
@@ -149,7 +149,7 @@ pub(crate) fn save_syn(
     frame: &RxFrame,
     of: Saved,
 ) {
-    if let Some(listening) = flows.listeners.at(listener)
+    if let Some(listening) = flows.listeners().at(listener)
         && listening.save_syn != 0
     {
         let (how, headers_end) = (listening.save_syn, arrival.payload_at as usize);

@@ -62,7 +62,7 @@ impl Arrivals {
             return false;
         }
         let (key, hash) = (&arrival.key, arrival.hash);
-        let listeners = &flows.listeners;
+        let listeners = flows.listeners();
         let to = match mesh.directory().owner(hash) {
             Some(owner) => Some(owner),
             None if listeners.find(key.local, key.local_port, hash).is_some() => None,

@@ -33,7 +33,7 @@ impl Arrivals {
         let Parts {
             counters, flows, ..
         } = engine.parts();
-        if let Some(mesh) = &mut admission.mesh
+        if let Some(mesh) = admission.mesh()
             && self.hand_merged_over((flows, counters), mesh, arrival, frame)
         {
             return;

@@ -43,14 +43,14 @@ pub(crate) fn other_in(
     let mut scratch = network.take_scratch();
     let len = frame.copy_to(other.network_at, &mut scratch);
     let packet = &scratch[..len];
-    if let Some(mesh) = &mut admission.mesh
+    if let Some(mesh) = admission.mesh()
         && !is_copy
         && !other.is_local
         && is_for_all(packet, other.ethertype)
     {
         hand_copies(counters, mesh, other.port, frame);
     }
-    let (port, rules) = ((other.port, is_copy), &mut admission.rules);
+    let (port, rules) = ((other.port, is_copy), admission.rules_mut());
     match other.ethertype {
         EtherType::ARP => arp_in(engine, packet, port),
         _ if is_refused((network, counters), rules, packet, other, env.now_ns) => {}
@@ -243,15 +243,15 @@ fn error_in(engine: &mut Engine, report: &ErrorReport, packet: &[u8]) {
 fn connection_error_in(engine: &mut Engine, socket: u32, report: &ErrorReport, packet: &[u8]) {
     let parts = engine.parts();
     parts.counters.icmp_errors += 1;
-    if let Some(listener) = parts.flows.sockets.slot(socket).fast_opened_by {
-        let is_accepted = !parts.flows.listeners.has_waiting(listener, socket);
-        if let Some(conn) = parts.flows.sockets.slot(socket).conn.as_mut()
+    if let Some(listener) = parts.flows.slot(socket).fast_opened_by {
+        let is_accepted = !parts.flows.listeners_mut().has_waiting(listener, socket);
+        if let Some(conn) = parts.flows.slot(socket).conn.as_mut()
             && is_accepted
         {
             conn.note_accepted();
         }
     }
-    let slot = parts.flows.sockets.slot(socket);
+    let slot = parts.flows.slot(socket);
     let is_v6 = !report.flow.remote.is_v4();
     let retransmits = slot.header.retransmits_for_mtu || is_v6;
     let heeds_mtu = slot.header.heeds_mtu_v6 || !is_v6;
@@ -269,7 +269,7 @@ fn connection_error_in(engine: &mut Engine, socket: u32, report: &ErrorReport, p
             } else if effects.contains(Effects::FAILED) {
                 apply_effects(engine, socket, effects);
                 let parts = engine.parts();
-                if parts.flows.sockets.role(socket) == Role::Ended {
+                if parts.flows.role(socket) == Role::Ended {
                     let lost = &mut parts.counters.icmp_notes_lost;
                     parts.flows.note_refusal(socket, report, packet, lost);
                 }
@@ -292,7 +292,8 @@ fn connection_error_in(engine: &mut Engine, socket: u32, report: &ErrorReport, p
                 too_narrow: named < least,
                 until_ns: parts.env.now_ns.saturating_add(settings.age_ns_max),
             };
-            let word = (parts.network.destinations).learn_path(remote, word, parts.env.now_ns);
+            let word =
+                (parts.network.destinations_mut()).learn_path(remote, word, parts.env.now_ns);
             if word.too_narrow {
                 slot.header.narrow_too_far(word.until_ns);
             }
@@ -348,7 +349,7 @@ fn neighbour_settled(
     failure: Option<IcmpError>,
 ) {
     let Parts { env, flows, .. } = engine.parts();
-    let Some((slot, _)) = flows.sockets.remembered(socket) else {
+    let Some((slot, _)) = flows.sockets_mut().remembered(socket) else {
         return;
     };
     if !slot.awaits_neighbour || slot.neighbour != Some(id) {
@@ -370,10 +371,10 @@ fn neighbour_settled(
 /// Discards the output of a connection whose neighbour entry was displaced.
 fn neighbour_displaced(engine: &mut Engine, socket: u32) {
     let Parts { flows, network, .. } = engine.parts();
-    let Some((slot, _)) = flows.sockets.remembered(socket) else {
+    let Some((slot, _)) = flows.sockets_mut().remembered(socket) else {
         return;
     };
-    let neighbours = &network.neighbours;
+    let neighbours = network.neighbours();
     let is_gone = slot
         .neighbour
         .is_some_and(|id| neighbours.state(id).is_none());
@@ -387,7 +388,7 @@ fn neighbour_displaced(engine: &mut Engine, socket: u32) {
 /// not answer.
 pub(crate) fn neighbour_timers(engine: &mut Engine) {
     let now_ns = engine.now_ns();
-    while let Some(event) = engine.parts().network.neighbours.poll(now_ns) {
+    while let Some(event) = engine.parts().network.neighbours_mut().poll(now_ns) {
         match event {
             NeighbourEvent::Request(request) => {
                 let parts = engine.parts();

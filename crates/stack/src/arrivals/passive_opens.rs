@@ -113,12 +113,12 @@ impl Arrivals {
             schedule,
             ..
         } = engine.parts();
-        if let Some(mesh) = &mut admission.mesh
+        if let Some(mesh) = admission.mesh()
             && self.hand_over((flows, counters), mesh, arrival, frame)
         {
             return;
         }
-        let rules = &mut admission.rules;
+        let rules = admission.rules_mut();
         if !is_whole(counters, arrival, frame)
             || self.is_refused((schedule, counters), rules, arrival, env.now_ns)
         {
@@ -126,7 +126,7 @@ impl Arrivals {
         }
         let (key, now_ns) = (&arrival.key, env.now_ns);
         let Some(listener) = flows
-            .listeners
+            .listeners()
             .find(key.local, key.local_port, arrival.hash)
         else {
             return no_listener_in(engine, admission, arrival);
@@ -146,7 +146,7 @@ impl Arrivals {
                 (parts.schedule).reply(&arrival.key, &reset, HeaderFields::of_answer(arrival.dscp));
             }
             ListenOutcome::Syn(request) => {
-                let iss = admission.isn.isn(key, now_ns);
+                let iss = admission.isn().isn(key, now_ns);
                 syn_in((engine, admission), listener, arrival, frame, &request, iss);
             }
         }
@@ -164,12 +164,15 @@ impl Arrivals {
         (frame, may_go_on): (&RxFrame, bool),
     ) {
         let parts = engine.parts();
-        let Some(listening) = parts.flows.listeners.at_mut(listener) else {
+        let Some(listening) = parts.flows.listeners_mut().at_mut(listener) else {
             // The listener is gone. Another process gets the connection, or the ACK is answered as
             // if there had never been a listener.
             if let Some(index) = half_open {
                 remove_half_open(parts.flows, parts.schedule, index);
-                if (admission.transfers).take_handshake(listener, &arrival.key, handshake) {
+                if admission
+                    .transfers_mut()
+                    .take_handshake(listener, &arrival.key, handshake)
+                {
                     return;
                 }
             }
@@ -185,7 +188,7 @@ impl Arrivals {
             }
             return;
         }
-        let Some(id) = parts.flows.sockets.reserve() else {
+        let Some(id) = parts.flows.sockets_mut().reserve() else {
             parts.counters.accept_no_socket += 1;
             return;
         };
@@ -204,7 +207,7 @@ impl Arrivals {
             return;
         }
         let buffers = buffers_to_accept(parts.flows, &parts.env.config, listener);
-        let (slot, _, block) = parts.flows.sockets.parts(id.index);
+        let (slot, _, block) = parts.flows.socket_parts(id.index);
         let now_ns = parts.env.now_ns;
         let conn = slot.become_connection(arrival.key, arrival.hash);
         conn.accept_in(&mut parts.env.cx(), handshake, &buffers);
@@ -229,11 +232,11 @@ fn syn_in(
     request: &SynRequest,
     iss: SeqNumber,
 ) {
-    let open = passive_open(engine, &mut admission.isn, listener, &arrival.key, iss);
+    let open = passive_open(engine, admission.isn(), listener, &arrival.key, iss);
     let parts = engine.parts();
     parts.counters.syn_received += 1;
     let is_full = parts.flows.half_opens().is_full();
-    let Some(listening) = parts.flows.listeners.at_mut(listener) else {
+    let Some(listening) = parts.flows.listeners_mut().at_mut(listener) else {
         return;
     };
     let is_flooded = is_full || listening.is_flooded();
@@ -252,17 +255,17 @@ fn syn_in(
     if with_cookie {
         parts.counters.syn_cookies_sent += 1;
         let now_ns = parts.env.now_ns;
-        let cookies = admission.handshakes.cookies(now_ns);
+        let cookies = admission.cookies(now_ns);
         let syn_ack = cookies.syn_ack(&mut parts.env.cx(), &arrival.key, request, &open);
         admission.tell_of_cookie(now_ns);
         return parts.schedule.reply(
             &arrival.key,
             &syn_ack,
-            parts.flows.listeners.header_of(listener),
+            parts.flows.listeners().header_of(listener),
         );
     }
     shake_hands(
-        (engine, &admission.handshakes.fast_open),
+        (engine, admission.fast_open_keys()),
         listener,
         arrival,
         frame,
@@ -320,7 +323,7 @@ fn no_listener_in(engine: &mut Engine, admission: &mut Admission, arrival: &Arri
         return;
     }
     let parts = engine.parts();
-    let (key, transfers) = (&arrival.key, &mut admission.transfers);
+    let (key, transfers) = (&arrival.key, admission.transfers_mut());
     if is_syn(&arrival.segment) && transfers.take_stray(key)
         || transfers.is_quiet(key, parts.env.now_ns)
     {
@@ -334,12 +337,16 @@ fn no_listener_in(engine: &mut Engine, admission: &mut Admission, arrival: &Arri
 /// connection. False: none does.
 #[cold]
 fn left_cookie_in(engine: &mut Engine, admission: &mut Admission, arrival: &Arrival) -> bool {
-    let Some((listener, offer)) = admission.transfers.listener_at(&arrival.key) else {
+    let Some((listener, offer)) = admission.transfers().listener_at(&arrival.key) else {
         return false;
     };
     let handshake = cookie_handshake(engine, admission, listener, arrival, Some(&offer));
     let handshake = handshake.as_ref();
-    handshake.is_some_and(|one| (admission.transfers).take_cookie(listener, &arrival.key, one))
+    handshake.is_some_and(|one| {
+        admission
+            .transfers_mut()
+            .take_cookie(listener, &arrival.key, one)
+    })
 }
 
 /// The handshake that an ACK completes by returning one of our SYN cookies. `offer`: the options
@@ -355,7 +362,7 @@ fn cookie_handshake(
     if !admission.expects_cookies(now_ns) {
         return None;
     }
-    let isn = &mut admission.isn;
+    let isn = admission.isn();
     let mut open = passive_open(engine, isn, listener, &arrival.key, SeqNumber(0));
     let parts = engine.parts();
     if let Some(offer) = offer {
@@ -364,12 +371,10 @@ fn cookie_handshake(
         open.buffers = offer.buffers;
         open.congestion = offer.congestion.unwrap_or(open.congestion);
     }
-    let handshake = admission.handshakes.cookies(now_ns).check(
-        &mut parts.env.cx(),
-        &arrival.key,
-        &arrival.segment,
-        &open,
-    );
+    let handshake =
+        admission
+            .cookies(now_ns)
+            .check(&mut parts.env.cx(), &arrival.key, &arrival.segment, &open);
     match handshake {
         Some(_) => parts.counters.syn_cookies_accepted += 1,
         None => parts.counters.syn_cookies_refused += 1,
@@ -405,7 +410,7 @@ pub(crate) fn apply_half_open(
         }
         HalfOpenOutcome::SendSynAck => {
             let syn_ack = slot.entry.syn_ack(&mut env.cx());
-            schedule.reply(&key, &syn_ack, flows.listeners.header_of(listener));
+            schedule.reply(&key, &syn_ack, flows.listeners().header_of(listener));
         }
         HalfOpenOutcome::Gone(reason) => {
             match reason {
@@ -451,7 +456,7 @@ fn half_open(
     parts.schedule.reply(
         &arrival.key,
         &syn_ack,
-        parts.flows.listeners.header_of(listener),
+        parts.flows.listeners().header_of(listener),
     );
     Some(index)
 }
@@ -471,7 +476,7 @@ pub(crate) fn passive_open(
         ..
     } = engine.parts();
     let (mss_max, defer_accept_seconds, retries_max, congestion) =
-        match flows.listeners.at(listener) {
+        match flows.listeners().at(listener) {
             Some(listening) => (
                 listening.mss_max,
                 listening.defer_accept_seconds,

@@ -166,11 +166,11 @@ impl Arrivals {
             parts.counters.rx_drop_tcp_header += 1;
             return;
         };
-        let (mut slot, mut pool, mut block) = parts.flows.sockets.parts(socket);
+        let (mut slot, mut pool, mut block) = parts.flows.socket_parts(socket);
         if slot.conn.as_ref().is_some_and(Connection::has_ack_due) {
             self.take_due_ack(engine, socket);
             parts = engine.parts();
-            (slot, pool, block) = parts.flows.sockets.parts(socket);
+            (slot, pool, block) = parts.flows.socket_parts(socket);
         }
         let Some(conn) = slot.conn.as_mut() else {
             return;
@@ -200,7 +200,7 @@ impl Arrivals {
         if effects.contains(Effects::CONNECTED)
             && let Some(reply) = conn.fast_open_reply(&arrival.segment)
         {
-            (parts.network.destinations).learn_fast_open(arrival.key.remote, &reply);
+            (parts.network.destinations_mut()).learn_fast_open(arrival.key.remote, &reply);
         }
         let goes_on = effects.without(WITHIN_RUN).is_empty();
         if let Some(open) = &mut self.open_run {
@@ -237,7 +237,7 @@ impl Arrivals {
         if let Some(open) = &self.open_run {
             let (socket, run, effects) = (open.socket, open.run, open.effects);
             self.open_run = None;
-            let Some(conn) = flows.sockets.slot(socket).conn.as_mut() else {
+            let Some(conn) = flows.slot(socket).conn.as_mut() else {
                 return;
             };
             let effects = conn.end_run(&mut env.cx(), effects, run);
@@ -289,7 +289,7 @@ impl Arrivals {
         is_asked: bool,
     ) -> (usize, bool) {
         let parts = engine.parts();
-        let (slot, pool, block) = parts.flows.sockets.parts(socket);
+        let (slot, pool, block) = parts.flows.socket_parts(socket);
         let (Some(conn), Some(open)) = (slot.conn.as_mut(), &mut self.open_run) else {
             return (0, false);
         };
@@ -367,7 +367,7 @@ impl Arrivals {
             parts.counters.acks_merged += 1;
             return;
         }
-        let slot = parts.flows.sockets.slot(socket);
+        let slot = parts.flows.slot(socket);
         if let Some(conn) = slot.conn.as_mut()
             && couple_next(&mut self.ack_trains, &slot.key, conn, &mut parts.env.cx())
         {
@@ -379,7 +379,7 @@ impl Arrivals {
     #[inline(never)]
     fn couple_first_ack(&mut self, engine: &mut Engine, socket: u32) {
         let parts = engine.parts();
-        let slot = parts.flows.sockets.slot(socket);
+        let slot = parts.flows.slot(socket);
         if slot.neighbour.is_none() {
             // The next hop is unknown because the connection has sent nothing yet.
             let (local, remote) = (slot.key.local, slot.key.remote);
@@ -393,7 +393,7 @@ impl Arrivals {
         ) else {
             return;
         };
-        let slot = parts.flows.sockets.slot(socket);
+        let slot = parts.flows.slot(socket);
         let Some(conn) = slot.conn.as_mut() else {
             return;
         };

@@ -81,15 +81,15 @@ impl Arrivals {
     ) {
         let parts = engine.parts();
         let (ip, port) = (arrival.key.local, arrival.key.local_port);
-        let Some(listener) = parts.flows.listeners.find(ip, port, arrival.hash) else {
-            if let Some(mesh) = &mut admission.mesh
+        let Some(listener) = parts.flows.listeners().find(ip, port, arrival.hash) else {
+            if let Some(mesh) = admission.mesh()
                 && self.hand_reuse_over((parts.flows, parts.counters), mesh, index, arrival, frame)
             {
                 return;
             }
-            return refuse_reuse(engine, &mut admission.transfers, index, arrival);
+            return refuse_reuse(engine, admission.transfers_mut(), index, arrival);
         };
-        let (rules, now_ns) = (&mut admission.rules, parts.env.now_ns);
+        let (rules, now_ns) = (admission.rules_mut(), parts.env.now_ns);
         if self.is_refused((parts.schedule, parts.counters), rules, arrival, now_ns) {
             return;
         }
@@ -99,10 +99,10 @@ impl Arrivals {
         parts.flows.remove_time_wait(index);
         parts.counters.time_wait_reused += 1;
         let iss = admission
-            .isn
+            .isn()
             .isn_above(&arrival.key, parts.env.now_ns, iss_floor);
-        let open = passive_open(engine, &mut admission.isn, listener, &arrival.key, iss);
-        let keys = &admission.handshakes.fast_open;
+        let open = passive_open(engine, admission.isn(), listener, &arrival.key, iss);
+        let keys = admission.fast_open_keys();
         shake_hands((engine, keys), listener, arrival, frame, (syn, &open));
     }
 }
@@ -117,7 +117,7 @@ fn may_reopen(flows: &mut Flows, counters: &mut Counters, listener: ListenerId) 
         counters.half_open_full += 1;
         return false;
     }
-    let has_room = (flows.listeners.at_mut(listener)).is_some_and(Listener::has_room);
+    let has_room = (flows.listeners_mut().at_mut(listener)).is_some_and(Listener::has_room);
     counters.syn_drop_accept_queue_full += u64::from(!has_room);
     has_room
 }

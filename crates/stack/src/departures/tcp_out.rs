@@ -39,14 +39,14 @@ pub(crate) fn port_blocked(engine: &mut Engine, port: u8) {
     let mut first = None;
     for _ in 0..BLOCKED_TOLD_PER_TURN {
         let parts = engine.parts();
-        let Some(socket) = (parts.schedule.lists)
+        let Some(socket) = (parts.schedule.lists_mut())
             .next_around(list_of(port, DATA))
             .filter(|&one| first != Some(one))
         else {
             return;
         };
         first.get_or_insert(socket);
-        if let Some(conn) = parts.flows.sockets.slot(socket).conn.as_mut() {
+        if let Some(conn) = parts.flows.slot(socket).conn.as_mut() {
             let effects = conn.on_port_blocked(&mut parts.env.cx());
             apply_effects(engine, socket, effects);
         }
@@ -61,7 +61,7 @@ pub(crate) fn ready_link(
     (port, now_ns): (u8, u64),
     socket: u32,
 ) -> Option<LinkEnds> {
-    let slot = flows.sockets.slot(socket);
+    let slot = flows.slot(socket);
     network.link_to(slot.neighbour, port, slot.header, (slot.news_ns(), now_ns))
 }
 
@@ -70,7 +70,7 @@ pub(crate) fn ready_link(
 #[cold]
 fn link_slowly(engine: &mut Engine, port: u8, socket: u32) -> Option<LinkEnds> {
     let parts = engine.parts();
-    let slot = parts.flows.sockets.slot(socket);
+    let slot = parts.flows.slot(socket);
     let (local, remote) = (slot.key.local, slot.key.remote);
     let Ok(id) = parts.network.hop(local, remote, parts.env.now_ns) else {
         lose_segments(engine, socket, None);
@@ -84,7 +84,7 @@ fn link_slowly(engine: &mut Engine, port: u8, socket: u32) -> Option<LinkEnds> {
         move_to_port(engine, socket, id.port());
         return None;
     }
-    match (parts.network.neighbours).link_to_peer(id, parts.env.now_ns, slot.news_ns()) {
+    match (parts.network.neighbours_mut()).link_to_peer(id, parts.env.now_ns, slot.news_ns()) {
         Link::Ready(destination) => {
             return Some(LinkEnds {
                 source: parts.network.mac(port),
@@ -94,7 +94,7 @@ fn link_slowly(engine: &mut Engine, port: u8, socket: u32) -> Option<LinkEnds> {
         }
         Link::Waiting => {
             if !slot.awaits_neighbour {
-                slot.awaits_neighbour = parts.network.neighbours.wait(id, socket);
+                slot.awaits_neighbour = parts.network.neighbours_mut().wait(id, socket);
             }
             if !slot.awaits_neighbour {
                 lose_segments(engine, socket, None);
@@ -115,10 +115,10 @@ pub(crate) fn evacuate(engine: &mut Engine, isn: &mut IsnGenerator, port: u8) {
     for class in 0..TX_SHARES.len() {
         loop {
             let parts = engine.parts();
-            let Some((socket, _)) = parts.schedule.lists.pop(list_of(port, class)) else {
+            let Some((socket, _)) = parts.schedule.lists_mut().pop(list_of(port, class)) else {
                 break;
             };
-            let waits = parts.flows.sockets.role(socket) == Role::Reserved;
+            let waits = parts.flows.role(socket) == Role::Reserved;
             if !waits || begin_waiting(engine, isn, socket) {
                 link_slowly(engine, port, socket);
             }
@@ -249,7 +249,7 @@ impl Departures {
     /// A connection stands on this port's list for a class.
     #[inline(always)]
     fn is_listed(&self, core: &Core, class: usize) -> bool {
-        let lists = &core.engine().view().schedule.lists;
+        let lists = core.engine().view().schedule.lists();
         lists.first(list_of(self.port, class)).is_some()
     }
 
@@ -276,21 +276,21 @@ impl Departures {
         while used < frames.len() {
             let (engine, admission) = core.split();
             let parts = engine.parts();
-            let Some((socket, turn)) = parts.schedule.lists.pop(list) else {
+            let Some((socket, turn)) = parts.schedule.lists_mut().pop(list) else {
                 break;
             };
             // A socket that waits to connect becomes a connection now: `connection_out` sends its
             // SYN.
-            let waits = class == OPENINGS && parts.flows.sockets.role(socket) == Role::Reserved;
-            if waits && !begin_waiting(engine, &mut admission.isn, socket) {
+            let waits = class == OPENINGS && parts.flows.role(socket) == Role::Reserved;
+            if waits && !begin_waiting(engine, admission.isn(), socket) {
                 continue;
             }
             let parts = engine.parts();
             let mut room = frames.len() - used;
             // A connection that is alone on its list may use all frames.
-            if let Some(next) = parts.schedule.lists.first(list) {
+            if let Some(next) = parts.schedule.lists().first(list) {
                 if self.is_crowded {
-                    parts.flows.sockets.prefetch(next);
+                    parts.flows.sockets().prefetch(next);
                 }
                 room = room.min(turn);
             }
@@ -298,7 +298,7 @@ impl Departures {
             used += sent;
             if used == frames.len() && sent < turn {
                 let Parts { schedule, .. } = engine.parts();
-                schedule.lists.resume(socket, list, turn - sent);
+                schedule.lists_mut().resume(socket, list, turn - sent);
             }
         }
         used
@@ -308,13 +308,13 @@ impl Departures {
     /// more to send goes to the end of its list.
     fn connection_out(&mut self, engine: &mut Engine, socket: u32, frames: &[TxFrame]) -> usize {
         let mut parts = engine.parts();
-        let (mut slot, mut pool, mut block) = parts.flows.sockets.parts(socket);
+        let (mut slot, mut pool, mut block) = parts.flows.socket_parts(socket);
         let times_ns = (slot.news_ns(), parts.env.now_ns);
         let mut link = (parts.network).link_to(slot.neighbour, self.port, slot.header, times_ns);
         if link.is_none() {
             link = link_slowly(engine, self.port, socket);
             parts = engine.parts();
-            (slot, pool, block) = parts.flows.sockets.parts(socket);
+            (slot, pool, block) = parts.flows.socket_parts(socket);
         }
         let (Some(ends), Some((conn, shared_headers))) = (&mut link, slot.conn.with_headers())
         else {
@@ -411,7 +411,7 @@ fn link_of_control(
         return None;
     };
     let source = network.mac(id.port());
-    match network.neighbours.link(id, now_ns) {
+    match network.neighbours_mut().link(id, now_ns) {
         Link::Ready(destination) => Some(LinkEnds {
             source,
             destination,
@@ -425,7 +425,7 @@ fn link_of_control(
                 header: one.header,
             };
             let len = build_bare(&mut frame, &ends, &one.key, &one.segment);
-            let held = network.neighbours.hold_frame(id, &frame[..len]);
+            let held = network.neighbours_mut().hold_frame(id, &frame[..len]);
             if !held {
                 counters.neighbour_drop += 1;
                 note_unsent(unsent, one, id.port(), UnsentReason::Neighbour);

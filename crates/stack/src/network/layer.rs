@@ -66,12 +66,12 @@ pub(crate) struct Network {
     /// The last question to [`source_to`](Self::source_to) and its answer. Cleared when addresses
     /// change.
     last_source: Option<(IpAddr, IpAddr)>,
-    pub neighbours: Neighbours,
+    neighbours: Neighbours,
     /// True once a packet went from this stack to itself.
     talks_to_itself: bool,
     /// Packets from this stack to itself. Allocated on first use, so that other stacks pay nothing.
     local: Option<Box<LocalQueue>>,
-    pub destinations: Destinations,
+    destinations: Destinations,
     limiter: IcmpLimiter,
     echo: bool,
     /// True if a host behind the port does ARP and ND for us, and owns addresses and routes.
@@ -121,6 +121,30 @@ impl Network {
             released_sockets: Vec::with_capacity(NEIGHBOUR_WAITING_MAX),
             scratch: vec![0; SMALL_PACKET_BYTES_MAX],
         }
+    }
+
+    /// The neighbours.
+    #[inline(always)]
+    pub fn neighbours(&self) -> &Neighbours {
+        &self.neighbours
+    }
+
+    /// The neighbours, to change them.
+    #[inline(always)]
+    pub fn neighbours_mut(&mut self) -> &mut Neighbours {
+        &mut self.neighbours
+    }
+
+    /// The knowledge about remote hosts.
+    #[inline(always)]
+    pub fn destinations(&self) -> &Destinations {
+        &self.destinations
+    }
+
+    /// The knowledge about remote hosts, to change it.
+    #[inline(always)]
+    pub fn destinations_mut(&mut self) -> &mut Destinations {
+        &mut self.destinations
     }
 
     /// Adds an address that the stack begins with, and the route to its subnet. Later addresses are

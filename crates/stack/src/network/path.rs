@@ -11,7 +11,7 @@ impl Network {
     pub fn path_mss(&mut self, local: Addr, remote: Addr, mss_max: u16, now_ns: u64) -> u16 {
         let link_mss = self.mss_for(local);
         let path_mss = self
-            .destinations
+            .destinations_mut()
             .path(remote, now_ns)
             .map_or(link_mss, |word| word.mtu.saturating_sub(headers_of(remote)));
         let asked = if mss_max == 0 { u16::MAX } else { mss_max };

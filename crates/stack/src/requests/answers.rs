@@ -11,8 +11,8 @@ use crate::flows::slot::Role;
 
 /// The socket that a control request names, if it is still in the role `Reserved`.
 pub(crate) fn reserved(flows: &Flows, id: SocketId) -> Option<u32> {
-    let socket = flows.sockets.resolve(id)?;
-    (flows.sockets.role(socket) == Role::Reserved).then_some(socket)
+    let socket = flows.resolve(id)?;
+    (flows.role(socket) == Role::Reserved).then_some(socket)
 }
 
 /// Tells the application the outcome of a request on a reserved socket.
@@ -35,7 +35,7 @@ pub(crate) fn answer(
 
 /// Fails a request on a reserved socket: its state word tells `errno`.
 pub(crate) fn fail_socket(flows: &mut Flows, events: &mut EventQueue, socket: u32, errno: Errno) {
-    let (_, _, block) = flows.sockets.parts(socket);
+    let (_, _, block) = flows.socket_parts(socket);
     block.fail(errno.raw_os_error() as u16);
     block.add_in_edge();
     block.add_out_edge();

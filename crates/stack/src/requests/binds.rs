@@ -19,7 +19,7 @@ pub(crate) fn bind(flows: &mut Flows, network: &Network, mut bind: Bind) {
 
 fn bind_answer(flows: &mut Flows, network: &Network, bind: &Bind) -> Result<SocketAddr, Errno> {
     let socket = reserved(flows, bind.socket).ok_or(Errno::INVAL)?;
-    if flows.sockets.slot(socket).bound {
+    if flows.slot(socket).bound {
         return Err(Errno::INVAL);
     }
     let ip = bind.local.ip();
@@ -42,6 +42,6 @@ fn bind_answer(flows: &mut Flows, network: &Network, bind: &Bind) -> Result<Sock
         _ => {}
     }
     flows.note_bind(bound);
-    flows.sockets.slot(socket).bound = true;
+    flows.slot(socket).bound = true;
     Ok(bound.local)
 }

@@ -46,18 +46,18 @@ pub(crate) fn connect(engine: &mut Engine, isn: &mut IsnGenerator, connect: Conn
 
 /// True if the socket is reserved and on the list of openings.
 pub(crate) fn waits_to_begin(flows: &Flows, schedule: &Schedule, socket: u32) -> bool {
-    schedule.lists.is_opening(socket) && flows.sockets.role(socket) == Role::Reserved
+    schedule.lists().is_opening(socket) && flows.role(socket) == Role::Reserved
 }
 
 /// Begins a connection from the list of openings, so that its SYN is due. False: it cannot begin,
 /// and the application was told or the open waits for a port.
 pub(crate) fn begin_waiting(engine: &mut Engine, isn: &mut IsnGenerator, socket: u32) -> bool {
     let Parts { flows, .. } = engine.parts();
-    let (_, remote) = flows.sockets.block(socket).names();
+    let (_, remote) = flows.block(socket).names();
     let plain = Connect {
         socket: SocketId {
             index: socket,
-            generation: flows.sockets.block(socket).generation(),
+            generation: flows.block(socket).generation(),
         },
         local: None,
         remote: socket_addr(Addr::from_octets(remote.address), remote.port),
@@ -69,7 +69,7 @@ pub(crate) fn begin_waiting(engine: &mut Engine, isn: &mut IsnGenerator, socket:
         return true;
     };
     let parts = engine.parts();
-    parts.schedule.lists.take_out(socket);
+    parts.schedule.lists_mut().take_out(socket);
     match waits_for_port(parts.host_wishes, parts.network, &plain) {
         true => parts.host_wishes.waiting.push(plain),
         false => fail_socket(parts.flows, parts.events, socket, errno),
@@ -116,12 +116,15 @@ fn open(
     (parts.flows)
         .add_connection(hash, socket, &key)
         .map_err(|_| Errno::NOBUFS)?;
-    let (slot, _, block) = parts.flows.sockets.parts(socket);
+    let (slot, _, block) = parts.flows.socket_parts(socket);
     slot.become_connection(key, hash)
         .connect_in(&mut parts.env.cx(), &open);
     slot.neighbour = Some(neighbour);
     if neighbour.port() != FIRST_PORT {
-        parts.schedule.lists.move_to_port(socket, neighbour.port());
+        parts
+            .schedule
+            .lists_mut()
+            .move_to_port(socket, neighbour.port());
     }
     block.set_names(
         name_of(key.local, key.local_port),
@@ -151,8 +154,10 @@ fn ends(
     remote: SocketAddr,
 ) -> Result<Ends, Errno> {
     let flows = &mut *parts.flows;
-    let is_bound = flows.sockets.slot(socket).bound;
-    if flows.sources.is_some_and(|pool| pool.is_for(remote)) && !is_bound && connect.local.is_none()
+    let is_bound = flows.slot(socket).bound;
+    if flows.sources().is_some_and(|pool| pool.is_for(remote))
+        && !is_bound
+        && connect.local.is_none()
     {
         return pooled_ends(parts, isn, remote);
     }
@@ -175,8 +180,8 @@ fn pooled_ends(
 ) -> Result<Ends, Errno> {
     let (flows, network) = (&mut *parts.flows, &mut *parts.network);
     let mut outcome = Err(Errno::ADDRNOTAVAIL);
-    for _ in 0..flows.sources.map_or(0, |pool| pool.len()) {
-        let source = match flows.sources.as_mut().and_then(SourcePool::take) {
+    for _ in 0..flows.sources().map_or(0, SourcePool::len) {
+        let source = match flows.take_source() {
             Some(ip) => Some(ip).filter(|&ip| network.addresses().is_local(ip)),
             None => network.source_to(remote.ip()),
         };
@@ -237,7 +242,7 @@ pub(crate) fn fast_open_syn(
 ) -> Option<FastOpenSyn> {
     let settings = &config.tcp.fast_open;
     network
-        .destinations
+        .destinations_mut()
         .fast_open_syn(remote, mss, no_cookie, settings, now_ns)
 }
 
@@ -271,7 +276,7 @@ pub(crate) fn answer_fast_open(
 /// Offers bytes written before the open to the SYN.
 fn write_ahead_of_syn(engine: &mut Engine, socket: u32) {
     let Parts { env, flows, .. } = engine.parts();
-    let (slot, _, block) = flows.sockets.parts(socket);
+    let (slot, _, block) = flows.socket_parts(socket);
     if let Some(conn) = slot.conn.as_mut() {
         let buffered = slot.tx.buffered(block);
         let effects = conn.on_write(&mut env.cx(), buffered);
@@ -283,7 +288,7 @@ fn write_ahead_of_syn(engine: &mut Engine, socket: u32) {
 /// writes them again.
 #[cold]
 fn forget_written_ahead(flows: &mut Flows, socket: u32) {
-    let (slot, pool, block) = flows.sockets.parts(socket);
+    let (slot, pool, block) = flows.socket_parts(socket);
     let buffered = slot.tx.buffered(block);
     slot.tx.acknowledge(pool, block, buffered);
 }

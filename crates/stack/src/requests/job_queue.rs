@@ -43,7 +43,7 @@ impl AppRequests {
         let count = if self.app.controls.is_empty() {
             for (at, &id) in batch.iter().enumerate() {
                 if let Some(ahead) = batch.get(at + JOBS_AHEAD) {
-                    core.engine().view().flows.sockets.prefetch(ahead.index);
+                    core.engine().view().flows.sockets().prefetch(ahead.index);
                 }
                 apply_job(core, id);
             }
@@ -87,18 +87,18 @@ impl AppRequests {
     fn apply_control(&mut self, core: &mut Core, control: Control) {
         let (engine, admission) = core.split();
         if let Some(id) = control.asked_of() {
-            begin_for(engine, &mut admission.isn, id);
+            begin_for(engine, admission.isn(), id);
         }
         let parts = engine.parts();
         match control {
             Control::Listen(asked) => listen(parts.flows, parts.network, parts.events, asked),
             Control::Backlog(backlog) => change_backlog(parts.flows, backlog),
-            Control::Connect(asked) => connect(engine, &mut admission.isn, asked),
+            Control::Connect(asked) => connect(engine, admission.isn(), asked),
             Control::Bind(asked) => bind(parts.flows, parts.network, asked),
             Control::Info(query) => {
                 answer_info(parts.flows, parts.network, parts.env.now_ns, query)
             }
-            Control::Stamps(query) => parts.flows.sockets.answer_stamps(query),
+            Control::Stamps(query) => parts.flows.sockets_mut().answer_stamps(query),
             Control::SoftError(query) => parts.flows.answer_soft_error(query),
             Control::IcmpNote(query) => parts.flows.answer_icmp_note(query),
             Control::SavedSyn(query) => parts.flows.answer_saved_syn(query),
@@ -117,11 +117,11 @@ impl AppRequests {
                     .replace(*settings);
             }
             Control::Address(cidr) => parts.network.add_address(cidr),
-            Control::Rules(rules) => admission.rules = rules,
-            Control::Sources(pool) => parts.flows.sources = pool,
-            Control::ForgetPeers => parts.network.destinations.forget_fast_open(),
+            Control::Rules(rules) => admission.set_rules(rules),
+            Control::Sources(pool) => parts.flows.set_sources(pool),
+            Control::ForgetPeers => parts.network.destinations_mut().forget_fast_open(),
             Control::Option(id, option) => {
-                if let Some(socket) = parts.flows.sockets.resolve(id) {
+                if let Some(socket) = parts.flows.resolve(id) {
                     set_option_later(engine, socket, option);
                 }
             }
@@ -132,31 +132,29 @@ impl AppRequests {
 fn apply_job(core: &mut Core, id: SocketId) {
     let (engine, admission) = core.split();
     let parts = engine.parts();
-    let Some(socket) = parts.flows.sockets.resolve(id) else {
+    let Some(socket) = parts.flows.resolve(id) else {
         parts.counters.jobs_stale += 1;
         return;
     };
     parts.counters.jobs += 1;
-    let requests = parts.flows.sockets.block(socket).take_requests();
-    match parts.flows.sockets.role(socket) {
+    let requests = parts.flows.block(socket).take_requests();
+    match parts.flows.role(socket) {
         Role::Connection => connection_job(engine, socket, requests),
-        Role::Reserved if !ends(requests) => {
-            opening_job(engine, &mut admission.isn, socket, requests)
-        }
+        Role::Reserved if !ends(requests) => opening_job(engine, admission.isn(), socket, requests),
         role if ends(requests) => {
             if let Role::Listener(_) = role
                 && parts.network.has_host()
-                && !parts.flows.sockets.slot(socket).bound
+                && !parts.flows.slot(socket).bound
             {
                 leave_place(parts.flows, parts.host_wishes, parts.env.now_ns, socket);
             }
             if let Role::Listener(index) = role {
-                end_listener(engine, &mut admission.transfers, index);
+                end_listener(engine, admission.transfers_mut(), index);
             }
             release_socket(engine, socket);
         }
         Role::Ended => {
-            let (slot, pool, block) = parts.flows.sockets.parts(socket);
+            let (slot, pool, block) = parts.flows.socket_parts(socket);
             slot.rx.reclaim(pool, block);
         }
         Role::Free | Role::Reserved | Role::Listener(_) => {}
@@ -196,9 +194,9 @@ fn connection_job(engine: &mut Engine, socket: u32, requests: Requests) {
     let is_crowded = ends(requests)
         && is_crowded_with_orphans(parts.flows, &parts.env.config, parts.counters, socket);
     if ends(requests) {
-        parts.flows.sockets.orphan(socket);
+        parts.flows.sockets_mut().orphan(socket);
     }
-    let (slot, pool, block) = parts.flows.sockets.parts(socket);
+    let (slot, pool, block) = parts.flows.socket_parts(socket);
     let Some(conn) = slot.conn.as_mut() else {
         return;
     };
@@ -261,7 +259,7 @@ fn is_crowded_with_orphans(
     counters: &mut Counters,
     socket: u32,
 ) -> bool {
-    flows.sockets.orphans() >= config.limits.orphans_max
+    flows.sockets().orphans() >= config.limits.orphans_max
         && would_be_orphan(flows, config, counters, socket)
 }
 
@@ -274,7 +272,7 @@ fn would_be_orphan(
     counters: &mut Counters,
     socket: u32,
 ) -> bool {
-    let Some(conn) = flows.sockets.slot(socket).conn.as_ref() else {
+    let Some(conn) = flows.slot(socket).conn.as_ref() else {
         return false;
     };
     let stays = !conn.closes_as_entry(&config.tcp);
@@ -289,16 +287,17 @@ fn listen(flows: &mut Flows, network: &Network, events: &mut EventQueue, listen:
     let ip = listen.local.ip();
     // A bound socket's address was checked by `bind` (`IP_FREEBIND`).
     let may_listen =
-        ip.is_unspecified() || flows.sockets.slot(socket).bound || network.addresses().is_local(ip);
+        ip.is_unspecified() || flows.slot(socket).bound || network.addresses().is_local(ip);
     let outcome = if !may_listen {
         Err(Errno::ADDRNOTAVAIL)
     } else {
+        let shares_port = flows.shares_port(socket);
         flows
-            .listeners
+            .listeners_mut()
             .add(
                 listen.socket,
                 (ip, listen.local.port()),
-                flows.shares_port(socket),
+                shares_port,
                 AcceptQueue::new(listen.accepted, listen.backlog),
                 listen.options,
             )
@@ -308,7 +307,7 @@ fn listen(flows: &mut Flows, network: &Network, events: &mut EventQueue, listen:
             })
     };
     if let Ok(index) = outcome {
-        let (slot, _, block) = flows.sockets.parts(socket);
+        let (slot, _, block) = flows.socket_parts(socket);
         slot.role = Role::Listener(index);
         block.add_state(SocketState::LISTENING);
         notify(flows, events, socket);
@@ -318,9 +317,9 @@ fn listen(flows: &mut Flows, network: &Network, events: &mut EventQueue, listen:
 
 /// Applies `listen` on a socket that listens already.
 fn change_backlog(flows: &mut Flows, change: Backlog) {
-    if let Some(socket) = flows.sockets.resolve(change.socket)
-        && let Role::Listener(index) = flows.sockets.role(socket)
-        && let Some(listener) = flows.listeners.by_index_mut(index)
+    if let Some(socket) = flows.resolve(change.socket)
+        && let Role::Listener(index) = flows.role(socket)
+        && let Some(listener) = flows.listeners_mut().by_index_mut(index)
     {
         listener.queue.change(change.backlog, change.longer);
     }
@@ -331,7 +330,7 @@ fn change_backlog(flows: &mut Flows, change: Backlog) {
 #[cold]
 fn end_listener(engine: &mut Engine, transfers: &mut Transfers, index: u32) {
     let Parts { flows, network, .. } = engine.parts();
-    match flows.listeners.remove(index) {
+    match flows.listeners_mut().remove(index) {
         Some((id, listener)) if network.has_host() => transfers.close(id, listener),
         Some((id, listener)) => forget_listener(engine, id, &listener),
         None => {}
@@ -348,7 +347,7 @@ pub(crate) fn forget_listener(engine: &mut Engine, id: ListenerId, listener: &Li
         }
     }
     for id in listener.queue.waiting() {
-        if let Some(socket) = engine.view().flows.sockets.resolve(id) {
+        if let Some(socket) = engine.view().flows.resolve(id) {
             disown(engine, socket);
         }
     }
@@ -357,8 +356,8 @@ pub(crate) fn forget_listener(engine: &mut Engine, id: ListenerId, listener: &Li
 /// Aborts a connection that no application has accepted.
 pub(crate) fn disown(engine: &mut Engine, socket: u32) {
     let Parts { env, flows, .. } = engine.parts();
-    flows.sockets.orphan(socket);
-    let Some(conn) = flows.sockets.slot(socket).live_mut() else {
+    flows.sockets_mut().orphan(socket);
+    let Some(conn) = flows.slot(socket).live_mut() else {
         return release_socket(engine, socket);
     };
     let effects = conn.abort(&mut env.cx());
@@ -369,13 +368,13 @@ pub(crate) fn disown(engine: &mut Engine, socket: u32) {
 /// no time to close them in order. Returns where to continue if the queue of resets is full.
 #[cold]
 pub(crate) fn abort_some(engine: &mut Engine, next: u32) -> Option<u32> {
-    let span = engine.view().flows.sockets.span();
+    let span = engine.view().flows.sockets().span();
     for socket in next..span {
         let parts = engine.parts();
         if parts.schedule.control(FIRST_PORT).room() == 0 {
             return Some(socket);
         }
-        if parts.flows.sockets.role(socket) == Role::Connection {
+        if parts.flows.role(socket) == Role::Connection {
             disown(engine, socket);
         } else if waits_to_begin(parts.flows, parts.schedule, socket) {
             release_socket(engine, socket);

@@ -19,8 +19,8 @@ use crate::tcp_env::TcpEnv;
 /// Sets an option on a connection or listener.
 pub(crate) fn set_option_later(engine: &mut Engine, socket: u32, option: SocketOption) {
     let Parts { flows, .. } = engine.parts();
-    if let Role::Listener(index) = flows.sockets.role(socket) {
-        if let Some(listener) = flows.listeners.by_index_mut(index) {
+    if let Role::Listener(index) = flows.role(socket) {
+        if let Some(listener) = flows.listeners_mut().by_index_mut(index) {
             listener.set_option(option);
         }
         return;
@@ -33,7 +33,7 @@ pub(crate) fn set_option_later(engine: &mut Engine, socket: u32, option: SocketO
 pub(crate) fn inherit_option(engine: &mut Engine, socket: u32, option: SocketOption) -> Effects {
     let Parts { env, flows, .. } = engine.parts();
     if let SocketOption::RtoMin(us) = option
-        && let Some(conn) = flows.sockets.slot(socket).conn.as_mut()
+        && let Some(conn) = flows.slot(socket).conn.as_mut()
     {
         conn.begin_with_rto_min_us(&env.cx(), us);
         return Effects::NONE;
@@ -44,7 +44,7 @@ pub(crate) fn inherit_option(engine: &mut Engine, socket: u32, option: SocketOpt
 /// Sets an option of a connection.
 pub(crate) fn set_option(engine: &mut Engine, socket: u32, option: SocketOption) -> Effects {
     let parts = engine.parts();
-    let slot = parts.flows.sockets.slot(socket);
+    let slot = parts.flows.slot(socket);
     if slot.role != Role::Connection || option.sets_header(&mut slot.header) {
         return Effects::NONE;
     }
@@ -53,7 +53,7 @@ pub(crate) fn set_option(engine: &mut Engine, socket: u32, option: SocketOption)
             parts.flows.set_receive_errors(socket, v4, v6);
         }
         SocketOption::StampSent(end, kinds) => {
-            let lost = parts.flows.sockets.await_stamps(socket, end, kinds);
+            let lost = parts.flows.sockets_mut().await_stamps(socket, end, kinds);
             parts.counters.stamps_lost += lost;
         }
         SocketOption::StampArrivals(on) => {
@@ -88,7 +88,7 @@ fn set_tcp_option(
     socket: u32,
     option: SocketOption,
 ) -> Effects {
-    let Some(conn) = flows.sockets.slot(socket).conn.as_mut() else {
+    let Some(conn) = flows.slot(socket).conn.as_mut() else {
         return Effects::NONE;
     };
     option.set_in_tcp(conn, &mut env.cx())
@@ -114,7 +114,7 @@ pub(crate) fn buffers_to_accept(
     config: &StackConfig,
     listener: ListenerId,
 ) -> Buffers {
-    match flows.listeners.at(listener) {
+    match flows.listeners().at(listener) {
         Some(listening) => buffers_of_listener(config, listening),
         None => Buffers::of(&config.tcp),
     }
@@ -132,7 +132,6 @@ pub(crate) fn buffers_of_listener(config: &StackConfig, listener: &Listener) -> 
 #[cold]
 pub(crate) fn answer_info(flows: &mut Flows, network: &Network, now_ns: u64, mut query: InfoQuery) {
     let info = flows
-        .sockets
         .resolve(query.socket)
         .and_then(|socket| socket_info(flows, network, now_ns, socket));
     // The thread that asked may be gone.
@@ -145,7 +144,7 @@ fn socket_info(
     now_ns: u64,
     socket: u32,
 ) -> Option<SocketInfo> {
-    let (slot, pool, block) = flows.sockets.parts(socket);
+    let (slot, pool, block) = flows.socket_parts(socket);
     let unread = slot.rx.reclaim(pool, block);
     let conn = slot.conn.as_ref()?;
     let key = &slot.key;

@@ -143,8 +143,8 @@ pub(crate) fn answer(engine: &mut Engine, body: &[u8], room: usize, answer: &mut
     if found.is_none()
         && flags & BEGIN != 0
         && let SurveyId::Connection(id) = flow
-        && parts.flows.sockets.resolve(id).is_some()
-        && parts.flows.sockets.is_of(id.index, &key)
+        && parts.flows.resolve(id).is_some()
+        && parts.flows.sockets().is_of(id.index, &key)
     {
         found = (parts.flows).begin_story(id.index, true, now_ns, parts.counters);
         status = StoryStatus::Full;
@@ -207,7 +207,7 @@ fn id_now(flows: &Flows, flow: SurveyId, key: &FlowKey) -> SurveyId {
     match flows.find(key, flows.hash(key)) {
         Some(FlowEntry::Connection(index)) => {
             let of = |_: &Slot, block: &SocketBlock| Some(block.generation());
-            let generation = flows.sockets.look_at(index, of);
+            let generation = flows.sockets().look_at(index, of);
             generation.map_or(flow, |generation| {
                 SurveyId::Connection(SocketId { index, generation })
             })

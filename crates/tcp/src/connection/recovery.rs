@@ -3,16 +3,30 @@
 use crate::conn_flags::ConnFlags;
 use crate::connection::Connection;
 use crate::context::Cx;
+use crate::flight::Flight;
+use crate::flight::send_parts::SendParts;
 use crate::recovery::View;
 
 mod acked;
-mod frto;
-mod machine;
 mod retransmission;
-mod tlp;
 mod whole_flight;
 
 impl Connection {
+    /// The flight, and the parts that its loss recovery consults or changes.
+    #[inline(always)]
+    pub(crate) fn flight_and_parts(&mut self) -> (&mut Flight, SendParts<'_>) {
+        let parts = SendParts {
+            state: self.state.get(),
+            conn_flags: &mut self.conn_flags,
+            snd: &self.snd,
+            rx: &self.rx,
+            timers: &mut self.timers,
+            ecn: &mut self.ecn,
+            path: &mut self.path,
+        };
+        (&mut self.flight, parts)
+    }
+
     /// Panics unless records, counts and sequence numbers agree; for tests.
     #[doc(hidden)]
     pub fn check_in_flight(&self, cx: &Cx<'_>) {

@@ -164,7 +164,8 @@ impl Connection {
             self.rx.note_answer(cx.now_ns);
             self.flight.pace(cx, len, &self.tx);
         }
-        self.note_retransmitted(cx, seq, len, fin);
+        let (flight, mut parts) = self.flight_and_parts();
+        flight.note_sent_again(cx, seq, len, fin, &mut parts);
         // A retransmission makes the probe's result ambiguous.
         self.path.forget_probe();
         self.flight.after_recovery_event(&mut self.conn_flags);

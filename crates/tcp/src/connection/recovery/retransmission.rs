@@ -1,12 +1,10 @@
-//! The next retransmission, and the state changes after old or new data has left.
-
-use wire::SeqNumber;
+//! The next retransmission.
 
 use crate::connection::Connection;
 use crate::context::Cx;
 use crate::plan::Retransmission;
 use crate::records::{Index, tag};
-use crate::recovery::{Pending, flag};
+use crate::recovery::flag;
 
 impl Connection {
     /// The next segment to retransmit, if recovery and the congestion window allow one.
@@ -67,44 +65,5 @@ impl Connection {
             fin = false;
         }
         (len > 0 || fin).then_some(Retransmission::new(seq, len, fin))
-    }
-
-    /// Notes that `len` bytes from `seq` on, and the FIN behind them, have left again.
-    #[cold]
-    pub(crate) fn note_retransmitted(
-        &mut self,
-        cx: &mut Cx<'_>,
-        seq: SeqNumber,
-        len: u32,
-        fin: bool,
-    ) {
-        if self.flight.recovery().any(flag::PROBE_LAST)
-            && !self.flight.recovery().any(flag::SEND_HEAD)
-        {
-            self.flight
-                .note_probe_retransmitted(cx, seq, self.conn_flags, &self.snd, &self.timers);
-            self.flight.note_probe_sent(
-                cx,
-                true,
-                self.state(),
-                &mut self.conn_flags,
-                &self.snd,
-                &mut self.timers,
-            );
-            return;
-        }
-        let end = seq + len + u32::from(fin);
-        let is_head =
-            self.flight
-                .note_retransmitted(cx, seq, end, self.conn_flags, &self.snd, &self.timers);
-        if is_head && !self.flight.recovery().is_pending(Pending::Reorder) {
-            self.flight.restart_retransmit_timer(
-                cx,
-                self.state(),
-                self.conn_flags,
-                &self.snd,
-                &mut self.timers,
-            );
-        }
     }
 }

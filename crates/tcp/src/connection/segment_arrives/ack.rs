@@ -204,7 +204,8 @@ impl Connection {
                 self.take_feedback(cx, seg, &mut ack);
             }
             if ack.dsack {
-                self.alert(cx, &mut ack);
+                let (flight, mut parts) = self.flight_and_parts();
+                flight.alert(cx, &mut ack, &mut parts);
             }
             self.flight
                 .take_probe_ack(cx, &ack, &self.snd, &mut self.ecn);
@@ -224,7 +225,8 @@ impl Connection {
             .take_probe_ack(cx, &ack, &self.snd, &mut self.ecn);
         if self.flight.recovery().is_dubious(&ack) {
             self.flight.count_duplicate(cx, &mut ack);
-            self.alert(cx, &mut ack);
+            let (flight, mut parts) = self.flight_and_parts();
+            flight.alert(cx, &mut ack, &mut parts);
         }
         if ack.set_timer {
             self.flight.set_transmit_timer(
@@ -279,7 +281,8 @@ impl Connection {
                 &self.snd,
                 &self.timers,
             );
-            self.alert(cx, &mut ack);
+            let (flight, mut parts) = self.flight_and_parts();
+            flight.alert(cx, &mut ack, &mut parts);
             self.flight.after_recovery_event(&mut self.conn_flags);
         }
         Step::Continue(Effects::NONE)

@@ -38,7 +38,8 @@ impl Connection {
                     Effects::NONE
                 }
                 Pending::Probe => {
-                    self.on_probe_timer(cx);
+                    let (flight, mut parts) = self.flight_and_parts();
+                    flight.on_probe_timer(cx, &mut parts);
                     Effects::NONE
                 }
             },

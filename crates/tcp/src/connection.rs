@@ -480,7 +480,7 @@ impl Connection {
         }
         // The usual plans are stored as constants, which costs less than storing a computed plan.
         match self.plan_from_marks() {
-            Some(Plan::PlainAck) => self.store_plan(cx, Plan::PlainAck),
+            Some(Plan::Ack) => self.store_plan(cx, Plan::Ack),
             Some(Plan::Nothing) => self.store_nothing(),
             Some(plan) => self.store_plan(cx, plan),
             None => self.store_full_plan(cx),

@@ -32,8 +32,6 @@ pub(crate) enum Plan {
     Probe,
     /// A pure ACK for data that arrived before the mark changed (DCTCP).
     OwedAck,
-    /// A pure ACK that reports only how far the text has arrived, while nothing else is due.
-    PlainAck,
     /// A pure ACK.
     Ack,
 }
@@ -53,7 +51,7 @@ impl Plan {
             | Plan::Lone { .. }
             | Plan::Fresh { .. }
             | Plan::PathProbe { .. } => TransmitClass::Data,
-            Plan::Probe | Plan::OwedAck | Plan::PlainAck | Plan::Ack => TransmitClass::Ack,
+            Plan::Probe | Plan::OwedAck | Plan::Ack => TransmitClass::Ack,
         }
     }
 }

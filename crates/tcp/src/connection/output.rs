@@ -76,9 +76,7 @@ impl Connection {
     #[inline(always)]
     fn class_of(&self, plan: Plan) -> TransmitClass {
         match plan {
-            Plan::Ack | Plan::PlainAck
-                if self.rx.ack_may_ride(self.conn_flags, &self.snd, &self.rcv) =>
-            {
+            Plan::Ack if self.rx.ack_may_ride(self.conn_flags, &self.snd, &self.rcv) => {
                 TransmitClass::Piggyback
             }
             plan => plan.class(),
@@ -103,7 +101,6 @@ impl Connection {
         );
         match stored.unwrap_or_else(|| self.plan(cx)) {
             Plan::Lone { len, fin } => self.send_lone(cx, out, u32::from(len), fin),
-            Plan::PlainAck => self.send_plain_ack(cx, out),
             Plan::Nothing => {
                 self.stop(cx);
                 return false;
@@ -116,7 +113,7 @@ impl Connection {
     /// Executes a plan that has no straight path. False: what was to be sent again has arrived.
     fn send_planned(&mut self, cx: &mut Cx<'_>, out: &mut SegmentOut, plan: Plan) -> bool {
         match plan {
-            Plan::Nothing | Plan::Lone { .. } | Plan::PlainAck => return false,
+            Plan::Nothing | Plan::Lone { .. } => return false,
             Plan::Reset => self.build_reset(cx, out),
             Plan::ReplyReset => self.tx.build_reply_reset(out),
             Plan::Syn => self.build_syn(cx, out),
@@ -145,7 +142,7 @@ impl Connection {
         self.note_sent(cx, plan, out);
         self.due = plan.class();
         if self.snd.is_drained(self.state(), self.conn_flags) {
-            self.stop(cx);
+            self.stop_drained(cx);
         }
         true
     }
@@ -167,6 +164,24 @@ impl Connection {
             &self.snd,
             &mut self.timers,
         );
+    }
+
+    /// Like [`stop`](Self::stop), where nothing is left to send: no limit holds bytes back, and no
+    /// window needs a probe.
+    #[inline]
+    fn stop_drained(&mut self, cx: &mut Cx<'_>) {
+        self.due = TransmitClass::None;
+        self.flight.delivery_mut().end_burst();
+        if self.flight.recovery().any(flag::SEND_NEW) {
+            self.flight.recovery_mut().end_new_data_test(&self.snd);
+        }
+        self.flight
+            .note_busy(cx, self.state(), self.conn_flags, &self.snd, &self.tx);
+        if self.flight.delivery().has_sent_new() {
+            self.flight
+                .validate_window(cx, false, &self.snd, &self.timers);
+        }
+        self.arm_departure(cx);
     }
 
     /// True if an ACK is due now, alone or on other segments.

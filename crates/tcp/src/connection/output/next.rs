@@ -32,10 +32,7 @@ impl Connection {
         }
         match self.conn_flags.of(ConnFlags::NEEDS_FULL_PLAN) {
             ConnFlags::NONE => Some(Plan::Nothing),
-            ConnFlags::ACK_NOW if self.sends_plain_acks() => match self.is_ack_plain() {
-                true => Some(Plan::PlainAck),
-                false => Some(Plan::Ack),
-            },
+            ConnFlags::ACK_NOW if self.sends_plain_acks() => Some(Plan::Ack),
             _ => None,
         }
     }
@@ -51,18 +48,6 @@ impl Connection {
             ConnFlags::ACK_NOW if self.sends_plain_acks() => Plan::Ack,
             _ => self.plan_in_full(cx),
         }
-    }
-
-    /// True if the due pure ACK reports only RCV.NXT and the window: no SACK, no ECN feedback, no
-    /// duplicate.
-    #[inline]
-    fn is_ack_plain(&self) -> bool {
-        const TELLS_MORE: ConnFlags = ConnFlags::ACK_TELLS_MORE
-            .with(ConnFlags::RECORDS)
-            .with(ConnFlags::PATH_NARROWED)
-            .with(ConnFlags::PATH_PROBING)
-            .with(ConnFlags::NO_SHORTCUTS);
-        !self.conn_flags.any(TELLS_MORE) && self.snd.ecn().is_off() && self.rx.dup_acks_due() == 0
     }
 
     /// True if a due ACK leaves as a pure ACK when no payload carries it.

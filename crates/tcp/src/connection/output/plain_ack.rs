@@ -1,9 +1,8 @@
-//! Pure ACKs that report only how far the text has arrived. They have a shortcut, like the lone
-//! segment. The ACKs of a run are returned one after another, without the fields that all of them
-//! share.
+//! Pure ACKs of a run that report only how far the text has arrived. They are returned one after
+//! another, without the fields that all of them share.
 
+use wire::SeqNumber;
 use wire::tcp::{Flags, Timestamp};
-use wire::{Ecn, SeqNumber};
 
 use crate::conn_flags::ConnFlags;
 use crate::connection::Connection;
@@ -58,26 +57,6 @@ impl Connection {
         };
         self.note_plain_ack(cx);
         Some(ack)
-    }
-
-    /// Sends the ACK, after which nothing is due.
-    #[inline]
-    pub(super) fn send_plain_ack(&mut self, cx: &mut Cx<'_>, out: &mut SegmentOut) {
-        debug_assert_eq!(self.plan_generally(cx), Plan::Ack);
-        out.seq = self.rcv.acceptable_seq(&self.snd);
-        out.ack = self.rcv.nxt();
-        out.flags = Flags::ACK;
-        out.ecn = Ecn::NotEct;
-        out.window = self
-            .rx
-            .advertise_window(cx, &mut self.conn_flags, &mut self.rcv);
-        out.options
-            .reset_to(self.tx.data_stamp(cx.now_ns, self.conn_flags, &self.rcv));
-        out.payload_offset = 0;
-        out.payload_len = 0;
-        out.urgent = 0;
-        self.note_plain_ack(cx);
-        self.stop_lone(cx);
     }
 
     #[inline]

@@ -32,8 +32,8 @@ impl Connection {
         let own = u32::from(plan != Plan::ReplyReset);
         self.tx.count_segments(own);
         match plan {
-            // The shortcuts note their segments themselves.
-            Plan::Nothing | Plan::Lone { .. } | Plan::PlainAck => {}
+            // The lone segment notes itself.
+            Plan::Nothing | Plan::Lone { .. } => {}
             Plan::Fresh { len, fin } => self.note_fresh(cx, u32::from(len), fin, false),
             Plan::PathProbe { len } => self.note_fresh(cx, u32::from(len), false, true),
             Plan::Retransmission { len, fin } => {

@@ -32,7 +32,7 @@ impl ReservedPages {
     fn alone() -> Option<Self> {
         static ALONE: Mutex<()> = Mutex::new(());
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let Reserved { total, free } = Reserved::read();
+        let Reserved { total, free, .. } = Reserved::read();
         let is_writable = fs::OpenOptions::new().write(true).open(SETTING).is_ok();
         if !is_writable || free > 0 {
             eprintln!(

@@ -148,6 +148,9 @@ pub struct Reserved {
     pub total: u64,
     /// Pages that a mapping can still have.
     pub free: u64,
+    /// Pages that lie free and that no mapping can have: the kernel has promised them to mappings
+    /// that have not touched them yet. Millstream touches its own at once (Linux 5.14 and later).
+    pub promised: u64,
 }
 
 impl Reserved {
@@ -159,11 +162,13 @@ impl Reserved {
             let text = std::fs::read_to_string(path).unwrap_or_default();
             text.trim().parse().unwrap_or(0)
         };
+        let promised = count("resv_hugepages");
         Self {
             total: count("nr_hugepages"),
             // A mapping takes its pages out of the free ones when they are filled. Until then they
             // are promised.
-            free: count("free_hugepages").saturating_sub(count("resv_hugepages")),
+            free: count("free_hugepages").saturating_sub(promised),
+            promised,
         }
     }
 }
@@ -172,11 +177,18 @@ impl Reserved {
 ///
 /// ```
 /// use ring::huge_pages::{MissingPages, Reserved};
-/// let missing = MissingPages::new(100, Reserved { total: 64, free: 40 });
+/// let mut reserved = Reserved { total: 64, free: 40, promised: 0 };
 /// assert_eq!(
-///     missing.to_string(),
+///     MissingPages::new(100, reserved).to_string(),
 ///     "hugetlb: require: 100 huge pages of 2 MiB are needed and 40 are free, 60 are missing: \
 ///      `sysctl vm.nr_hugepages=124`"
+/// );
+/// reserved.promised = 8;
+/// assert_eq!(
+///     MissingPages::new(100, reserved).to_string(),
+///     "hugetlb: require: 100 huge pages of 2 MiB are needed and 40 are free, 60 are missing \
+///      (mappings of other processes hold 8 more that they have not touched yet, see \
+///      resv_hugepages): `sysctl vm.nr_hugepages=124`"
 /// );
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -229,11 +241,22 @@ impl fmt::Display for MissingPages {
         }
         write!(
             f,
-            "hugetlb: require: {} huge pages of 2 MiB are needed and {} are free, {} are missing: \
-             `sysctl vm.nr_hugepages={}`",
+            "hugetlb: require: {} huge pages of 2 MiB are needed and {} are free, {} are missing",
             self.needed,
             self.reserved.free,
             self.count(),
+        )?;
+        if self.reserved.promised > 0 {
+            write!(
+                f,
+                " (mappings of other processes hold {} more that they have not touched yet, see \
+                 resv_hugepages)",
+                self.reserved.promised,
+            )?;
+        }
+        write!(
+            f,
+            ": `sysctl vm.nr_hugepages={}`",
             self.reserved.total + self.count(),
         )
     }
@@ -395,8 +418,26 @@ mod tests {
     }
 
     #[test]
+    fn pages_that_others_hold_untouched_are_told_apart_from_missing_ones() {
+        let reserved = Reserved {
+            total: 8,
+            free: 0,
+            promised: 5,
+        };
+        let said = MissingPages::new(4, reserved).to_string();
+        assert!(said.contains(" 0 are free, 4 are missing"), "{said}");
+        assert!(said.contains("hold 5 more"), "{said}");
+        assert!(said.contains("resv_hugepages"), "{said}");
+        assert!(said.ends_with("vm.nr_hugepages=12`"), "{said}");
+    }
+
+    #[test]
     fn missing_pages_count_those_that_other_stacks_will_need() {
-        let reserved = Reserved { total: 8, free: 8 };
+        let reserved = Reserved {
+            total: 8,
+            free: 8,
+            promised: 0,
+        };
         let missing = MissingPages::new(10, reserved).times(3);
         assert_eq!(missing.count(), 22);
         assert!(missing.to_string().ends_with("vm.nr_hugepages=30`"));

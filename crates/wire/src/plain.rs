@@ -28,7 +28,7 @@ mod stored_headers;
 mod tests;
 
 pub use header_room::HeaderRoom;
-pub use sequel::{Sequel, have_same_ends, mix_ends};
+pub use sequel::{Sequel, have_same_ends, may_continue, mix_ends};
 pub use stored_headers::{ChangingFields, StoredHeaders};
 
 /// Length of the three headers with timestamps, the longest of a plain segment.

@@ -103,9 +103,7 @@ impl Arrival {
         if self.segment.len == 0 || !self.is_plain {
             return false;
         }
-        let next = frame.head();
-        plain::have_same_ends(&self.head, &next)
-            && plain::Sequel::read(&self.head, &next, frame.len()).is_some()
+        plain::may_continue(&self.head, &frame.head())
     }
 }
 

@@ -65,9 +65,8 @@ impl Arrivals {
         self.is_input_held = false;
         let mut is_drained = true;
         let batch_max = port.capabilities().batch_max;
-        let frames_max = port
-            .waiting()
-            .clamp(RX_FRAMES_PER_TURN, RX_FRAMES_WAITING_MAX);
+        let waiting = port.waiting();
+        let frames_max = waiting.clamp(RX_FRAMES_PER_TURN, RX_FRAMES_WAITING_MAX);
         let outcome = loop {
             if holds_input(core.engine(), acceptance, batch_max) {
                 self.is_input_held = true;
@@ -106,7 +105,9 @@ impl Arrivals {
             }
             self.end_run(core.engine_mut());
             if is_all || taken >= frames_max {
-                is_drained = is_all && !may_lack_some;
+                // A port may lend a batch that is not full although more frames wait: AF_XDP lends
+                // what it took out of its ring early apart from what lies in the ring.
+                is_drained = is_all && !may_lack_some && taken >= waiting;
                 break Ok(());
             }
         };

@@ -54,6 +54,8 @@ use crate::engine::{Engine, Parts};
 use crate::flows::flow_table::FlowEntry;
 use crate::flows::rx_sink::RxSink;
 use crate::header_fields::HeaderFields;
+use crate::network::layer::Network;
+use crate::network::neighbours::NeighbourId;
 use crate::schedule::Schedule;
 use crate::shortcuts;
 
@@ -317,9 +319,18 @@ impl Arrivals {
                 break;
             }
             if asks && conn.has_ack_due() && (taken > 0 || !is_asked) {
+                let link = (self.port, slot.neighbour, slot.header);
                 if !self.ack_trains.has_room() {
                     parts.counters.acks_merged += 1;
-                } else if !couple_next(&mut self.ack_trains, &slot.key, conn, &mut cx) {
+                } else if !couple_next(&mut self.ack_trains, &slot.key, conn, &mut cx)
+                    && !begin_train(
+                        &mut self.ack_trains,
+                        parts.network,
+                        link,
+                        (&slot.key, conn),
+                        &mut cx,
+                    )
+                {
                     awaits_ack = true;
                     break;
                 }
@@ -463,7 +474,7 @@ fn couple_next(
     conn: &mut Connection,
     cx: &mut Cx<'_>,
 ) -> bool {
-    let takes = |train: &&mut Train| shortcuts::are_taken() && train.takes_more();
+    let takes = |train: &&Train| shortcuts::are_taken() && train.takes_more();
     let Some(train) = trains.last_of(key).filter(takes) else {
         return false;
     };
@@ -471,9 +482,32 @@ fn couple_next(
         return false;
     };
     let ends = train.ends;
-    if !train.couple(&ack) {
+    if !trains.couple(&ack) {
         trains.push(key, ends, SegmentOut::from(ack));
     }
+    true
+}
+
+/// Begins a train with a plain ACK whose next hop is known. False: nothing was done.
+#[inline]
+fn begin_train(
+    trains: &mut AckTrains,
+    network: &mut Network,
+    (port, neighbour, header): (u8, Option<NeighbourId>, HeaderFields),
+    (key, conn): (&FlowKey, &mut Connection),
+    cx: &mut Cx<'_>,
+) -> bool {
+    if !header.discovers_mtu || !shortcuts::are_taken() {
+        return false;
+    }
+    let times_ns = (conn.last_news_ns(), cx.now_ns);
+    let Some(ends) = network.link_to(neighbour, port, header, times_ns) else {
+        return false;
+    };
+    let Some(ack) = conn.poll_plain_ack(cx) else {
+        return false;
+    };
+    trains.push(key, ends, SegmentOut::from(ack));
     true
 }
 

@@ -29,7 +29,8 @@ pub(crate) struct Train {
     key: FlowKey,
     pub ends: LinkEnds,
     template: SegmentOut,
-    points: [Point; ACKS_PER_TRAIN_MAX],
+    /// Index of the train's first point.
+    first: u16,
     len: u16,
     /// Number of ACKs of the train that have left.
     sent: u16,
@@ -40,12 +41,20 @@ pub(crate) struct Train {
 /// See the module's documentation.
 pub(crate) struct AckTrains {
     trains: Vec<Train>,
+    /// The points of all trains, train after train. Most trains are short, so a train has no points
+    /// of its own: making it would fill them.
+    points: Vec<Point>,
 }
+
+/// Most points of all trains together.
+const POINTS_MAX: usize = ACK_TRAINS_MAX * ACKS_PER_TRAIN_MAX;
+const _: () = assert!(POINTS_MAX <= u16::MAX as usize);
 
 impl AckTrains {
     pub fn new() -> Self {
         Self {
             trains: Vec::with_capacity(ACK_TRAINS_MAX),
+            points: Vec::with_capacity(POINTS_MAX),
         }
     }
 
@@ -60,47 +69,77 @@ impl AckTrains {
 
     /// The last train that got an ACK, if it belongs to this flow and has room.
     #[inline]
-    pub fn last_of(&mut self, key: &FlowKey) -> Option<&mut Train> {
-        let last = self.trains.last_mut()?;
+    pub fn last_of(&self, key: &FlowKey) -> Option<&Train> {
+        let last = self.trains.last()?;
         (usize::from(last.len) < ACKS_PER_TRAIN_MAX && last.key == *key).then_some(last)
+    }
+
+    /// Adds a plain ACK to the last train, which [`last_of`](Self::last_of) returned. False: the ACK
+    /// differs from the template in more than a [`Point`] holds.
+    #[inline]
+    pub fn couple(&mut self, ack: &PlainAck) -> bool {
+        let Some(last) = self.trains.last_mut().filter(|last| last.couples(ack)) else {
+            return false;
+        };
+        last.len += 1;
+        self.points.push(Point {
+            ack: ack.ack,
+            echo: ack.timestamp.map_or(0, |stamp| stamp.echo),
+            window: ack.window,
+            flags: Flags::ACK,
+        });
+        true
     }
 
     /// Adds an ACK to the current run's train, or begins a new train. Without room nothing happens.
     pub fn push(&mut self, key: &FlowKey, ends: LinkEnds, ack: SegmentOut) {
-        if let Some(last) = self.last_of(key)
-            && last.takes_more()
-            && last.takes(&ack)
-        {
-            return last.add(Point::of(&ack));
+        let joins = self
+            .last_of(key)
+            .is_some_and(|last| last.takes_more() && last.takes(&ack));
+        if let Some(last) = self.trains.last_mut().filter(|_| joins) {
+            last.len += 1;
+            return self.points.push(Point::of(&ack));
         }
         if !self.has_room() {
             return;
         }
-        let mut train = Train {
+        let first = self.points.len() as u16;
+        self.points.push(Point::of(&ack));
+        self.trains.push(Train {
             key: *key,
             ends,
-            points: [Point::default(); ACKS_PER_TRAIN_MAX],
+            first,
             len: 1,
             sent: 0,
             is_plain: ack.options.is_plain() && ack.urgent == 0 && ack.ecn == Ecn::NotEct,
             template: ack,
-        };
-        train.points[0] = Point::of(&train.template);
-        self.trains.push(train);
+        });
     }
 
     /// Builds frames from waiting ACKs.
     pub fn fill(&mut self, frames: &[TxFrame], how: Expansion) -> Filled {
         let (mut filled, mut done) = (Filled::default(), 0);
         for train in &mut self.trains {
-            train.expand(frames, how, &mut filled);
+            train.expand(&self.points, frames, how, &mut filled);
             if train.sent < train.len {
                 break;
             }
             done += 1;
         }
         self.trains.drain(..done);
+        self.drop_points();
         filled
+    }
+
+    /// Drops the points of the trains that have left.
+    fn drop_points(&mut self) {
+        let Some(first) = self.trains.first().map(|train| train.first) else {
+            return self.points.clear();
+        };
+        self.points.drain(..usize::from(first));
+        for train in &mut self.trains {
+            train.first -= first;
+        }
     }
 }
 
@@ -134,12 +173,6 @@ impl Point {
 }
 
 impl Train {
-    #[inline]
-    fn add(&mut self, point: Point) {
-        self.points[usize::from(self.len)] = point;
-        self.len += 1;
-    }
-
     /// True if the train may hold more than one ACK. Its packets must not be fragmentable, because
     /// each would then need its own IP identification (RFC 6864 section 4).
     #[inline]
@@ -147,22 +180,13 @@ impl Train {
         self.ends.header.discovers_mtu
     }
 
-    /// Adds a plain ACK. False: it differs from the template in more than a [`Point`] holds.
+    /// True if a plain ACK differs from the template only in what a [`Point`] holds.
     #[inline]
-    pub fn couple(&mut self, ack: &PlainAck) -> bool {
+    fn couples(&self, ack: &PlainAck) -> bool {
         let value = |stamp: Option<Timestamp>| stamp.map(|stamp| stamp.value);
-        let takes = self.is_plain
+        self.is_plain
             && self.template.seq == ack.seq
-            && value(self.template.options.timestamp) == value(ack.timestamp);
-        if takes {
-            self.add(Point {
-                ack: ack.ack,
-                echo: ack.timestamp.map_or(0, |stamp| stamp.echo),
-                window: ack.window,
-                flags: Flags::ACK,
-            });
-        }
-        takes
+            && value(self.template.options.timestamp) == value(ack.timestamp)
     }
 
     /// True if `ack` differs from the template only in what a [`Point`] holds.
@@ -178,7 +202,14 @@ impl Train {
 
     /// Builds frames from waiting ACKs, beginning at the first unused frame, until frames or ACKs
     /// run out.
-    fn expand(&mut self, frames: &[TxFrame], how: Expansion, filled: &mut Filled) {
+    fn expand(
+        &mut self,
+        points: &[Point],
+        frames: &[TxFrame],
+        how: Expansion,
+        filled: &mut Filled,
+    ) {
+        let points = &points[usize::from(self.first)..][..usize::from(self.len)];
         let headers = match how.by_template {
             true => plain_headers(&self.ends, &self.key, &self.template),
             false => None,
@@ -186,7 +217,7 @@ impl Train {
         let offload = how.checksum_offload;
         let Some(headers) = headers else {
             let (ends, key, mut segment) = (self.ends, self.key, self.template.clone());
-            return self.fill(frames, filled, |frame, point| {
+            return self.fill(points, frames, filled, |frame, point| {
                 segment.ack = point.ack;
                 segment.flags = point.flags;
                 segment.window = point.window;
@@ -198,7 +229,7 @@ impl Train {
         };
         let template = plain::AckTemplate::new(&headers, offload);
         let len = template.header_bytes();
-        self.fill(frames, filled, |frame, point| {
+        self.fill(points, frames, filled, |frame, point| {
             write_plain(frame, len, 0, offload, |head| {
                 template.emit(head, point.ack, point.flags, point.window, point.echo);
                 Some(())
@@ -210,11 +241,12 @@ impl Train {
     /// the next ACK.
     fn fill(
         &mut self,
+        points: &[Point],
         frames: &[TxFrame],
         filled: &mut Filled,
         mut build: impl FnMut(&TxFrame, &Point) -> bool,
     ) {
-        for point in &self.points[usize::from(self.sent)..usize::from(self.len)] {
+        for point in &points[usize::from(self.sent)..] {
             let Some(frame) = frames.get(filled.used) else {
                 return;
             };

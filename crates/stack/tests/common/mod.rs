@@ -55,7 +55,12 @@ pub struct Setup {
     pub acquainted: bool,
     /// The host behind the stack's port.
     pub host: Option<hosted::HostEnd>,
+    /// A wrapper of the stack's port.
+    pub wrap: Option<Wrap>,
 }
+
+/// Puts a port of the test's own around another one.
+pub type Wrap = Box<dyn FnOnce(Box<dyn Port + Send>) -> Box<dyn Port + Send>>;
 
 impl Default for Setup {
     fn default() -> Self {
@@ -69,6 +74,7 @@ impl Default for Setup {
             faults: None,
             acquainted: true,
             host: None,
+            wrap: None,
         }
     }
 }
@@ -135,6 +141,10 @@ impl World {
         };
         let near = match &setup.host {
             Some(host) => host.port(near, peer::PEER_MAC),
+            None => near,
+        };
+        let near = match setup.wrap {
+            Some(wrap) => wrap(near),
             None => near,
         };
         let now_ns = 1_000 * SECOND;

@@ -1,6 +1,9 @@
 //! A stack whose thread did not run for a while. Timers are due, and the segments that would stop
 //! them wait in the port behind more frames than a turn takes.
 
+use std::sync::{Arc, Mutex};
+
+use packetio::{Capabilities, Port, PortError, RxFrame};
 use wire::tcp::Flags;
 
 use crate::common::{Client, MILLIS, SECOND, Tcp, World};
@@ -45,6 +48,68 @@ fn established_late_turn_takes_in_what_waits_before_it_calls_a_segment_lost() {
     assert_eq!(w.stack.tcp_counters().loss_probes_out, 0);
     assert_eq!(w.stack.usage().small_chunks, 0);
     assert_eq!(w.stack.counters().timers_waited, 2);
+}
+
+/// A port whose batches are shorter than they may be although more frames wait. AF_XDP lends what
+/// it took out of its ring early in a batch of its own.
+struct ShortBatches {
+    inner: Box<dyn Port + Send>,
+    capabilities: Capabilities,
+    /// Frames that wait in the port.
+    waiting: Arc<Mutex<usize>>,
+}
+
+impl Port for ShortBatches {
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    fn receive(&mut self) -> Result<&[RxFrame], PortError> {
+        let frames = self.inner.receive()?;
+        let mut waiting = self.waiting.lock().unwrap();
+        *waiting = waiting.saturating_sub(frames.len());
+        Ok(frames)
+    }
+
+    fn waiting(&mut self) -> usize {
+        *self.waiting.lock().unwrap()
+    }
+
+    packetio::forward_port!(self => self.inner; release reserve reserved send prepare_wait
+        finish_wait poll_fds counters drain);
+}
+
+#[test]
+fn established_late_turn_stops_at_a_short_batch_and_timers_wait_for_what_the_port_still_holds() {
+    const BATCH: usize = 8;
+    let waiting = Arc::new(Mutex::new(0));
+    let told = waiting.clone();
+    let mut w = World::with(|setup| {
+        setup.wire.batch = BATCH;
+        setup.wrap = Some(Box::new(|inner| {
+            let capabilities = Capabilities {
+                batch_max: 2 * BATCH,
+                ..inner.capabilities().clone()
+            };
+            Box::new(ShortBatches {
+                inner,
+                capabilities,
+                waiting: told,
+            })
+        }));
+    });
+    let client = answered(&mut w);
+    let noise = noise(&mut w);
+    crowd(&mut w, &noise, BATCH);
+    let ack = w.peer.frame(&client.ack());
+    w.peer.transmit(&ack);
+    *waiting.lock().unwrap() = BATCH + 1;
+    w.now_ns += SECOND;
+    w.settle();
+    w.silent();
+    assert_eq!(w.stack.tcp_counters().segments_retransmitted, 0);
+    assert_eq!(w.stack.tcp_counters().loss_probes_out, 0);
+    assert_eq!(w.stack.counters().timers_waited, 1);
 }
 
 #[test]

@@ -157,6 +157,15 @@ pub fn have_same_ends(one: &[u8; BYTES_MAX], other: &[u8; BYTES_MAX]) -> bool {
     one[ends.clone()] == other[ends]
 }
 
+/// True if a packet may be a [`Sequel`] of a plain one, given their heads: one flow, the same header
+/// length, and the same flags but PSH. A quick check before a closer one.
+#[inline]
+#[must_use]
+pub fn may_continue(first: &[u8; BYTES_MAX], next: &[u8; BYTES_MAX]) -> bool {
+    let control = |head| be16(head, TCP_AT + 12) | Flags::PSH.0;
+    have_same_ends(first, next) && control(first) == control(next)
+}
+
 /// A mix of addresses and ports of a TCP packet over IPv4 without options: equal results nearly
 /// always mean one flow. `None`: another kind of packet. The upper bits are mixed best.
 ///

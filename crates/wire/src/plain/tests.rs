@@ -401,6 +401,7 @@ proptest! {
                 sum: packet.sum.fold(),
             };
             prop_assert_eq!(sequel, read);
+            prop_assert!(may_continue(&head, &other));
             prop_assert_eq!(packet.flags.without(Flags::PSH), first.flags);
             prop_assert_eq!((packet.src, packet.dst), (first.src, first.dst));
             prop_assert_eq!((packet.src_port, packet.dst_port), (first.src_port, first.dst_port));

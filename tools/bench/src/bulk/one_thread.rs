@@ -3,7 +3,8 @@
 //!
 //! With a burst, the flows interleave on the wire: each sends so many full segments, then the next
 //! does, until a turn's frames are there. The receiver then takes all of them in one turn, by one
-//! batch or several.
+//! batch or several. Windows have room for what a flow sends between two reads, so that no flow
+//! stops and then sends in a row what it held back ([`Moved::uneven_bursts`]).
 //!
 //! Callgrind counts one end alone ([`crate::cycles`]): it collects only inside [`receiver_turn`] or
 //! [`sender_turn`].
@@ -32,11 +33,17 @@ const TURN_NS: u64 = 70_000;
 const RECEIVE_BYTES: u32 = 8 << 20;
 /// Bytes of receive window, shared among the flows; a turn does not fill it.
 const WINDOW_BYTES: u32 = 1 << 20;
+/// Bytes of receive buffer for each byte of the first window. As in Linux, half of a buffer is
+/// bookkeeping.
+const BUFFER_PER_WINDOW: u32 = 2;
 
 /// Frames that the receiver takes in one turn where flows interleave, unless asked otherwise.
 const TURN_FRAMES: u16 = 256;
 /// Turns, at most, in which the receiver reads from every flow once.
 const READ_ROUND: usize = 16;
+/// Turns at the beginning in which the receiver reads from every flow, where flows interleave. The
+/// windows grow to their limit meanwhile, as in Linux with each segment.
+const GROWTH_TURNS: usize = 32;
 
 /// Options of `cargo xtask bench bulk-thread`.
 #[derive(Args, Clone, Debug)]
@@ -76,6 +83,9 @@ pub struct ThreadOptions {
     /// Frames that the wire lends at once, with --burst; as many as a turn takes without this
     #[arg(long, value_name = "N", requires = "burst", value_parser = frames())]
     pub batch: Option<u16>,
+    /// Count bursts that are longer or shorter than asked for, which takes the sender's time
+    #[arg(long, requires = "burst")]
+    pub count_uneven: bool,
 }
 
 /// The parser of numbers of frames: at most 512, half of the wire's slots.
@@ -87,6 +97,27 @@ impl ThreadOptions {
     /// The share of one flow in `bytes`, not below a sixteenth.
     fn share(&self, bytes: u32) -> u32 {
         bytes / self.flows.clamp(1, 16) as u32
+    }
+
+    /// The window of one flow. Where flows interleave, it holds twice what the flow sends between
+    /// two reads.
+    fn window_bytes(&self) -> u32 {
+        let share = self.share(WINDOW_BYTES);
+        if self.burst.is_none() {
+            return share;
+        }
+        let turns = self.flows.div_ceil(reads_per_turn(self.flows));
+        let segments = (usize::from(self.turn) * turns).div_ceil(self.flows);
+        share.max((2 * segments * self.segment_bytes()) as u32)
+    }
+
+    /// The receive buffer with which a flow begins. Where flows interleave, its first window is the
+    /// one that it keeps: a window above its limit holds up ACKs until it has shrunk.
+    fn buffer_bytes(&self) -> u32 {
+        match self.burst {
+            None => self.share(RECEIVE_BYTES),
+            Some(_) => BUFFER_PER_WINDOW * self.window_bytes(),
+        }
     }
 
     /// The address of the receiver (1) or of the sender (2).
@@ -103,9 +134,17 @@ impl ThreadOptions {
     }
 }
 
+/// Flows from which the receiver reads in one turn.
+fn reads_per_turn(flows: usize) -> usize {
+    flows.div_ceil(READ_ROUND)
+}
+
 /// The result that the program prints.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Moved {
+    /// With --count-uneven, the bursts that had more or fewer frames than --burst asks for: a flow
+    /// waited for its window, or sent what it had held back.
+    pub uneven_bursts: u64,
     /// Segments with payload, estimated as full ones from the bytes that the sender sent.
     pub transactions_all: u64,
     /// Frames that both ends sent.
@@ -150,7 +189,7 @@ fn open(
     config.aggregation_max = options.aggregation_max.unwrap_or(config.aggregation_max);
     // The buffer has its full size from the start: a growing buffer would let the window grow
     // again. A window that waits for the reader would hold up ACKs.
-    config.tcp.recv_buffer.bytes_default = options.share(RECEIVE_BYTES);
+    config.tcp.recv_buffer.bytes_default = options.buffer_bytes();
     config.tcp.recv_buffer.bytes_max = config.tcp.recv_buffer.bytes_default;
     options.acks.apply(&mut config);
     Runtime::new(config).map_err(|error| invalid(&error))
@@ -190,6 +229,7 @@ fn run(options: &ThreadOptions) -> std::io::Result<Moved> {
         });
     }
     let mut wire = Interleaving::new(options);
+    wire.frames_sent = there.report()?.stack.tx_frames;
     let warm_up = options.warm_up_mebibytes << 20;
     let total = (options.mebibytes << 20) + warm_up;
     let payload = vec![b'm'; READ_BYTES];
@@ -202,7 +242,11 @@ fn run(options: &ThreadOptions) -> std::io::Result<Moved> {
         let counts = received >= warm_up;
         let between = cpu::own_thread_time_ns();
         // Each turn reads an equal part of the flows, in pieces as large as those of one flow.
-        let part = receivers.len().div_ceil(READ_ROUND);
+        let grows = options.burst.is_some() && round < GROWTH_TURNS;
+        let part = match grows {
+            true => receivers.len(),
+            false => reads_per_turn(receivers.len()),
+        };
         let parts = receivers.len().div_ceil(part);
         let readable = receivers.chunks_mut(part).nth(round % parts);
         let readable = readable.unwrap_or_default();
@@ -213,12 +257,13 @@ fn run(options: &ThreadOptions) -> std::io::Result<Moved> {
             spent.note(came, [begin, between, cpu::own_thread_time_ns()]);
         }
         for receiver in readable {
-            receiver.hold_window(wire.window_bytes)?;
+            receiver.hold_window(wire.window_bytes, wire.bursts.is_some())?;
         }
         clock.advance_ns(TURN_NS);
     }
     let [here, there] = [here.report()?.stack, there.report()?.stack];
     Ok(Moved {
+        uneven_bursts: wire.uneven_bursts,
         transactions_all: there.tx_bytes / (options.mtu as u64 + 14),
         segments: here.tx_frames + there.tx_frames,
         bytes: spent.bytes,
@@ -257,6 +302,12 @@ struct Interleaving {
     window_bytes: u32,
     /// The flow that sends next.
     next: usize,
+    /// See [`ThreadOptions::count_uneven`].
+    counts_uneven: bool,
+    /// Frames that the sender had sent when it was last asked.
+    frames_sent: u64,
+    /// See [`Moved::uneven_bursts`].
+    uneven_bursts: u64,
 }
 
 impl Interleaving {
@@ -265,8 +316,11 @@ impl Interleaving {
             bursts: options.burst.map(|len| Bursts::new(len, SEED[0])),
             turn_frames: options.turn.into(),
             segment_bytes: options.segment_bytes(),
-            window_bytes: options.share(WINDOW_BYTES),
+            window_bytes: options.window_bytes(),
             next: 0,
+            counts_uneven: options.count_uneven,
+            frames_sent: 0,
+            uneven_bursts: 0,
         }
     }
 
@@ -278,17 +332,21 @@ impl Interleaving {
         bytes: &[u8],
         rest: u64,
     ) -> std::io::Result<u64> {
-        let Some(bursts) = &mut self.bursts else {
-            return sender_turn(context, &mut streams[0], bytes, rest);
-        };
         let (mut frames, mut sent) = (0, 0);
         loop {
+            let Some(bursts) = &mut self.bursts else {
+                return sender_turn(context, &mut streams[0], bytes, rest);
+            };
             let segments = bursts.next_len().min(self.turn_frames - frames);
             let bytes_max = (rest - sent).min((segments * self.segment_bytes) as u64);
             let stream = &mut streams[self.next];
             // A flow whose window is full leaves its turn to the next. A turn without anything to
             // write sends what was written before.
             sent += sender_turn(context, stream, bytes, bytes_max)?;
+            // The last burst may be shorter.
+            if self.counts_uneven && sent < rest {
+                self.check_burst(context, segments)?;
+            }
             self.next = (self.next + 1) % streams.len();
             frames += segments;
             if frames >= self.turn_frames || sent >= rest {
@@ -296,6 +354,14 @@ impl Interleaving {
             }
         }
         Ok(sent)
+    }
+
+    /// Compares the frames that the sender sent since the last call with those of a burst.
+    fn check_burst(&mut self, context: &Context, segments: usize) -> std::io::Result<()> {
+        let frames = context.report()?.stack.tx_frames;
+        let sent = frames - std::mem::replace(&mut self.frames_sent, frames);
+        self.uneven_bursts += u64::from(sent != segments as u64);
+        Ok(())
     }
 }
 
@@ -331,9 +397,15 @@ struct Receiver {
 impl Receiver {
     /// Holds the window at `bytes`. As in Linux, a growing window causes an ACK for every segment.
     /// This is done once, after the first data, because the first full segment sets the clamp anew.
-    fn hold_window(&mut self, bytes: u32) -> std::io::Result<()> {
+    /// `widens`: the buffer doubles, so that unread data leaves room for the whole window.
+    fn hold_window(&mut self, bytes: u32, widens: bool) -> std::io::Result<()> {
         if self.has_read && !self.is_held {
-            self.stream.options().set_window_clamp(bytes)?;
+            let options = self.stream.options();
+            if widens {
+                // As in Linux, SO_RCVBUF gets twice the bytes that it asks for.
+                options.set_recv_buffer(BUFFER_PER_WINDOW * bytes)?;
+            }
+            options.set_window_clamp(bytes)?;
             self.is_held = true;
         }
         Ok(())

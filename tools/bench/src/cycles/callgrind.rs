@@ -14,6 +14,8 @@ pub struct Counted {
     pub instructions: u64,
     pub transactions: u64,
     pub segments: u64,
+    /// Bursts with other frames than the load asks for; 0 for a load without bursts.
+    pub uneven_bursts: u64,
     /// Instructions of each function alone, without the functions that it calls.
     pub functions: HashMap<String, u64>,
 }
@@ -23,6 +25,8 @@ pub struct Counted {
 struct Ran {
     transactions_all: u64,
     segments: u64,
+    #[serde(default)]
+    uneven_bursts: u64,
 }
 
 /// The program to run under callgrind.
@@ -71,6 +75,7 @@ fn count_into(file: &Path, load: &Load<'_>) -> Result<Counted, String> {
     let mut counted = parse(&profile);
     counted.transactions = ran.transactions_all;
     counted.segments = ran.segments;
+    counted.uneven_bursts = ran.uneven_bursts;
     if counted.instructions == 0 {
         return Err(format!("{}: no total in it", file.display()));
     }

@@ -2,7 +2,7 @@
 //! of aggregation and on the fate of its ACKs (figures 7 and 11 of Menon and Zwaenepoel, USENIX ATC
 //! 2008). They also depend on the number of flows that interleave (their section 3.5).
 
-use super::callgrind::{self, Load};
+use super::callgrind::{self, Counted, Load};
 use super::{Cost, Costs};
 use crate::frame::{Figure, Goal, Outcome, Point, Series, Spread};
 
@@ -10,8 +10,8 @@ use crate::frame::{Figure, Goal, Outcome, Point, Series, Spread};
 const MEBIBYTES_FIRST: u64 = 4;
 /// Mebibytes of the longer one.
 const MEBIBYTES: u64 = 12;
-/// Mebibytes of both runs where the receiver takes whole batches. Each of 64 flows must reach its
-/// window in the shorter run, which takes 24 MiB.
+/// Mebibytes of both runs where the receiver takes whole batches. The windows reach their size in
+/// the shorter run, which takes 12 MiB.
 const MEBIBYTES_IN_BATCHES: (u64, u64) = (32, 48);
 /// Flows that interleave frame by frame.
 const FLOWS: u16 = 64;
@@ -131,22 +131,38 @@ fn end(
 ) -> Result<Cost, String> {
     let run = |mebibytes: u64| {
         let length = ("--mebibytes", mebibytes.to_string());
-        let words: Vec<String> = std::iter::once(&length)
+        let mut words: Vec<String> = std::iter::once(&length)
             .chain(options)
             .flat_map(|(option, value)| [(*option).to_owned(), value.clone()])
             .collect();
+        if options.iter().any(|(option, _)| *option == "--burst") {
+            words.push("--count-uneven".to_owned());
+        }
         callgrind::count(&Load {
             command: &["bulk-thread"],
             words: &words,
             within: Some(format!("*{side}_turn*")),
         })
     };
-    let cost = Cost::between(&run(short)?, &run(long)?);
+    let (short, long) = (run(short)?, run(long)?);
+    check_evenness(name, &short, &long)?;
+    let cost = Cost::between(&short, &long);
     eprintln!(
         "{name}: {:.0} instructions per full segment",
         cost.per_transaction
     );
     Ok(cost)
+}
+
+/// Checks that all bursts that are counted had the frames that the load asks for. A flow that waits for its window
+/// sends in a row afterwards, and a row of frames is cheaper than frames that interleave.
+fn check_evenness(name: &str, short: &Counted, long: &Counted) -> Result<(), String> {
+    match long.uneven_bursts - short.uneven_bursts {
+        0 => Ok(()),
+        bursts => Err(format!(
+            "{name}: {bursts} bursts were longer or shorter, since flows waited for their windows"
+        )),
+    }
 }
 
 /// Checks that there was one ACK for two segments. Another share of ACKs would be another load.

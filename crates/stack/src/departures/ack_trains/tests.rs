@@ -50,9 +50,7 @@ fn expanded(mtu: usize, by_template: bool) -> (Vec<usize>, u64) {
     let mut port = loopback::echo(&options).unwrap();
     let mut trains = AckTrains::new();
     for n in 0..ACKS {
-        let coupled = trains
-            .last_of(&key())
-            .is_some_and(|train| train.couple(&ack(n)));
+        let coupled = trains.last_of(&key()).is_some() && trains.couple(&ack(n));
         assert_eq!(coupled, n > 0);
         if !coupled {
             trains.push(&key(), ends(), SegmentOut::from(ack(n)));

@@ -68,7 +68,7 @@ const _: () = assert!(HEAD_NS <= IDLE_NS);
 /// Size of a service's answer that `mill mux status` reads, in bytes.
 pub const MUX_ANSWER_BYTES_MAX: usize = 16 << 20;
 /// Time that `mill mux status` waits for a service, in s.
-pub const MUX_ANSWER_S_MAX: i64 = 5;
+pub const MUX_ANSWER_S_MAX: u64 = 5;
 /// Time that `mill mux stop` waits until the service has removed what it built, in s. Then the
 /// command fails and unmounts nothing.
 pub const MUX_STOP_S_MAX: u64 = 60;
@@ -81,6 +81,8 @@ pub const FLOWS_MAX: usize = 1 << 22;
 /// end.
 pub const LIST_STEPS_MAX: usize = 1 << 20;
 
+/// Rows of `mill ss` that are aligned with each other. Then they leave, and their memory is free.
+pub const TABLE_BLOCK_ROWS: usize = 4096;
 /// Connections whose stories `mill ss -v` shows. More: the filter is refused as too wide.
 pub const STORIES_SHOWN_MAX: usize = 64;
 /// Interval between two looks of `mill trace`, in ms.

@@ -4,6 +4,7 @@
 //! by `mill top` and `mill metrics`.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use observe::client::Client;
@@ -24,6 +25,9 @@ pub struct Processes {
 struct Process {
     client: Client,
     statistics: Statistics,
+    /// The directory of names, and its epoch. It is read again when it has grown.
+    names: Arc<[Name]>,
+    epoch: Option<u64>,
 }
 
 /// The values of a process at one time.
@@ -33,7 +37,7 @@ pub struct Snapshot {
     pub command: String,
     /// Time at which it began to publish, in ns since 1970.
     pub start_ns: u64,
-    pub names: Vec<Name>,
+    pub names: Arc<[Name]>,
     /// The values of each context, and of each port behind a context's first.
     pub contexts: Vec<ContextValues>,
 }
@@ -72,9 +76,14 @@ impl Processes {
     }
 
     fn look_for_new(&mut self) {
+        // The process that is asked for is connected.
+        if self.only.is_some() && !self.all.is_empty() {
+            return;
+        }
         let pid_of = |process: &Process| process.client.pid();
         let known: HashSet<u32> = self.all.iter().map(pid_of).collect();
-        for client in place::agents() {
+        let files = self.all.iter().filter_map(|process| process.client.file());
+        for client in place::agents_but(&files.collect()) {
             let pid = client.pid();
             let is_wanted = self.only.is_none_or(|only| only == pid);
             if is_wanted && !known.contains(&pid) {
@@ -89,13 +98,18 @@ impl Process {
     fn open(mut client: Client) -> Option<Self> {
         client.set_patience(Duration::from_millis(PUBLISH_MS_MAX));
         let statistics = client.statistics().ok()?;
-        Some(Self { client, statistics })
+        Some(Self {
+            client,
+            statistics,
+            names: Arc::from([]),
+            epoch: None,
+        })
     }
 
     /// Asks each context for fresh values. For a context that does not answer in time, returns its
     /// last values.
     fn snapshot(&mut self) -> Option<Snapshot> {
-        let names = self.statistics.names()?;
+        let names = self.names()?;
         for context in self.statistics.contexts(&[]) {
             match self.client.publish(context.slot) {
                 Err(rustix::io::Errno::TIMEDOUT) => {
@@ -114,6 +128,16 @@ impl Process {
             contexts: self.statistics.ports(&names),
             names,
         })
+    }
+
+    /// The directory of names.
+    fn names(&mut self) -> Option<Arc<[Name]>> {
+        let epoch = Some(self.statistics.epoch());
+        if self.epoch != epoch {
+            self.names = self.statistics.names()?.into();
+            self.epoch = epoch;
+        }
+        Some(self.names.clone())
     }
 }
 

@@ -21,6 +21,8 @@ mod libmtcp;
 mod local;
 #[path = "mux/memif.rs"]
 mod memif;
+#[path = "mux/metrics.rs"]
+mod metrics;
 #[path = "mux/privileges.rs"]
 mod privileges;
 mod world;

@@ -138,7 +138,9 @@ fn promtool_reads_the_text_file_and_it_has_what_the_dashboard_shows() {
         .lines()
         .filter(|line| line.trim().starts_with("expr:"));
     for expression in dashboard().into_iter().chain(lines.map(str::to_owned)) {
-        for name in names(&expression) {
+        // Services have values of their own, which the tests of `mill mux` look for.
+        let names = names(&expression).into_iter();
+        for name in names.filter(|name| !name.starts_with("millstream_mux_")) {
             // Drops are labelled by reason, and a fresh server may have none.
             assert!(
                 page.contains(&format!("\n{name}{{")),

@@ -13,10 +13,9 @@ use ring::memory::Memory;
 use ring::socket_block::SocketId;
 use ring::spsc::Producer;
 use rustix::io::Errno;
-use stack::IpCidr;
-use stack::Limits;
 use stack::context::{AppSide, Control, Report, SourcePool};
 use stack::rules::{Judge, RuleSet};
+use stack::{IpCidr, Limits, Stack};
 
 use crate::app_socket::AppSockets;
 use crate::config::Config;
@@ -24,6 +23,7 @@ use crate::crank::{Crank, Turn};
 use crate::interrupter::Interrupter;
 use crate::lease::Lease;
 use crate::limits::{WRITERS_TURN_SOCKETS_MAX, WRITTEN_BYTES_PER_TURN};
+use crate::observed;
 use crate::poll_set::PollSets;
 use crate::state::State;
 
@@ -45,6 +45,8 @@ pub struct Context {
 }
 
 pub struct Inner {
+    /// The context's number in its runtime.
+    index: usize,
     state: RefCell<State>,
     /// The memory file that holds the sockets' bytes, for readers who look at them where they lie.
     memory: Memory,
@@ -65,7 +67,13 @@ pub struct Inner {
 }
 
 impl Context {
-    pub(crate) fn new(side: AppSide, crank: Crank, config: Arc<Config>, lease: Arc<Lease>) -> Self {
+    pub(crate) fn new(
+        index: usize,
+        side: AppSide,
+        crank: Crank,
+        config: Arc<Config>,
+        lease: Arc<Lease>,
+    ) -> Self {
         let memory = side.memory.clone();
         let state = State {
             side,
@@ -78,6 +86,7 @@ impl Context {
         };
         Self {
             inner: Rc::new(Inner {
+                index,
                 state: RefCell::new(state),
                 memory,
                 crank: RefCell::new(Some(crank)),
@@ -470,7 +479,12 @@ impl Context {
 impl Drop for Inner {
     fn drop(&mut self) {
         if let Some(crank) = self.crank.get_mut().take() {
-            crank.finish(self.config.linger_ns, self.config.heir);
+            let bell = self.state.get_mut().side.stack_bell.clone();
+            // The agent's thread is not in a child of `fork`, so an heir starts another.
+            let show = |stack: &mut Stack| {
+                observed::join(stack, &bell, &self.config, self.index);
+            };
+            crank.finish(self.config.linger_ns, self.config.heir, &show);
         }
     }
 }

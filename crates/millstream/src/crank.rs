@@ -292,8 +292,8 @@ impl Crank {
     }
 
     /// Ends the stack. Its connections first get `linger_ns` to close in order, in this process or
-    /// in its heir.
-    pub fn finish(self, linger_ns: u64, heir: Option<Heir>) {
+    /// in its heir, which calls `in_heir`.
+    pub fn finish(self, linger_ns: u64, heir: Option<Heir>, in_heir: &dyn Fn(&mut Stack)) {
         drop(self.guarded);
         let (shared, clock) = (self.shared, self.clock);
         // On a virtual clock no time passes in which connections could close.
@@ -301,7 +301,7 @@ impl Crank {
         let mut refused = 0;
         loop {
             if let Some(mut stack) = shared.stack.try_lock() {
-                let is_left = linger(&mut stack, linger_ns, &clock, heir);
+                let is_left = linger(&mut stack, linger_ns, &clock, heir, in_heir);
                 if is_left {
                     // The heir closes the wire and its connections, so this process leaks the
                     // stack.

@@ -12,13 +12,14 @@ use crate::limits::{FAREWELL_NS_MAX, LINGER_NS};
 /// for as long as they like, so the stack waits for them only until [`LINGER_NS`] after the last
 /// delivery.
 ///
-/// Returns true if another process has taken over.
+/// Returns true if another process has taken over. That process calls `in_heir`.
 #[must_use]
 pub(crate) fn linger(
     stack: &mut Stack,
     linger_ns: u64,
     clock: &Clock,
     mut heir: Option<Heir>,
+    in_heir: &dyn Fn(&mut Stack),
 ) -> bool {
     let mut delivered_ns = clock.now_ns();
     let until_ns = delivered_ns.saturating_add(linger_ns);
@@ -40,8 +41,14 @@ pub(crate) fn linger(
             return false;
         }
         let is_due = heir_ns.is_some_and(|at_ns| now_ns >= at_ns);
-        if is_due && heir.take().is_some_and(|heir| (heir.take_over)()) {
-            return true;
+        if let Some(heir) = heir.take_if(|_| is_due) {
+            let pid = std::process::id();
+            if (heir.take_over)() {
+                return true;
+            }
+            if std::process::id() != pid {
+                in_heir(stack);
+            }
         }
         let asks_ns = heir.and(heir_ns).unwrap_or(until_ns);
         let wake_ns = Some(until_ns.min(asks_ns));

@@ -241,7 +241,7 @@ fn port_entry(name: &'static str) -> Entry<'static> {
     Entry {
         name,
         help: port_counter(name).map_or("", |counter| counter.help),
-        unit: "",
+        unit: declared::unit_of(name),
         kind: Kind::Counter,
     }
 }

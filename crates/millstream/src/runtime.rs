@@ -276,7 +276,8 @@ impl Runtime {
         match std::mem::replace(&mut places[index], taken) {
             ContextState::Waiting(open) => {
                 let OpenContext { app, crank } = *open;
-                Ok(Context::new(app, crank, self.config.clone(), lease))
+                let config = self.config.clone();
+                Ok(Context::new(index, app, crank, config, lease))
             }
             _ => Err(Error::Context(index, "was taken before")),
         }

@@ -21,6 +21,10 @@ pub struct Client {
     pid: u32,
     requests: u32,
     patience: Duration,
+    /// Device and inode of the socket's file, where a reader found it in a directory.
+    file: Option<(u64, u64)>,
+    /// Room for an answer, kept for the next one.
+    bytes: Vec<u8>,
 }
 
 /// An answer of the agent.
@@ -52,7 +56,21 @@ impl Client {
             pid: peer.pid.as_raw_nonzero().get() as u32,
             requests: 0,
             patience: Duration::from_millis(ANSWER_MS_MAX),
+            file: None,
+            bytes: vec![0; HEADER_BYTES + ANSWER_BYTES_MAX],
         })
+    }
+
+    /// The same client, whose socket is this file.
+    pub(crate) fn with_file(mut self, file: (u64, u64)) -> Self {
+        self.file = Some(file);
+        self
+    }
+
+    /// Device and inode of the socket's file; `None` if the client was not found in a directory.
+    #[must_use]
+    pub fn file(&self) -> Option<(u64, u64)> {
+        self.file
     }
 
     /// Process id of the agent, as the kernel reports it.
@@ -119,9 +137,8 @@ impl Client {
         };
         packet::send(&self.socket, &asked.encode(), body, None)?;
         let end = Instant::now() + self.patience;
-        let mut bytes = vec![0; HEADER_BYTES + ANSWER_BYTES_MAX];
         loop {
-            let (length, file) = match packet::receive(&self.socket, &mut bytes) {
+            let (length, file) = match packet::receive(&self.socket, &mut self.bytes) {
                 Ok((0, _)) | Err(Errno::CONNRESET) => return Err(Errno::PIPE),
                 Ok(got) => got,
                 Err(Errno::AGAIN | Errno::INTR) => {
@@ -130,7 +147,7 @@ impl Client {
                 }
                 Err(errno) => return Err(errno),
             };
-            let (header, body) = Header::decode(&bytes[..length], ANSWER_BYTES_MAX)?;
+            let (header, body) = Header::decode(&self.bytes[..length], ANSWER_BYTES_MAX)?;
             // A late answer belongs to an earlier request.
             if header.request != asked.request {
                 continue;

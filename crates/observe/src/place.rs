@@ -5,6 +5,7 @@
 //! users without such a directory. The name is a hint: the process at the other end of a
 //! connection is the one that the kernel names, since anybody may name a socket `1.sock`.
 
+use std::collections::HashSet;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 
@@ -63,17 +64,24 @@ pub fn socket_path(directory: &Path, pid: u32) -> PathBuf {
 /// nobody listens are removed.
 #[must_use]
 pub fn agents() -> Vec<Client> {
+    agents_but(&HashSet::new())
+}
+
+/// The [agents](agents) whose sockets are none of these files, by device and inode. A reader that
+/// looks again and again does not disturb agents that it is connected to.
+#[must_use]
+pub fn agents_but(known: &HashSet<(u64, u64)>) -> Vec<Client> {
     let mut found: Vec<Client> = directory()
         .iter()
-        .flat_map(|directory| agents_in(directory))
+        .flat_map(|directory| agents_in(directory, known))
         .collect();
     if std::env::var_os(VARIABLE).is_none() {
-        found.extend(agents_in(Path::new(SHARED_DIRECTORY)));
+        found.extend(agents_in(Path::new(SHARED_DIRECTORY), known));
         if geteuid().is_root() {
             found.extend(users().iter().flat_map(|(directory, owner)| {
                 let opened = open(directory, OFlags::NOFOLLOW);
                 let opened = opened.filter(|opened| is_owned_by(opened, *owner));
-                opened.map_or(Vec::new(), |opened| in_opened(&opened, directory))
+                opened.map_or(Vec::new(), |opened| in_opened(&opened, directory, known))
             }));
         }
     }
@@ -82,11 +90,11 @@ pub fn agents() -> Vec<Client> {
     found
 }
 
-/// The agents whose sockets lie in `directory`, in no order.
+/// The agents whose sockets lie in `directory` and are none of the `known` files, in no order.
 #[must_use]
-pub fn agents_in(directory: &Path) -> Vec<Client> {
+pub fn agents_in(directory: &Path, known: &HashSet<(u64, u64)>) -> Vec<Client> {
     let opened = open(directory, OFlags::empty());
-    opened.map_or(Vec::new(), |opened| in_opened(&opened, directory))
+    opened.map_or(Vec::new(), |opened| in_opened(&opened, directory, known))
 }
 
 /// Directories of users that are logged in, and the user whom each has to belong to.
@@ -110,7 +118,7 @@ fn is_owned_by(opened: &OwnedFd, owner: Uid) -> bool {
     rustix::fs::fstat(opened).is_ok_and(|stat| stat.st_uid == owner.as_raw())
 }
 
-fn in_opened(opened: &OwnedFd, directory: &Path) -> Vec<Client> {
+fn in_opened(opened: &OwnedFd, directory: &Path, known: &HashSet<(u64, u64)>) -> Vec<Client> {
     let entries = Dir::read_from(opened).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| {
         let name = entry.file_name().to_str().ok()?.to_owned();
@@ -118,18 +126,20 @@ fn in_opened(opened: &OwnedFd, directory: &Path) -> Vec<Client> {
         pid.is_ok().then_some(name)
     });
     let found = names.take(SOCKETS_MAX);
-    let connect = |name: String| connected(opened, directory, &name);
+    let connect = |name: String| {
+        let file = identity(opened, &name).filter(|file| !known.contains(file))?;
+        connected(opened, directory, &name, file)
+    };
     found.filter_map(connect).collect()
 }
 
-/// Connects to the socket `name`. One at which nobody listens is removed: an agent gives its socket
+/// Connects to the socket `name`, which is the file `seen`. One at which nobody listens is removed: an agent gives its socket
 /// this name only once it listens.
-fn connected(opened: &OwnedFd, directory: &Path, name: &str) -> Option<Client> {
-    let seen = identity(opened, name)?;
+fn connected(opened: &OwnedFd, directory: &Path, name: &str, seen: (u64, u64)) -> Option<Client> {
     // The path of a socket that is connected to leads through the opened directory.
     let through = PathBuf::from(format!("/proc/self/fd/{}/{name}", opened.as_raw_fd()));
     match Client::connect_through(&through, directory.join(name)) {
-        Ok(client) => Some(client),
+        Ok(client) => Some(client.with_file(seen)),
         Err(rustix::io::Errno::CONNREFUSED) if identity(opened, name) == Some(seen) => {
             // Another reader may have removed it meanwhile.
             let _ = rustix::fs::unlinkat(opened, name, AtFlags::empty());

@@ -27,7 +27,7 @@ pub struct Name {
     pub name: String,
     /// The meaning of the value, in one line.
     pub help: String,
-    /// The unit: `bytes`, `seconds` or empty.
+    /// The unit: `bytes`, `frames`, `segments`, `nanoseconds` or empty.
     pub unit: String,
     /// The kind of the values under this name.
     pub kind: Kind,

@@ -26,7 +26,7 @@ pub struct Entry<'a> {
     pub name: &'a str,
     /// The meaning of the value, in one sentence.
     pub help: &'a str,
-    /// The unit: `bytes`, `seconds`, or empty for a plain number.
+    /// The unit: `bytes`, `frames`, `segments`, `nanoseconds`, or empty for a plain number.
     pub unit: &'a str,
     /// The kind of the values under this name.
     pub kind: Kind,

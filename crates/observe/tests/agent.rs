@@ -1,5 +1,6 @@
 //! An agent with one context, and readers: honest, hostile and dead.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -228,10 +229,22 @@ fn socket_that_nobody_listens_at_is_removed_by_who_finds_it() {
     let directory = agent.path().parent().expect("a directory");
     let stale = observe::place::socket_path(directory, 1);
     drop(std::os::unix::net::UnixListener::bind(&stale).expect("a socket"));
-    let found = observe::place::agents_in(directory);
+    let found = observe::place::agents_in(directory, &HashSet::new());
     let paths: Vec<_> = found.iter().map(Client::path).collect();
     assert_eq!(paths, [agent.path()]);
     assert!(!stale.exists());
+}
+
+#[test]
+fn agent_that_a_reader_knows_is_not_connected_to_again() {
+    let (agent, _joined) = agent("known");
+    let directory = agent.path().parent().expect("a directory");
+    let found = observe::place::agents_in(directory, &HashSet::new());
+    let known: HashSet<_> = found.iter().filter_map(Client::file).collect();
+    assert_eq!(known.len(), 1);
+    assert!(observe::place::agents_in(directory, &known).is_empty());
+    let other = HashSet::from([(0, 0)]);
+    assert_eq!(observe::place::agents_in(directory, &other).len(), 1);
 }
 
 #[test]
@@ -240,7 +253,7 @@ fn socket_named_for_another_process_is_known_by_its_own() {
     let directory = agent.path().parent().expect("a directory");
     let named = observe::place::socket_path(directory, 1);
     std::fs::rename(agent.path(), named).expect("a name");
-    let found = observe::place::agents_in(directory);
+    let found = observe::place::agents_in(directory, &HashSet::new());
     let pids: Vec<_> = found.iter().map(Client::pid).collect();
     assert_eq!(pids, [std::process::id()]);
 }

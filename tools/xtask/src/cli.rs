@@ -275,6 +275,9 @@ pub struct StressOptions {
     /// Number of connections of each of the eight threads, on either side
     #[arg(long, value_name = "NUMBER", default_value_t = 10_000)]
     pub connections: u64,
+    /// Run the tools of `observe` one at a time, to see what each takes
+    #[arg(long)]
+    pub each: bool,
     /// Build the library with the address sanitizer too, which takes a nightly compiler; the short
     /// C programs run first
     #[arg(long)]

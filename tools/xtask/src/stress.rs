@@ -4,8 +4,8 @@
 //!   address sanitizer.
 //! * `mux`: as many applications behind one `mill mux` as it has virtual ports, and one beside a
 //!   hostile neighbour.
-//! * `observe`: throughput of a server beside `mill ss`, `top`, `metrics` and `capture`, as a share
-//!   of that without them.
+//! * `observe`: throughput of a server beside `mill ss`, `top`, `metrics`, `trace` and `capture`, as
+//!   a share of that without them; with `--each` beside each of them.
 //! * `programs`: millions of short connections through nginx, while its memory is watched.
 //!
 //! The C programs of `crates/capi/tests` are always built with sanitizers. With `--sanitize` the
@@ -57,6 +57,9 @@ pub fn stress(root: &Path, options: &StressOptions) -> Result<bool, String> {
             .args(["test", "--release", "-p", "mill", "--test", "observed_load"])
             .args(["--", "--nocapture"])
             .env("OBSERVE_SECONDS", options.seconds.to_string());
+        if options.each {
+            command.env("OBSERVE_EACH", "1");
+        }
         run::run(&mut command)?;
         return Ok(true);
     }

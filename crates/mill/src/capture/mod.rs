@@ -4,6 +4,7 @@
 //! filter, `output` writes the files, `extcap` talks to Wireshark. A context logs for a few seconds
 //! after each request, so logging stops when this process dies.
 
+mod driver_drops;
 mod extcap;
 mod output;
 mod program;
@@ -21,13 +22,18 @@ use self::output::{Limits, Output};
 use self::program::Program;
 use self::sources::{Round, Sources, Which};
 use crate::failure::Failure;
-use crate::limits::{CAPTURE_FILES, CAPTURE_FILES_MAX, CAPTURE_SNAP_MAX, FILTER_BYTES_MIN};
+use crate::limits::{
+    CAPTURE_FILES, CAPTURE_FILES_MAX, CAPTURE_ROUND_FRAMES, CAPTURE_SNAP_MAX, FILTER_BYTES_MIN,
+};
 use crate::stop::Stop;
 
 /// Interval at which the contexts are asked to continue logging.
 const RENEWAL: Duration = Duration::from_secs(1);
-/// Sleep of the loop after a round with frames, and after one without.
-const NAPS: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(10)];
+/// The shortest sleep of the loop, and the longest.
+const NAPS: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(20)];
+/// A round with fewer frames doubles the next sleep. A log holds 5,000 full frames, or 65,000 of
+/// which 96 bytes are kept: more than a stack makes of them within the longest sleep.
+const FRAMES_FEW: usize = CAPTURE_ROUND_FRAMES / 8;
 
 /// Options of `mill capture`.
 #[derive(Args, Clone, Debug)]
@@ -183,6 +189,11 @@ fn run(plan: &Plan) -> Result<(), Failure> {
     if !plan.is_silent || missed > 0 {
         eprintln!("mill: {captured} frames captured, {missed} missed");
     }
+    if !plan.is_silent {
+        for (counter, frames) in sources.driver_drops() {
+            eprintln!("mill: {frames} sent frames were dropped by the driver ({counter})");
+        }
+    }
     if sources.gaps > 0 {
         let gaps = sources.gaps;
         eprintln!("mill: the capture was off {gaps} times, since this reader was not heard");
@@ -200,6 +211,7 @@ fn copy(
 ) -> io::Result<()> {
     let mut renewed = Instant::now();
     let mut round = Round::default();
+    let mut nap = NAPS[0];
     for interface in sources.interfaces() {
         output.interface(interface)?;
     }
@@ -221,16 +233,26 @@ fn copy(
                 return Ok(());
             }
         }
-        let nap = match round.is_full() {
-            true => Duration::ZERO,
-            false => NAPS[usize::from(round.is_empty())],
-        };
-        if round.is_empty() {
+        nap = next_nap(nap, round.len());
+        if round.len() < FRAMES_FEW {
             output.flush()?;
         }
+        let nap = match round.is_full() {
+            true => Duration::ZERO,
+            false => nap,
+        };
         if wait(stop, nap) || (sources.is_empty() && round.is_empty()) {
             return Ok(());
         }
+    }
+}
+
+/// The sleep after a round of so many frames: long while few come, so that a capture of few frames
+/// takes no CPU time from a busy server.
+fn next_nap(nap: Duration, frames: usize) -> Duration {
+    match frames < FRAMES_FEW {
+        true => (nap * 2).min(NAPS[1]),
+        false => NAPS[0],
     }
 }
 
@@ -243,4 +265,20 @@ fn wait(stop: &Stop, nap: Duration) -> bool {
     let fd = stop.fd();
     let mut polled = [PollFd::from_borrowed_fd(fd, PollFlags::IN)];
     poll(&mut polled, Some(&nap)).is_ok_and(|ready| ready > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nap_grows_while_few_frames_come_and_is_short_at_once_when_many_do() {
+        let mut nap = NAPS[0];
+        let mut naps = Vec::new();
+        for frames in [0, 1, FRAMES_FEW - 1, 0, 0, 0, FRAMES_FEW, 0] {
+            nap = next_nap(nap, frames);
+            naps.push(nap.as_millis());
+        }
+        assert_eq!(naps, [4, 8, 16, 20, 20, 20, 2, 4]);
+    }
 }

@@ -15,6 +15,7 @@ use ring::frame_log::FrameLogReader;
 use rustix::fd::AsFd;
 use rustix::io::Errno;
 
+use super::driver_drops::DriverDrops;
 use crate::failure::Failure;
 use crate::limits::{CAPTURE_ROUND_FRAMES, PUBLISH_MS_MAX};
 
@@ -56,6 +57,8 @@ struct Process {
     pid: u32,
     client: Client,
     command: String,
+    /// Frames that drivers had dropped when the capture began.
+    before: DriverDrops,
 }
 
 struct CapturedPort {
@@ -149,6 +152,16 @@ impl Sources {
             (Which::Only, true, None) => refused("no process with a context".to_owned()),
             (Which::All, true, None) | (_, false, _) => Ok(sources),
         }
+    }
+
+    /// Frames that drivers dropped since the capture began, by counter, of processes that are still
+    /// there.
+    pub fn driver_drops(&mut self) -> Vec<(String, u64)> {
+        let grown = self.processes.iter_mut().flat_map(|process| {
+            let now = DriverDrops::of(&mut process.client);
+            now.since(&process.before)
+        });
+        grown.collect()
     }
 
     /// All captured ports.
@@ -256,11 +269,14 @@ impl Sources {
 
 impl Process {
     fn open(mut client: Client) -> Option<Self> {
-        let command = client.statistics().ok()?.command();
+        let statistics = client.statistics().ok()?;
+        let command = statistics.command();
+        let before = DriverDrops::read(&statistics);
         Some(Self {
             pid: client.pid(),
             client,
             command,
+            before,
         })
     }
 
@@ -319,6 +335,11 @@ impl Round {
     /// True if a log had more frames than the round took.
     pub fn is_full(&self) -> bool {
         self.is_full
+    }
+
+    /// Number of frames.
+    pub fn len(&self) -> usize {
+        self.held.len()
     }
 
     /// True if there was no frame.

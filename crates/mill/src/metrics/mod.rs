@@ -1,8 +1,9 @@
 //! `mill metrics`: the values of all Millstream processes for Prometheus, over HTTP on a kernel
 //! socket, into a file for node_exporter, or once to stdout.
 //!
-//! Owns the options and the HTTP server. `text` makes the page.
+//! Owns the options and the HTTP server. `text` makes the page, `services` asks `mill mux`.
 
+mod services;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -13,7 +14,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use packetio::mux::SOCKET_PATH_DEFAULT;
 
+use self::services::Service;
 use crate::failure::Failure;
 use crate::limits::{SCRAPE_HEAD_BYTES_MAX, SCRAPE_MS_MAX};
 use crate::processes::Processes;
@@ -33,6 +36,10 @@ pub struct MetricsOptions {
     /// Only this process
     #[arg(long, value_name = "PID")]
     pid: Option<u32>,
+    /// Also the `mill mux` that listens there; may be repeated. Without it the one at the default
+    /// path, if there is one and no --pid
+    #[arg(long, value_name = "PATH")]
+    mux: Vec<String>,
 }
 
 /// Runs the command.
@@ -41,11 +48,13 @@ pub fn metrics(options: &MetricsOptions) -> Result<(), Failure> {
         Some(_) => Processes::find(None)?,
         None => Processes::find(options.pid)?,
     };
+    let mut bytes = 0;
     match (&options.listen, &options.textfile) {
-        (Some(address), _) => listen(*address, &mut processes, options.pid),
+        (Some(address), _) => listen(*address, &mut processes, options),
         (None, Some(file)) => loop {
-            let page = text::for_text_file(&page(&mut processes, options.pid));
-            write(file, &page)
+            let page = page(&mut processes, options, bytes);
+            bytes = page.len();
+            write(file, &text::for_text_file(&page))
                 .map_err(|error| Failure::Run(format!("{}: {error}", file.display())))?;
             if options.interval == 0 {
                 return Ok(());
@@ -54,16 +63,28 @@ pub fn metrics(options: &MetricsOptions) -> Result<(), Failure> {
         },
         (None, None) => {
             // An error is ignored: stdout is closed.
-            let _ = std::io::stdout().write_all(page(&mut processes, options.pid).as_bytes());
+            let _ = std::io::stdout().write_all(page(&mut processes, options, bytes).as_bytes());
             Ok(())
         }
     }
 }
 
-fn page(processes: &mut Processes, pid: Option<u32>) -> String {
+/// The page. `bytes`: the length of the one before.
+fn page(processes: &mut Processes, options: &MetricsOptions, bytes: usize) -> String {
     let mut snapshots = processes.snapshots();
+    let pid = options.pid;
     snapshots.retain(|snapshot| pid.is_none_or(|pid| snapshot.pid == pid));
-    text::open_metrics(snapshots)
+    let services = match (&options.mux[..], pid) {
+        ([], Some(_)) => Vec::new(),
+        ([], None) => Service::ask(SOCKET_PATH_DEFAULT, false)
+            .into_iter()
+            .collect(),
+        (named, _) => named
+            .iter()
+            .filter_map(|path| Service::ask(path, true))
+            .collect(),
+    };
+    text::open_metrics(snapshots, services, bytes)
 }
 
 /// Replaces the file atomically: a reader sees the old or the new one.
@@ -76,16 +97,26 @@ fn write(file: &Path, page: &str) -> std::io::Result<()> {
 }
 
 /// Serves one scrape at a time. A slow client is dropped.
-fn listen(address: SocketAddr, processes: &mut Processes, pid: Option<u32>) -> Result<(), Failure> {
+fn listen(
+    address: SocketAddr,
+    processes: &mut Processes,
+    options: &MetricsOptions,
+) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::Run(format!("{address}: {error}"));
     let listener = TcpListener::bind(address).map_err(failed)?;
     println!(
         "metrics at http://{}/metrics",
         listener.local_addr().map_err(failed)?
     );
+    let mut bytes = 0;
     for stream in listener.incoming() {
+        let made = || {
+            let page = page(processes, options, bytes);
+            bytes = page.len();
+            page
+        };
         // An error of one client does not affect the others.
-        let _ = stream.and_then(|stream| answer(stream, || page(processes, pid)));
+        let _ = stream.and_then(|stream| answer(stream, made));
     }
     Ok(())
 }

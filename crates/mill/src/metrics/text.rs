@@ -1,8 +1,9 @@
 //! Values as OpenMetrics, by `prometheus-client`. Labels name process, context and port. Drops have
 //! a reason label, retransmissions a cause label. There are no labels for connections.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Error;
+use std::rc::Rc;
 
 use observe::layout::Kind;
 use observe::reader::{ContextValues, Name, Value};
@@ -11,6 +12,7 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet, 
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
+use super::services::{Service, Services};
 use crate::processes::{Snapshot, is_drop};
 
 /// The media type of the page.
@@ -20,11 +22,15 @@ pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; cha
 const INFINITE: f64 = f64::INFINITY;
 const NS: f64 = 1e9;
 
-/// The page of these processes.
-pub fn open_metrics(snapshots: Vec<Snapshot>) -> String {
+/// Room for the first page; later ones have as much as the one before took.
+const PAGE_BYTES: usize = 64 * 1024;
+
+/// The page of these processes and of these services of `mill mux`. `bytes`: a guess of its length.
+pub fn open_metrics(snapshots: Vec<Snapshot>, services: Vec<Service>, bytes: usize) -> String {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(All(snapshots)));
-    let mut page = String::new();
+    registry.register_collector(Box::new(Services(services)));
+    let mut page = String::with_capacity(bytes.max(PAGE_BYTES));
     // Writing to memory does not fail.
     let _ = text::encode(&mut page, &registry);
     page
@@ -33,33 +39,61 @@ pub fn open_metrics(snapshots: Vec<Snapshot>) -> String {
 /// The page in the older text format. There a counter's or an info's type has the name of its
 /// samples, and an info is a gauge.
 pub fn for_text_file(page: &str) -> String {
-    let suffixes: BTreeMap<&str, &str> = page
-        .lines()
-        .filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '))
-        .filter_map(|(name, kind)| match kind {
-            "counter" => Some((name, "_total")),
-            "info" => Some((name, "_info")),
+    let suffixes: HashMap<&str, &str> = comments(page)
+        .filter(|comment| comment.what == "TYPE")
+        .filter_map(|comment| match comment.rest {
+            "counter" => Some((comment.name, "_total")),
+            "info" => Some((comment.name, "_info")),
             _ => None,
         })
         .collect();
-    let mut text = String::new();
+    let mut text = String::with_capacity(page.len());
     for line in page.lines() {
-        let mut words = line.splitn(4, ' ');
-        match (words.next(), words.next(), words.next(), words.next()) {
-            (Some("#"), Some("EOF" | "UNIT"), ..) => continue,
-            (Some("#"), Some(what), Some(name), Some(rest)) => {
-                let suffix = suffixes.get(name).copied().unwrap_or_default();
-                let rest = match (what, rest) {
-                    ("TYPE", "info") => "gauge",
-                    _ => rest,
-                };
-                text += &format!("# {what} {name}{suffix} {rest}");
-            }
-            _ => text += line,
+        let Some(comment) = Comment::of(line) else {
+            text.extend([line, "\n"]);
+            continue;
+        };
+        if matches!(comment.what, "EOF" | "UNIT") {
+            continue;
         }
-        text.push('\n');
+        let suffix = suffixes.get(comment.name).copied().unwrap_or_default();
+        let rest = match (comment.what, comment.rest) {
+            ("TYPE", "info") => "gauge",
+            (_, rest) => rest,
+        };
+        let words = [
+            "# ",
+            comment.what,
+            " ",
+            comment.name,
+            suffix,
+            " ",
+            rest,
+            "\n",
+        ];
+        text.extend(words);
     }
     text
+}
+
+/// A line about a metric: `# TYPE name counter`.
+struct Comment<'a> {
+    what: &'a str,
+    name: &'a str,
+    rest: &'a str,
+}
+
+impl<'a> Comment<'a> {
+    fn of(line: &'a str) -> Option<Self> {
+        let words = line.strip_prefix("# ")?;
+        let (what, words) = words.split_once(' ').unwrap_or((words, ""));
+        let (name, rest) = words.split_once(' ').unwrap_or((words, ""));
+        Some(Self { what, name, rest })
+    }
+}
+
+fn comments(page: &str) -> impl Iterator<Item = Comment<'_>> {
+    page.lines().filter_map(Comment::of)
 }
 
 #[derive(Debug)]
@@ -67,17 +101,31 @@ struct All(Vec<Snapshot>);
 
 /// A metric with its samples.
 struct Family<'a> {
-    help: String,
+    help: &'a str,
     unit: &'a str,
     kind: Kind,
-    samples: Vec<(Labels, &'a Value)>,
+    samples: Vec<Sample<'a>>,
 }
 
-type Labels = Vec<(&'static str, String)>;
+/// The labels of a context, and one that its metric adds.
+type Labels<'a> = (&'a [(&'static str, String)], &'a [(&'static str, &'a str)]);
+
+/// A value with what its labels are made of.
+struct Sample<'a> {
+    context: Rc<[(&'static str, String)]>,
+    further: Option<(&'static str, &'a str)>,
+    value: &'a Value,
+}
+
+impl Sample<'_> {
+    fn labels(&self) -> Labels<'_> {
+        (&self.context, self.further.as_slice())
+    }
+}
 
 impl Collector for All {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
-        for (name, family) in self.families() {
+        for ((name, _), family) in self.families() {
             family.encode(&name, &mut encoder)?;
         }
         let help = "A process that uses Millstream.";
@@ -104,25 +152,39 @@ impl Collector for All {
 }
 
 impl All {
-    fn families(&self) -> BTreeMap<String, Family<'_>> {
-        let mut families: BTreeMap<String, Family<'_>> = BTreeMap::new();
+    /// The metrics by name and unit: frames and bytes have the same name before their unit.
+    fn families(&self) -> BTreeMap<(String, &str), Family<'_>> {
+        let mut families: BTreeMap<_, Family<'_>> = BTreeMap::new();
         for snapshot in &self.0 {
-            for (at, context) in snapshot.contexts.iter().enumerate() {
-                let labels = labels(snapshot, at, context);
-                for (name, value) in snapshot.names.iter().zip(&context.values) {
-                    let Some(value) = value else { continue };
-                    let mut labels = labels.clone();
-                    let (family, help) = metric_of(name, &mut labels);
-                    let family = families.entry(family).or_insert_with(|| Family {
-                        help,
-                        unit: &name.unit,
-                        kind: name.kind,
-                        samples: Vec::new(),
-                    });
-                    // In processes of other versions a name may have another meaning.
-                    if family.kind == name.kind && family.unit == name.unit {
-                        family.samples.push((labels, value));
-                    }
+            let contexts = snapshot.contexts.iter().enumerate();
+            let labels: Vec<Rc<[_]>> = contexts
+                .map(|(at, context)| labels(snapshot, at, context).into())
+                .collect();
+            for (at, name) in snapshot.names.iter().enumerate() {
+                let values = snapshot.contexts.iter().zip(&labels);
+                let values = values.filter_map(|(context, labels)| {
+                    let value = context.values.get(at)?.as_ref()?;
+                    Some((labels, value))
+                });
+                let mut values = values.peekable();
+                if values.peek().is_none() {
+                    continue;
+                }
+                let metric = metric_of(name);
+                let family = families.entry((metric.name, metric.unit));
+                let family = family.or_insert_with(|| Family {
+                    help: metric.help,
+                    unit: metric.unit,
+                    kind: name.kind,
+                    samples: Vec::new(),
+                });
+                // In processes of other versions a name may have another meaning.
+                if family.kind == name.kind {
+                    family.samples.extend(values.map(|(labels, value)| Sample {
+                        context: labels.clone(),
+                        further: metric.label,
+                        value,
+                    }));
                 }
             }
         }
@@ -131,13 +193,13 @@ impl All {
 }
 
 /// Labels of a context. Contexts with the same number on one wire are distinguished by their slots.
-fn labels(snapshot: &Snapshot, at: usize, context: &ContextValues) -> Labels {
+fn labels(snapshot: &Snapshot, at: usize, context: &ContextValues) -> [(&'static str, String); 3] {
     let is_same = |one: &ContextValues| one.context == context.context && one.port == context.port;
     let number = match snapshot.contexts[..at].iter().any(is_same) {
         true => format!("{}.{}", context.context, context.slot),
         false => context.context.to_string(),
     };
-    vec![
+    [
         ("process", snapshot.pid.to_string()),
         ("context", number),
         ("port", context.port.clone()),
@@ -154,28 +216,57 @@ const CAUSES: [(&str, &str); 6] = [
     ("syn_acks_retransmitted", "syn_ack"),
 ];
 
-/// The metric of a value, and its help. Drops form one metric with an additional label; so do
-/// retransmissions.
-fn metric_of(name: &Name, labels: &mut Labels) -> (String, String) {
+/// The metric that a value belongs to. Its name lacks the unit.
+struct Metric<'a> {
+    name: String,
+    help: &'a str,
+    unit: &'a str,
+    /// A label besides those of the context.
+    label: Option<(&'static str, &'a str)>,
+}
+
+/// The metric of a value. Drops form one metric with an additional label; so do retransmissions.
+fn metric_of(name: &Name) -> Metric<'_> {
     let is_counter = name.kind == Kind::Counter;
     let cause = CAUSES.iter().find(|(counter, _)| *counter == name.name);
     if let Some((_, cause)) = cause.filter(|_| is_counter) {
-        labels.push(("cause", (*cause).to_owned()));
-        let help = "Segments sent again, by cause.";
-        return ("millstream_retransmissions".to_owned(), help.to_owned());
+        return Metric {
+            name: "millstream_retransmitted_by_cause".to_owned(),
+            help: "Segments sent again, by cause.",
+            unit: "segments",
+            label: Some(("cause", cause)),
+        };
     }
     if is_drop(&name.name) && is_counter {
-        labels.push(("reason", name.name.clone()));
-        let help = "Frames and segments dropped, by reason.";
-        return ("millstream_drops".to_owned(), help.to_owned());
+        // Some reasons count frames, others segments, so the metric has no unit.
+        return Metric {
+            name: "millstream_drops".to_owned(),
+            help: "Frames and segments dropped, by reason.",
+            unit: "",
+            label: Some(("reason", &name.name)),
+        };
     }
-    (metric_name(&name.name, &name.unit), name.help.clone())
+    Metric {
+        name: metric_name(&name.name, &name.unit),
+        help: &name.help,
+        unit: &name.unit,
+        label: None,
+    }
 }
 
-/// The metric's name with its unit at the end, as OpenMetrics requires.
+/// The metric's name without its unit, which `prometheus-client` appends, as OpenMetrics requires.
 fn metric_name(name: &str, unit: &str) -> String {
     let words: Vec<&str> = name.split('_').filter(|word| *word != unit).collect();
     format!("millstream_{}", words.join("_"))
+}
+
+/// The unit of a metric in OpenMetrics. Times are in seconds there.
+fn unit_of(unit: &str) -> Option<Unit> {
+    match unit {
+        "" => None,
+        "nanoseconds" => Some(Unit::Seconds),
+        other => Some(Unit::Other(other.to_owned())),
+    }
 }
 
 impl Family<'_> {
@@ -185,14 +276,10 @@ impl Family<'_> {
             Kind::Gauge => MetricType::Gauge,
             Kind::Histogram => MetricType::Histogram,
         };
-        let unit = match self.unit {
-            "nanoseconds" => Some(Unit::Seconds),
-            "bytes" => Some(Unit::Bytes),
-            _ => None,
-        };
-        let mut metric = encoder.encode_descriptor(name, &self.help, unit.as_ref(), kind)?;
-        for (labels, value) in &self.samples {
-            self.sample(value, metric.encode_family(labels)?)?;
+        let unit = unit_of(self.unit);
+        let mut metric = encoder.encode_descriptor(name, self.help, unit.as_ref(), kind)?;
+        for sample in &self.samples {
+            self.sample(sample.value, metric.encode_family(&sample.labels())?)?;
         }
         Ok(())
     }

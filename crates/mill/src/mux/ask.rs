@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ::mux::dataplane::remove_mounts;
 use packetio::foreign::{Closer, Foreign};
@@ -16,9 +16,12 @@ use super::RUN_DIRECTORY;
 use crate::failure::Failure;
 use crate::limits::{MUX_ANSWER_BYTES_MAX, MUX_ANSWER_S_MAX, MUX_STOP_S_MAX};
 
+/// Time that commands wait for an answer.
+pub(super) const PATIENCE: Duration = Duration::from_secs(MUX_ANSWER_S_MAX);
+
 /// Queries the service at `path` and prints its answer.
 pub(super) fn ask(path: &str, query: Query, as_json: bool) -> Result<(), Failure> {
-    let answer = fetch(path, query)?;
+    let answer = fetch(path, query, PATIENCE)?;
     if as_json {
         println!("{answer}");
     } else {
@@ -54,12 +57,12 @@ pub(super) fn clear(interface: &str) -> Result<(), Failure> {
 
 /// Number of applications of the service at `path`.
 pub(super) fn applications(path: &str) -> Result<usize, Failure> {
-    let answer = fetch(path, Query::Status)?;
+    let answer = fetch(path, Query::Status, PATIENCE)?;
     Ok(list(&answer["applications"]).count())
 }
 
-/// The answer of the service at `path`.
-pub(super) fn fetch(path: &str, query: Query) -> Result<Value, Failure> {
+/// The answer of the service at `path`, if it comes within `patience`.
+pub(crate) fn fetch(path: &str, query: Query, patience: Duration) -> Result<Value, Failure> {
     let failed = |errno: Errno| {
         let hint = match errno {
             Errno::NOENT | Errno::CONNREFUSED => " (no service runs there)",
@@ -70,7 +73,7 @@ pub(super) fn fetch(path: &str, query: Query) -> Result<Value, Failure> {
     let channel = Channel::connect(path, &Closer::default()).map_err(failed)?;
     let question = Message::Query { request: 1, query };
     channel.send(&question, None).map_err(failed)?;
-    match answer(&channel).map_err(failed)? {
+    match answer(&channel, patience).map_err(failed)? {
         (Message::Answer { bytes, .. }, descriptor) => {
             let file = descriptor.keep_if("no file", |_| Ok(()));
             let file = file.map_err(|cause| Failure::Run(format!("{path}: {cause}")))?;
@@ -83,11 +86,8 @@ pub(super) fn fetch(path: &str, query: Query) -> Result<Value, Failure> {
     }
 }
 
-fn answer(channel: &Channel) -> Result<(Message, Foreign), Errno> {
-    let second = Timespec {
-        tv_sec: MUX_ANSWER_S_MAX,
-        tv_nsec: 0,
-    };
+fn answer(channel: &Channel, patience: Duration) -> Result<(Message, Foreign), Errno> {
+    let end = Instant::now() + patience;
     loop {
         match channel.receive() {
             Received::Message(Message::Stopping { .. }, _) => {}
@@ -95,8 +95,13 @@ fn answer(channel: &Channel) -> Result<(Message, Foreign), Errno> {
             Received::Malformed(_) => return Err(Errno::PROTO),
             Received::Closed => return Err(Errno::PIPE),
             Received::Nothing => {
+                let left = end.saturating_duration_since(Instant::now());
+                let left = Timespec {
+                    tv_sec: left.as_secs() as i64,
+                    tv_nsec: i64::from(left.subsec_nanos()),
+                };
                 let mut waiting = [PollFd::new(channel, PollFlags::IN)];
-                if poll(&mut waiting, Some(&second)) == Ok(0) {
+                if poll(&mut waiting, Some(&left)) == Ok(0) {
                     return Err(Errno::TIMEDOUT);
                 }
             }

@@ -27,6 +27,8 @@ use packetio::xdp::XdpMode;
 use crate::failure::Failure;
 use crate::stop::Stop;
 
+pub(crate) use self::ask::fetch;
+
 /// Directory of services' namespaces, pins and notes.
 const RUN_DIRECTORY: &str = "/run/millstream";
 

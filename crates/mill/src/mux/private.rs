@@ -62,7 +62,7 @@ pub(super) fn end_after(pid: i32, socket: String) -> Result<(), Failure> {
             }
         }
         // A service that does not answer is ending already.
-        let _ = ask::fetch(&socket, Query::Stop);
+        let _ = ask::fetch(&socket, Query::Stop, ask::PATIENCE);
     };
     let thread = thread::Builder::new().name("mux-only-for".to_owned());
     thread

@@ -4,6 +4,7 @@
 //! ```text
 //! source   agents of processes → flows
 //! filter   the filter language: which flows are wanted
+//! output   rows to stdout, while others are asked for
 //! table    flows → columns          info   one flow's details, in ss's words
 //! story    what happened to one     trace  the same, live
 //! ```
@@ -12,6 +13,7 @@
 
 mod filter;
 mod info;
+mod output;
 mod services;
 mod source;
 mod states;
@@ -22,16 +24,16 @@ mod table;
 mod tests;
 mod trace;
 
-use std::io::Write as _;
+use std::io::{BufWriter, Write};
+use std::ops::ControlFlow;
 
 use clap::Args;
 use millstream::survey::FlowWord;
 use serde_json::{Map, Value, json};
 
 use self::filter::Filter;
+use self::output::Output;
 use self::source::{Agent, Flow};
-use self::story::Told;
-use self::summary::Summary;
 use crate::failure::Failure;
 use crate::limits::STORIES_SHOWN_MAX;
 
@@ -106,34 +108,32 @@ pub fn ss(options: &SsOptions, with_stories: bool) -> Result<(), Failure> {
     };
     let mut agents = source::agents(options.pid, &mut refused).map_err(Failure::Run)?;
     let wanted = states_of(options, &filter);
-    let (mut flows, mut summary) = (Vec::new(), Summary::default());
+    let stdout = BufWriter::new(std::io::stdout().lock());
+    let mut output = Output::new(options, &filter, stdout);
+    let mut told = (with_stories && !options.summary).then(Chosen::default);
     for agent in &mut agents {
-        let listed = agent.list(&mut |flow| {
-            if !is_wanted(options, &filter, wanted, &flow) {
-                return;
+        let listed = agent.list(&mut |agent, flows| {
+            for flow in flows {
+                let is_shown = is_wanted(options, &filter, wanted, &flow)
+                    && (!options.kill || failed.note(agent.kill(&flow)) == Some(true));
+                match &mut told {
+                    _ if !is_shown => {}
+                    Some(chosen) => chosen.add(flow),
+                    None => output.add(&flow, None),
+                }
             }
-            match options.summary {
-                true => summary.add(&flow),
-                false => flows.push(flow),
+            // A reader that has gone stops the listing, but not the end of connections.
+            match output.is_closed() && !options.kill {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
             }
         });
         failed.note(listed);
     }
-    if options.kill {
-        flows = kill(&mut agents, flows, &mut failed);
+    if let Some(chosen) = told {
+        chosen.tell(&mut agents, &mut output, &mut failed)?;
     }
-    let stories = match with_stories && !options.summary {
-        true => stories(&mut agents, &mut flows, &mut failed)?,
-        false => Vec::new(),
-    };
-    let text = match (options.summary, options.json) {
-        (true, false) => summary.text(),
-        (true, true) => format!("{}\n", summary.json()),
-        (false, true) => json_text(&flows, &stories)?,
-        (false, false) => table::text(options, &flows, wanted, &stories),
-    };
-    // An error is ignored: stdout is closed.
-    let _ = std::io::stdout().write_all(text.as_bytes());
+    output.end();
     failed.outcome()
 }
 
@@ -187,48 +187,49 @@ fn is_wanted(options: &SsOptions, filter: &Filter, states: u16, flow: &Flow) -> 
     is_family && filter.takes(states, &flow.words)
 }
 
-/// Ends flows; returns those that still existed.
-fn kill(agents: &mut [Agent], mut flows: Vec<Flow>, failed: &mut Failed) -> Vec<Flow> {
-    flows.retain(|flow| {
-        let agent = agents.iter_mut().find(|one| one.process == flow.process);
-        let killed = agent.and_then(|agent| failed.note(agent.kill(flow)));
-        killed == Some(true)
-    });
-    flows
+/// The flows whose stories are shown.
+#[derive(Default)]
+struct Chosen {
+    /// The first of them, [`STORIES_SHOWN_MAX`] at most.
+    flows: Vec<Flow>,
+    count: usize,
 }
 
-/// The story of each flow, in their order. The first look at one begins it. Flows whose process
-/// does not tell are left out.
-fn stories(
-    agents: &mut [Agent],
-    flows: &mut Vec<Flow>,
-    failed: &mut Failed,
-) -> Result<Vec<Told>, Failure> {
-    if flows.len() > STORIES_SHOWN_MAX {
-        let count = flows.len();
-        return Err(Failure::Usage(format!(
-            "ss -v: the filter takes {count} flows, and at most {STORIES_SHOWN_MAX} stories are shown"
-        )));
+impl Chosen {
+    fn add(&mut self, flow: Flow) {
+        self.count += 1;
+        if self.count <= STORIES_SHOWN_MAX {
+            self.flows.push(flow);
+        }
     }
-    let mut stories = Vec::new();
-    flows.retain(|flow| {
-        let agent = agents.iter_mut().find(|one| one.process == flow.process);
-        let told = agent.and_then(|agent| failed.note(agent.story(flow, 0)));
-        let is_told = told.is_some();
-        stories.extend(told);
-        is_told
-    });
-    Ok(stories)
-}
 
-fn json_text(flows: &[Flow], stories: &[Told]) -> Result<String, Failure> {
-    let mut rows: Vec<Value> = flows.iter().map(json_row).collect();
-    for (row, story) in rows.iter_mut().zip(stories) {
-        row["story"] = story.json();
+    /// Shows each flow with its story. The first look at one begins it. Flows whose process does
+    /// not tell are left out.
+    ///
+    /// # Errors
+    /// The filter takes too many flows.
+    fn tell<W: Write>(
+        self,
+        agents: &mut [Agent],
+        output: &mut Output<'_, W>,
+        failed: &mut Failed,
+    ) -> Result<(), Failure> {
+        if self.count > STORIES_SHOWN_MAX {
+            return Err(Failure::Usage(format!(
+                "ss -v: the filter takes {} flows, and at most {STORIES_SHOWN_MAX} stories are \
+                 shown",
+                self.count
+            )));
+        }
+        for flow in &self.flows {
+            let agent = agents.iter_mut().find(|one| one.process == flow.process);
+            let told = agent.and_then(|agent| failed.note(agent.story(flow, 0)));
+            if let Some(told) = told {
+                output.add(flow, Some(&told));
+            }
+        }
+        Ok(())
     }
-    let text = serde_json::to_string(&rows);
-    let text = text.map_err(|error| Failure::Run(format!("ss: {error}")))?;
-    Ok(text + "\n")
 }
 
 fn json_row(flow: &Flow) -> Value {

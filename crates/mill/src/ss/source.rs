@@ -1,5 +1,8 @@
 //! Flows of running processes, requested in bounded steps.
 
+use std::ops::ControlFlow;
+use std::rc::Rc;
+
 use millstream::survey::request::{LIST_HEAD_BYTES, ROW_BYTES};
 use millstream::survey::story::{self, StoryAnswer};
 use millstream::survey::{FlowWord, FlowWords};
@@ -22,7 +25,7 @@ pub struct Process {
 /// A flow with its process and context.
 #[derive(Clone, Debug)]
 pub struct Flow {
-    pub process: Process,
+    pub process: Rc<Process>,
     pub context: u64,
     /// The slot of the context at its agent.
     pub slot: u16,
@@ -32,7 +35,7 @@ pub struct Flow {
 impl Flow {
     /// `users:(("mill",pid=1,fd=2))`. The descriptor is the socket's number in its context.
     pub fn users(&self) -> String {
-        let Process { pid, command, .. } = &self.process;
+        let Process { pid, command, .. } = &*self.process;
         let socket = self.words.at(FlowWord::Index);
         format!("users:((\"{command}\",pid={pid},fd={socket}))")
     }
@@ -46,11 +49,14 @@ impl Flow {
 
 /// A process whose agent answers.
 pub struct Agent {
-    pub process: Process,
+    pub process: Rc<Process>,
     client: Client,
     /// Slot and number of each context.
     contexts: Vec<(u16, u64)>,
 }
+
+/// Takes the flows of an answer, with the agent that gave it, and says whether to go on.
+pub type Sink<'a> = dyn FnMut(&mut Agent, Vec<Flow>) -> ControlFlow<()> + 'a;
 
 /// The agents of all processes that this user may look into, or of one. A process that does not
 /// answer is told to `refused`, in one line.
@@ -88,21 +94,22 @@ impl Agent {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         let command = std::fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
         Ok(Self {
-            process: Process {
+            process: Rc::new(Process {
                 pid,
                 uid: uid_of(&status),
                 command: printable(&command),
-            },
+            }),
             client,
             contexts,
         })
     }
 
-    /// Passes all flows of all contexts to `sink`.
+    /// Passes all flows of all contexts to `sink`, a few dozen at a time. The agent is free for
+    /// other requests meanwhile.
     ///
     /// # Errors
     /// The failure, in one line.
-    pub fn list(&mut self, sink: &mut dyn FnMut(Flow)) -> Result<(), String> {
+    pub fn list(&mut self, sink: &mut Sink<'_>) -> Result<(), String> {
         let mut given = 0;
         for (slot, context) in self.contexts.clone() {
             let mut body = Vec::new();
@@ -111,17 +118,19 @@ impl Agent {
                 let answer = asked.map_err(|errno| self.fail(&errno.to_string()))?;
                 let (head, rows) = split(&answer.body).ok_or_else(|| self.fail("nonsense"))?;
                 let width = usize::from(u16::from_le_bytes([head[2], head[3]])) * 8;
+                let mut flows = Vec::new();
                 for row in rows.chunks_exact(width.max(8)) {
                     given += 1;
-                    if let Some(words) = FlowWords::from_bytes(row).filter(|_| given <= FLOWS_MAX) {
-                        let process = self.process.clone();
-                        sink(Flow {
-                            process,
-                            context,
-                            slot,
-                            words,
-                        });
-                    }
+                    let words = FlowWords::from_bytes(row).filter(|_| given <= FLOWS_MAX);
+                    flows.extend(words.map(|words| Flow {
+                        process: self.process.clone(),
+                        context,
+                        slot,
+                        words,
+                    }));
+                }
+                if sink(self, flows).is_break() {
+                    return Ok(());
                 }
                 if head[0] == 0 {
                     break;

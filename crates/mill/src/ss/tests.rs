@@ -6,11 +6,28 @@ use millstream::survey::story::{
 };
 use millstream::survey::{FLOW_WORDS, FlowWord as W, FlowWords};
 
+use std::io::{self, Write};
+use std::rc::Rc;
+
+use super::output::Output;
 use super::source::{Flow, Process};
 use super::story::Told;
 use super::summary::Summary;
-use super::{SsOptions, is_wanted, json_row, states_of, table};
+use super::table::Table;
+use super::{SsOptions, is_wanted, json_row, states_of};
 use crate::cli::{Cli, Command};
+use crate::limits::TABLE_BLOCK_ROWS;
+
+/// All rows as text.
+fn table_text(options: &SsOptions, flows: &[Flow], states: u16, stories: &[Told]) -> String {
+    let mut table = Table::new(options, states);
+    let mut out = Vec::new();
+    for (at, flow) in flows.iter().enumerate() {
+        table.add(flow, stories.get(at), &mut out).unwrap();
+    }
+    table.flush(&mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
 
 fn options(words: &str) -> SsOptions {
     let line = format!("mill ss {words}");
@@ -39,11 +56,11 @@ fn flow(set: &[(W, u64)]) -> Flow {
         words[*word as usize] = *value;
     }
     Flow {
-        process: Process {
+        process: Rc::new(Process {
             pid: 7,
             uid: 1000,
             command: "mill".into(),
-        },
+        }),
         context: 0,
         slot: 0,
         words: FlowWords(words),
@@ -63,14 +80,14 @@ fn listener() -> Flow {
 #[test]
 fn columns_are_those_of_iproute2() {
     let flows = [listener(), flow(&[(W::RecvQueue, 99_000)])];
-    let text = table::text(&options("-tan"), &flows, super::states::ALL, &[]);
+    let text = table_text(&options("-tan"), &flows, super::states::ALL, &[]);
     assert_eq!(
         text,
         "State  Recv-Q Send-Q Local Address:Port Peer Address:Port  Process\n\
          LISTEN 2      4096        10.0.0.2:80        0.0.0.0:*\n\
          ESTAB  99000  0           10.0.0.2:80       10.0.0.1:40000\n"
     );
-    let one = table::text(&options("-tnpH"), &flows[1..], 2, &[]);
+    let one = table_text(&options("-tnpH"), &flows[1..], 2, &[]);
     assert_eq!(
         one,
         "99000 0 10.0.0.2:80 10.0.0.1:40000 users:((\"mill\",pid=7,fd=0))\n"
@@ -79,13 +96,13 @@ fn columns_are_those_of_iproute2() {
 
 #[test]
 fn kind_of_socket_is_a_column_unless_it_was_named() {
-    let text = table::text(&options("-an"), &[listener()], super::states::ALL, &[]);
+    let text = table_text(&options("-an"), &[listener()], super::states::ALL, &[]);
     assert_eq!(
         text,
         "Netid State  Recv-Q Send-Q Local Address:Port Peer Address:Port Process\n\
          tcp   LISTEN 2      4096        10.0.0.2:80        0.0.0.0:*\n"
     );
-    let one = table::text(&options("-nH"), &[flow(&[])], 2, &[]);
+    let one = table_text(&options("-nH"), &[flow(&[])], 2, &[]);
     assert_eq!(one, "tcp   0 0 10.0.0.2:80 10.0.0.1:40000\n");
 }
 
@@ -102,11 +119,11 @@ fn details_stand_below_or_on_the_same_line() {
         (W::TimerMs, 204),
     ];
     let flows = [flow(&set)];
-    let text = table::text(&options("-tnoiH"), &flows, super::states::ALL, &[]);
+    let text = table_text(&options("-tnoiH"), &flows, super::states::ALL, &[]);
     let expected =
         "ESTAB 0 0 10.0.0.2:80 10.0.0.1:40000 timer:(on,204ms,0)\n\t cubic rtt:0.023/0.011\n";
     assert_eq!(text, expected);
-    let text = table::text(&options("-tnoiHO"), &flows, super::states::ALL, &[]);
+    let text = table_text(&options("-tnoiHO"), &flows, super::states::ALL, &[]);
     assert_eq!(text, expected.replace("\n\t ", " "));
 }
 
@@ -212,7 +229,7 @@ fn story_stands_below_its_flow_and_in_json() {
     };
     let told = Told(answer);
     let flows = [flow(&[])];
-    let text = table::text(&options("-tnH"), &flows, 2, std::slice::from_ref(&told));
+    let text = table_text(&options("-tnH"), &flows, 2, std::slice::from_ref(&told));
     let lines: Vec<&str> = text.lines().skip(1).map(str::trim_start).collect();
     let expected = [
         "2.000000s ago  the story begins in SYN-SENT",
@@ -238,17 +255,100 @@ fn extended_rows_show_the_timer_and_leave_out_roots_number() {
     let mut flow = flow(&[(W::Timer, 1), (W::TimerMs, 204), (W::Index, 10)]);
     let shown = |flow: &Flow| {
         let flows = std::slice::from_ref(flow);
-        table::text(&options("-tneH"), flows, 2, &[])
+        table_text(&options("-tneH"), flows, 2, &[])
     };
     let text = shown(&flow);
     assert!(
         text.contains("timer:(on,204ms,0) uid:1000 ino:10 sk:a <->"),
         "{text}"
     );
-    flow.process.uid = 0;
+    Rc::make_mut(&mut flow.process).uid = 0;
     let text = shown(&flow);
     assert!(
         text.contains("timer:(on,204ms,0) ino:10 sk:a <->"),
         "{text}"
     );
+}
+
+/// A writer that counts what it gets, and fails from so many bytes on.
+struct Counted {
+    bytes: usize,
+    bytes_max: usize,
+}
+
+impl Write for Counted {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.bytes >= self.bytes_max {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        self.bytes += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn rows_of_a_crowd_leave_before_all_are_known() {
+    let options = options("-tn");
+    let mut table = Table::new(&options, super::states::DEFAULT);
+    let mut out = Counted {
+        bytes: 0,
+        bytes_max: usize::MAX,
+    };
+    let narrow = flow(&[]);
+    for _ in 1..TABLE_BLOCK_ROWS {
+        table.add(&narrow, None, &mut out).unwrap();
+    }
+    assert_eq!(out.bytes, 0);
+    table.add(&narrow, None, &mut out).unwrap();
+    let row = out.bytes / (TABLE_BLOCK_ROWS + 1);
+    assert!(row > 40, "{row}");
+    let mut last = Vec::new();
+    let wide = flow(&[(W::SendQueue, 1_000_000_000)]);
+    table.add(&wide, None, &mut last).unwrap();
+    table.add(&narrow, None, &mut last).unwrap();
+    table.flush(&mut last).unwrap();
+    let last = String::from_utf8(last).unwrap();
+    assert!(!last.contains("State"), "the header has left: {last}");
+    let lines: Vec<&str> = last.lines().collect();
+    assert_eq!(
+        lines[0].find("10.0.0.2"),
+        lines[1].find("10.0.0.2"),
+        "{last}"
+    );
+}
+
+#[test]
+fn json_leaves_row_by_row_and_is_a_list() {
+    let options = options("-tn --json");
+    let filter = super::filter::parse(&[]).unwrap();
+    for count in [0, 1, 3] {
+        let mut bytes = Vec::new();
+        let mut output = Output::new(&options, &filter, &mut bytes);
+        for _ in 0..count {
+            output.add(&flow(&[]), None);
+        }
+        output.end();
+        let rows: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+        assert_eq!(rows.as_array().unwrap().len(), count);
+    }
+}
+
+#[test]
+fn output_that_is_closed_takes_no_more_rows() {
+    let options = options("-tn --json");
+    let filter = super::filter::parse(&[]).unwrap();
+    let mut out = Counted {
+        bytes: 0,
+        bytes_max: 1,
+    };
+    let mut output = Output::new(&options, &filter, &mut out);
+    output.add(&flow(&[]), None);
+    assert!(output.is_closed());
+    output.add(&flow(&[]), None);
+    output.end();
+    assert_eq!(out.bytes, 1);
 }

@@ -1,6 +1,7 @@
 //! `mill trace`: prints the story of a connection until the connection or its process ends.
 
 use std::io::{self, Write};
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use clap::Args;
@@ -35,10 +36,11 @@ pub fn trace(options: &TraceOptions) -> Result<(), Failure> {
     let mut agents =
         source::agents(options.pid, &mut |why| tracing::warn!("{why}")).map_err(Failure::Run)?;
     for (at, agent) in agents.iter_mut().enumerate() {
-        let listed = agent.list(&mut |flow| {
-            if filter.takes(states, &flow.words) {
-                found.push((at, flow));
-            }
+        let listed = agent.list(&mut |_, flows| {
+            let taken = flows.into_iter();
+            let taken = taken.filter(|flow| filter.takes(states, &flow.words));
+            found.extend(taken.map(|flow| (at, flow)));
+            ControlFlow::Continue(())
         });
         if let Err(why) = listed {
             tracing::warn!("{why}");

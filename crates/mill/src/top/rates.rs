@@ -1,4 +1,6 @@
-//! Rows of `mill top`: the rates of a context between two looks.
+//! Rows of `mill top`: the rates of a context between two looks, and their totals for a process.
+
+use std::collections::HashMap;
 
 use observe::reader::ContextValues;
 use serde::Serialize;
@@ -6,15 +8,23 @@ use serde::Serialize;
 use super::Sort;
 use crate::processes::{Snapshot, is_drop};
 
-/// The rates between two looks of a context with its first port, or of a port behind the first.
+/// The rates between two looks of a context with its first port, of a port behind the first, or of
+/// a process with several contexts.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
     pub process: u32,
     pub command: String,
+    /// The context's number; the number of contexts in the row of a process.
     pub context: u64,
+    /// The wire; empty in the row of a process.
     pub port: String,
     /// The row is that of a port behind the first, and only has packets, bits and drops.
     pub is_behind_first: bool,
+    /// The row is the total of a process: sums, the fullest pool, and mean shares of the time.
+    pub is_total: bool,
+    /// Slot of the context, which contexts of the same number differ by.
+    #[serde(skip)]
+    pub slot: u16,
     pub connections_per_s: f64,
     pub sockets: u64,
     pub rx_packets_per_s: f64,
@@ -31,20 +41,57 @@ pub struct Row {
     pub asleep: f64,
 }
 
-/// A row for each context that exists in both looks.
+/// A row for each context that exists in both looks, and one for each process with several.
 pub fn rows(before: &[Snapshot], after: &[Snapshot]) -> Vec<Row> {
-    let mut rows = Vec::new();
+    let mut all = Vec::new();
     for now in after {
         let is_same = |one: &&Snapshot| one.pid == now.pid && one.start_ns == now.start_ns;
         let Some(then) = before.iter().find(is_same) else {
             continue;
         };
+        let mut rows = Vec::new();
         for context in &now.contexts {
             let earlier = then.contexts.iter().find(|one| one.slot == context.slot);
             rows.extend(earlier.map(|earlier| row((then, earlier), (now, context))));
         }
+        all.extend(total(&rows));
+        all.append(&mut rows);
     }
-    rows
+    all
+}
+
+/// The total of a process's rows; `None` if it has one context, whose row says the same.
+fn total(rows: &[Row]) -> Option<Row> {
+    let contexts: Vec<&Row> = rows.iter().filter(|row| !row.is_behind_first).collect();
+    let [first, _, ..] = contexts[..] else {
+        return None;
+    };
+    let sum = |of: fn(&Row) -> f64| rows.iter().map(of).sum::<f64>();
+    let mean = |of: fn(&Row) -> f64| {
+        let all = contexts.iter().map(|row| of(row));
+        all.sum::<f64>() / contexts.len() as f64
+    };
+    Some(Row {
+        process: first.process,
+        command: first.command.clone(),
+        context: contexts.len() as u64,
+        port: String::new(),
+        is_behind_first: false,
+        is_total: true,
+        slot: 0,
+        connections_per_s: sum(|row| row.connections_per_s),
+        sockets: rows.iter().map(|row| row.sockets).sum(),
+        rx_packets_per_s: sum(|row| row.rx_packets_per_s),
+        tx_packets_per_s: sum(|row| row.tx_packets_per_s),
+        rx_bits_per_s: sum(|row| row.rx_bits_per_s),
+        tx_bits_per_s: sum(|row| row.tx_bits_per_s),
+        retransmissions_per_s: sum(|row| row.retransmissions_per_s),
+        drops_per_s: sum(|row| row.drops_per_s),
+        pool_fill: rows.iter().map(|row| row.pool_fill).fold(0.0, f64::max),
+        busy: mean(|row| row.busy),
+        spinning: mean(|row| row.spinning),
+        asleep: mean(|row| row.asleep),
+    })
 }
 
 type Look<'a> = (&'a Snapshot, &'a ContextValues);
@@ -72,6 +119,8 @@ fn row(then: Look<'_>, now: Look<'_>) -> Row {
         context: context.context,
         port: context.port.clone(),
         is_behind_first: context.behind_first.is_some(),
+        is_total: false,
+        slot: context.behind_first.map_or(context.slot, |one| one.owner),
         connections_per_s: rate("accepted") + rate("connected"),
         sockets: snapshot.number(context, "sockets_in_use"),
         rx_packets_per_s: rate("rx_frames"),
@@ -89,7 +138,8 @@ fn row(then: Look<'_>, now: Look<'_>) -> Row {
     }
 }
 
-/// Sorts by the column, the largest first or last.
+/// Sorts by the column, the largest first or last. Processes are sorted by their totals, then the
+/// contexts of each. A process's total stays above its contexts, and ports stay below theirs.
 pub fn sort(rows: &mut [Row], by: Sort, is_reversed: bool) {
     let key = |row: &Row| match by {
         Sort::Process => -f64::from(row.process),
@@ -101,10 +151,35 @@ pub fn sort(rows: &mut [Row], by: Sort, is_reversed: bool) {
         Sort::Pools => row.pool_fill,
         Sort::Busy => row.busy,
     };
-    rows.sort_by(|a, b| key(b).total_cmp(&key(a)));
-    if is_reversed {
-        rows.reverse();
+    let (mut processes, mut contexts) = (HashMap::new(), HashMap::new());
+    for row in rows.iter().filter(|row| !row.is_behind_first) {
+        match row.is_total {
+            true => processes.insert(row.process, key(row)),
+            false => contexts.insert((row.process, row.slot), key(row)),
+        };
     }
+    // A process without a total has one context.
+    for ((process, _), key) in &contexts {
+        processes.entry(*process).or_insert(*key);
+    }
+    let of_process = |row: &Row| processes.get(&row.process).copied().unwrap_or(0.0);
+    let of_context = |row: &Row| {
+        let place = (row.process, row.slot);
+        contexts.get(&place).copied().unwrap_or(0.0)
+    };
+    let larger_first = |a: f64, b: f64| match is_reversed {
+        true => a.total_cmp(&b),
+        false => b.total_cmp(&a),
+    };
+    // A stable sort keeps ports behind the first in their order.
+    rows.sort_by(|a, b| {
+        larger_first(of_process(a), of_process(b))
+            .then(a.process.cmp(&b.process))
+            .then(b.is_total.cmp(&a.is_total))
+            .then_with(|| larger_first(of_context(a), of_context(b)))
+            .then(a.slot.cmp(&b.slot))
+            .then(a.is_behind_first.cmp(&b.is_behind_first))
+    });
 }
 
 /// The table's header, as wide as its rows.
@@ -123,12 +198,17 @@ pub fn line(row: &Row) -> String {
         ),
         false => row.command.clone(),
     };
+    // The row of a process has the number of its contexts, such as `x16`.
+    let context = match row.is_total {
+        true => format!("x{}", row.context),
+        false => row.context.to_string(),
+    };
     let command: String = name.chars().take(8).collect();
     let percent = |share: f64| (share * 100.0).round().min(100.0);
     format!(
         "{:>7} {command:<8} {:>3} {:>6} {:>6} {:>6} {:>6} {:>6} {:>6} {:>3}% {:>3} {:>3} {:>3}",
         row.process,
-        row.context,
+        context,
         short(row.connections_per_s),
         short(row.sockets as f64),
         short(row.rx_packets_per_s + row.tx_packets_per_s),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use clap::ValueEnum as _;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyModifiers};
-use ratatui::layout::{Constraint, Layout};
+use ratatui::layout::Rect;
 use ratatui::style::{Style, Stylize as _};
 use ratatui::text::{Line, Text};
 use ratatui::widgets::{Paragraph, Sparkline};
@@ -17,7 +17,10 @@ use crate::processes::Processes;
 
 /// Number of looks in a sparkline: more than a terminal is wide.
 const PAST_MAX: usize = 512;
-const HELP: &str = "q quit   s next column   r reverse   up/down scroll";
+/// Lines of a sparkline, and columns of its label.
+const SPARK_LINES: u16 = 2;
+const LABEL_COLUMNS: u16 = 16;
+const HELP: &str = "q quit   s next column   r reverse   t processes only   up/down scroll";
 
 /// The rows and the state of the screen.
 pub struct View {
@@ -25,6 +28,8 @@ pub struct View {
     pub sort: Sort,
     pub is_reversed: bool,
     pub scroll: usize,
+    /// Only one row is shown for each process.
+    pub is_short: bool,
     /// Bits, connections and drops per second of all contexts, the latest first.
     past: [VecDeque<u64>; 3],
 }
@@ -74,18 +79,27 @@ impl View {
             sort,
             is_reversed: false,
             scroll: 0,
+            is_short: false,
             past: Default::default(),
         }
     }
 
+    /// Number of looks that the sparklines hold.
+    #[cfg(test)]
+    pub fn looks(&self) -> usize {
+        self.past[0].len()
+    }
+
     /// Adds the rows of a new look.
     pub fn look(&mut self, rows: Vec<Row>) {
+        let sum = |of: fn(&Row) -> f64| {
+            let parts = rows.iter().filter(|row| !row.is_total);
+            parts.map(of).sum::<f64>()
+        };
         let totals = [
-            rows.iter()
-                .map(|row| row.rx_bits_per_s + row.tx_bits_per_s)
-                .sum::<f64>(),
-            rows.iter().map(|row| row.connections_per_s).sum(),
-            rows.iter().map(|row| row.drops_per_s).sum(),
+            sum(|row| row.rx_bits_per_s + row.tx_bits_per_s),
+            sum(|row| row.connections_per_s),
+            sum(|row| row.drops_per_s),
         ];
         for (past, total) in self.past.iter_mut().zip(totals) {
             past.push_front(total as u64);
@@ -105,28 +119,35 @@ impl View {
                 self.sort = all[(at + 1) % all.len()];
             }
             KeyCode::Char('r') => self.is_reversed = !self.is_reversed,
+            KeyCode::Char('t') => self.is_short = !self.is_short,
             KeyCode::Up => self.scroll = self.scroll.saturating_sub(1),
-            KeyCode::Down => self.scroll = (self.scroll + 1).min(self.rows.len()),
+            KeyCode::Down => self.scroll += 1,
             _ => {}
         }
         sort(&mut self.rows, self.sort, self.is_reversed);
+        self.scroll = self.scroll.min(self.shown().count().saturating_sub(1));
         true
+    }
+
+    /// The rows in the table, those that are scrolled away included.
+    fn shown(&self) -> impl Iterator<Item = &Row> {
+        let has_total = |process| {
+            let mut totals = self.rows.iter().filter(|row| row.is_total);
+            totals.any(|row| row.process == process)
+        };
+        let is_shown = move |row: &&Row| {
+            let is_process = row.is_total || (!row.is_behind_first && !has_total(row.process));
+            !self.is_short || is_process
+        };
+        self.rows.iter().filter(is_shown)
     }
 
     /// Draws everything. 80 columns and 24 lines suffice.
     pub fn draw(&self, frame: &mut Frame<'_>) {
-        let sparks = [Constraint::Length(2); 3];
-        let [title, first, second, third, table, help] = Layout::vertical([
-            Constraint::Length(1),
-            sparks[0],
-            sparks[1],
-            sparks[2],
-            Constraint::Min(2),
-            Constraint::Length(1),
-        ])
-        .areas(frame.area());
+        let [title, first, second, third, table, help] = parts(frame.area());
         let processes: std::collections::HashSet<u32> =
             self.rows.iter().map(|row| row.process).collect();
+        let is_context = |row: &&Row| !row.is_behind_first && !row.is_total;
         let order = if self.is_reversed {
             "smallest"
         } else {
@@ -135,7 +156,7 @@ impl View {
         let heading = format!(
             "mill top   {} processes, {} contexts   {order} {:?} first",
             processes.len(),
-            self.rows.iter().filter(|row| !row.is_behind_first).count(),
+            self.rows.iter().filter(is_context).count(),
             self.sort
         );
         frame.render_widget(Line::from(heading).bold(), title);
@@ -144,8 +165,7 @@ impl View {
             .zip(["bit/s", "conn/s", "drops/s"])
             .zip(&self.past)
         {
-            let [label, spark] =
-                Layout::horizontal([Constraint::Length(16), Constraint::Min(1)]).areas(area);
+            let [label, spark] = halves(area);
             let now = past.front().copied().unwrap_or(0) as f64;
             frame.render_widget(Paragraph::new(format!("{:>6} {name}", short(now))), label);
             let width = usize::from(spark.width);
@@ -155,12 +175,33 @@ impl View {
         }
         let head = Line::from(HEAD).style(Style::new().reversed());
         let rows = self
-            .rows
-            .iter()
+            .shown()
             .skip(self.scroll)
             .map(|row| Line::from(line(row)));
         let lines: Vec<Line<'_>> = std::iter::once(head).chain(rows).collect();
         frame.render_widget(Paragraph::new(Text::from(lines)), table);
         frame.render_widget(Line::from(HELP).dim(), help);
     }
+}
+
+/// The parts of the screen from top to bottom: title, three sparklines, table and help. ratatui's
+/// own layout solves equations for each drawing, which took two thirds of the time of `mill top`.
+fn parts(area: Rect) -> [Rect; 6] {
+    let mut top = area.y;
+    let sparks = 3 * SPARK_LINES;
+    let table = area.height.saturating_sub(1 + sparks + 1);
+    [1, SPARK_LINES, SPARK_LINES, SPARK_LINES, table, 1].map(|height| {
+        let height = height.min(area.bottom() - top);
+        let part = Rect::new(area.x, top, area.width, height);
+        top += height;
+        part
+    })
+}
+
+/// The label of a sparkline, and the sparkline.
+fn halves(area: Rect) -> [Rect; 2] {
+    let label = LABEL_COLUMNS.min(area.width);
+    let width = area.width - label;
+    let spark = Rect::new(area.x + label, area.y, width, area.height);
+    [Rect::new(area.x, area.y, label, area.height), spark]
 }

@@ -154,7 +154,10 @@ fn context(address: &str, port: Box<dyn Port + Send>) -> (Context, Arc<SharedSta
         mux: None,
         _mirror: None,
     });
-    (Context::new(side, crank, Arc::new(config), lease), shared)
+    (
+        Context::new(0, side, crank, Arc::new(config), lease),
+        shared,
+    )
 }
 
 /// Two hosts on one wire, both turned by the test.

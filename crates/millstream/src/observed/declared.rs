@@ -15,7 +15,7 @@ pub struct Declared {
     pub name: &'static str,
     /// The meaning of the value.
     pub help: &'static str,
-    /// `bytes`, `nanoseconds` or nothing.
+    /// `bytes`, `frames`, `segments`, `nanoseconds` or nothing.
     pub unit: &'static str,
     /// The kind of its values.
     pub kind: Kind,
@@ -107,8 +107,12 @@ const GAUGES: &[(&str, &str)] = &[
 ];
 
 const HISTOGRAMS: &[(&str, &str, &str)] = &[
-    ("rx_batch", "Frames that a turn with work received.", ""),
-    ("tx_batch", "Frames that a turn with work sent.", ""),
+    (
+        "rx_batch",
+        "Frames that a turn with work received.",
+        "frames",
+    ),
+    ("tx_batch", "Frames that a turn with work sent.", "frames"),
     (
         "turn_length",
         "Length of a turn, one in sixteen measured.",
@@ -148,7 +152,7 @@ pub fn declared() -> impl Iterator<Item = Declared> {
     let counters = counters.map(|&(name, help)| Declared {
         name,
         help: help.trim(),
-        unit: if is_of_bytes(name) { "bytes" } else { "" },
+        unit: unit_of(name),
         kind: Kind::Counter,
     });
     let times = TIMES.iter().map(|&(name, help)| Declared {
@@ -160,7 +164,7 @@ pub fn declared() -> impl Iterator<Item = Declared> {
     let gauges = GAUGES.iter().map(|&(name, help)| Declared {
         name,
         help,
-        unit: if is_of_bytes(name) { "bytes" } else { "" },
+        unit: unit_of(name),
         kind: Kind::Gauge,
     });
     let histograms = HISTOGRAMS.iter().map(|&(name, help, unit)| Declared {
@@ -172,8 +176,29 @@ pub fn declared() -> impl Iterator<Item = Declared> {
     counters.chain(times).chain(gauges).chain(histograms)
 }
 
-fn is_of_bytes(name: &str) -> bool {
-    name.split('_').any(|word| word == "bytes")
+/// Counters of frames or segments whose names do not say so.
+const UNITS: &[(&str, &str)] = &[
+    ("handed_in", "frames"),
+    ("handed_over", "frames"),
+    ("predicted_in", "segments"),
+    ("retransmitted_by_fast_recovery", "segments"),
+    ("retransmitted_by_handshake", "segments"),
+    ("retransmitted_by_loss_probe", "segments"),
+    ("retransmitted_by_path", "segments"),
+    ("retransmitted_by_timeout", "segments"),
+    ("rx_merged", "segments"),
+];
+
+/// The unit of a counter or gauge: the word of its name that is a unit, or its row in [`UNITS`].
+pub(super) fn unit_of(name: &str) -> &'static str {
+    let listed = UNITS.iter().find(|(listed, _)| *listed == name);
+    let of_word = |word| {
+        ["bytes", "frames", "segments"]
+            .into_iter()
+            .find(|unit| *unit == word)
+    };
+    let named = || name.split('_').find_map(of_word);
+    listed.map(|(_, unit)| *unit).or_else(named).unwrap_or("")
 }
 
 #[cfg(test)]
@@ -188,5 +213,14 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), count);
+    }
+
+    #[test]
+    fn unit_is_a_word_of_the_name_or_listed() {
+        let units = ["rx_bytes", "tx_frames", "segments_in", "rx_merged", "turns"].map(unit_of);
+        assert_eq!(units, ["bytes", "frames", "segments", "segments", ""]);
+        for (listed, _) in UNITS {
+            assert!(declared().any(|one| one.name == *listed), "{listed}");
+        }
     }
 }

@@ -79,6 +79,12 @@ fn ends(world: &World, way: &str) -> Result<(), String> {
     if heirs(world)? != 1 {
         return Err("no process goes on with the connection".to_owned());
     }
+    // Operators see the connection in the process that delivers it.
+    let words = ["ss", "-Htnp", "dport", "=", ":8096"];
+    let shown = run::output(run::command(&world.mill.display().to_string()).args(words))?;
+    if !(shown.contains("10.77.0.1:8096") && shown.contains("mill-heir")) {
+        return Err(format!("`mill ss` does not show the heir: `{shown}`"));
+    }
     run::output(run::command("flock").args(["-n", &lock, "true"]))?;
     let listens = format!("import socket; socket.create_server(('127.0.0.1', {PORT} + 1))");
     run::output(&mut super::inside(

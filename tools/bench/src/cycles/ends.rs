@@ -139,6 +139,7 @@ fn end(
             command: &["bulk-thread"],
             words: &words,
             within: Some(format!("*{side}_turn*")),
+            variables: &[],
         })
     };
     let cost = Cost::between(&run(short)?, &run(long)?);

@@ -6,7 +6,7 @@ use posix::{Errno, Reply, Request, number};
 use crate::door_unsafe::{c, told};
 use crate::marks::{self, Mark};
 use crate::real_unsafe;
-use crate::{calls, engine, kernel_listeners, listeners, memory_unsafe, own_process};
+use crate::{calls, engine, exec_unsafe, kernel_listeners, listeners, memory_unsafe, own_process};
 
 /// `fcntl`.
 ///
@@ -208,10 +208,24 @@ fn is_own_caller() -> bool {
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
-    let is_kernels = flags & CLOSE_RANGE_CLOEXEC != 0 || own_process::is_vforked();
-    if first > last || is_kernels {
-        // SAFETY: it takes numbers alone. `exec` closes the library's own descriptors anyway, and a
-        // child of `vfork` has copies of them that it does not need.
+    let is_vforked = own_process::is_vforked();
+    if first > last || flags & CLOSE_RANGE_CLOEXEC != 0 || is_vforked {
+        // A child of `vfork` has copies of the library's own descriptors. The program that it is
+        // about to start needs one of them.
+        let kept = exec_unsafe::family().filter(|_| is_vforked);
+        if let Some(kept) = kept.filter(|kept| (first..=last).contains(kept)) {
+            let before = match first < kept {
+                // SAFETY: it takes numbers alone.
+                true => unsafe { real_unsafe::close_range(first, kept - 1, flags) },
+                false => 0,
+            };
+            return match before {
+                // SAFETY: as above.
+                0 if kept < last => unsafe { real_unsafe::close_range(kept + 1, last, flags) },
+                closed => closed,
+            };
+        }
+        // SAFETY: it takes numbers alone. `exec` closes the library's own descriptors anyway.
         return unsafe { real_unsafe::close_range(first, last, flags) };
     }
     let marked: Vec<_> = marks::marked(first, last).collect();

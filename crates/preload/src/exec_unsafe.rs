@@ -106,6 +106,11 @@ pub fn note_family() {
     }
 }
 
+/// The number of the family's socket.
+pub fn family() -> Option<u32> {
+    FAMILY.get().map(|family| family.fd as u32)
+}
+
 /// The state for the next program; dropped if `exec` fails.
 struct State {
     _file: OwnedFd,

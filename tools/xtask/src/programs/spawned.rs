@@ -33,7 +33,7 @@ pub(super) fn over_mux(world: &World) -> Result<(), String> {
         let python = ["/usr/bin/python3", &program, NEAR, &port, way];
         let line = [&[&mill, "run", "--wire", &wire, "--"], &python[..]].concat();
         let mut command = inside(&world.near, &line);
-        let program = Watched::start(command.stdout(Stdio::null()))?;
+        let mut program = Watched::start(command.stdout(Stdio::null()))?;
         let client = ["/usr/bin/python3", "-c", CLIENT, NEAR, &port];
         let said = run::output(&mut inside(&world.far, &client))?;
         if said.trim() != "by the other program" {

@@ -6,7 +6,7 @@ use posix::{Errno, Reply, Request, number};
 use crate::door_unsafe::{c, told};
 use crate::marks::{self, Mark};
 use crate::real_unsafe;
-use crate::{calls, engine, exec_unsafe, kernel_listeners, listeners, memory_unsafe, own_process};
+use crate::{calls, engine, family, kernel_listeners, listeners, memory_unsafe, own_process};
 
 /// `fcntl`.
 ///
@@ -212,7 +212,9 @@ pub unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: 
     if first > last || flags & CLOSE_RANGE_CLOEXEC != 0 || is_vforked {
         // A child of `vfork` has copies of the library's own descriptors. The program that it is
         // about to start needs one of them.
-        let kept = exec_unsafe::family().filter(|_| is_vforked);
+        let kept = family::get()
+            .filter(|_| is_vforked)
+            .map(|family| family.fd as c_uint);
         if let Some(kept) = kept.filter(|kept| (first..=last).contains(kept)) {
             let before = match first < kept {
                 // SAFETY: it takes numbers alone.

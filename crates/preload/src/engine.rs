@@ -23,12 +23,12 @@ pub use crate::inside::is_inside;
 use crate::limits::{END_NS, HEIR_AFTER_NS};
 use crate::marks::{self, Mark};
 use crate::memory_unsafe::NumbersHeld;
-use crate::passes::Passes;
 use crate::sleepers::Sleepers;
 use crate::tags::Tag;
+use crate::under_way::Passes;
 use crate::waits::Waits;
-use crate::{copies_unsafe, exec_unsafe, heir, heir_unsafe, holds, inside, log, memory_unsafe};
-use crate::{real_unsafe, signals_unsafe};
+use crate::{copies_unsafe, family, heir, heir_unsafe, holds, inside, log, memory_unsafe};
+use crate::{postponed_unsafe, real_unsafe};
 
 /// The object behind a descriptor, shared by all of its copies.
 pub struct Entry {
@@ -322,7 +322,7 @@ pub fn locked<T>(call: impl FnOnce(&mut Engine) -> Result<T, Errno>) -> Result<T
         }
     }));
     inside::set(false);
-    signals_unsafe::lock_is_free();
+    postponed_unsafe::lock_is_free();
     let outcome = outcome.map(|outcome| match outcome {
         Ok(None) => {
             await_end();
@@ -610,7 +610,7 @@ fn open(settings: &Settings) -> Result<Net, String> {
         if let Backend::Mux(_) = &settings.wire.backend {
             // Without the socket that the processes of the family share, children cannot listen.
             let _ = packetio::mux::found_family();
-            exec_unsafe::note_family();
+            family::note();
         }
         let context = Runtime::new(config).and_then(|runtime| runtime.context(0));
         (context, memory_unsafe::tcp_socket())
@@ -712,7 +712,7 @@ pub fn after_fork_in_parent() {
 fn end_fork(held: Locks) {
     drop(held);
     inside::set(false);
-    signals_unsafe::lock_is_free();
+    postponed_unsafe::lock_is_free();
 }
 
 /// Ends `fork` in the child. Objects of Millstream's stay the parent's, except listeners: the child

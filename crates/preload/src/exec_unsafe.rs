@@ -17,6 +17,7 @@ use posix::Errno;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd};
 
+use crate::family::{self, Family};
 use crate::handover::{self, Inherited};
 use crate::limits::VFORK_VARIABLES_MAX;
 use crate::marks::{self, Mark};
@@ -24,7 +25,7 @@ use crate::sharing;
 use crate::{config, engine, log, memory_unsafe, own_process, real_unsafe, rights_unsafe};
 
 /// The variable with the numbers of the memory file and the family's socket.
-const STATE: &CStr = c"MILLSTREAM_STATE";
+const STATE: &CStr = family::STATE;
 const PRELOAD: &CStr = c"LD_PRELOAD";
 
 /// Variables that the next program needs, with the values that this program got.
@@ -70,7 +71,7 @@ fn take_over(file: Option<c_int>, family: c_int) -> Option<()> {
     let family = unsafe { OwnedFd::from_raw_fd(family) };
     marks::set(family.as_raw_fd(), Mark::Own);
     packetio::mux::join_family(family);
-    note_family();
+    family::note();
     if let Some(file) = file {
         // SAFETY: as above.
         let mut file = File::from(unsafe { OwnedFd::from_raw_fd(file) });
@@ -79,36 +80,6 @@ fn take_over(file: Option<c_int>, family: c_int) -> Option<()> {
         engine::inherit(handover::parse(&text)?);
     }
     Some(())
-}
-
-/// The family's socket, with the variable that names it to a program that gets no memory file.
-struct Family {
-    fd: RawFd,
-    variable: CString,
-}
-
-static FAMILY: OnceLock<Family> = OnceLock::new();
-
-impl Family {
-    fn named(fd: RawFd) -> Option<Self> {
-        let name = STATE.to_str().ok()?;
-        let variable = CString::new(format!("{name}=-,{fd}")).ok()?;
-        Some(Self { fd, variable })
-    }
-}
-
-/// Notes the family's socket for children of `vfork` and of `posix_spawn`.
-pub fn note_family() {
-    let family = packetio::mux::family().and_then(|family| Family::named(family.as_raw_fd()));
-    if let Some(family) = family {
-        // The socket stays the same as long as the process.
-        let _ = FAMILY.set(family);
-    }
-}
-
-/// The number of the family's socket.
-pub fn family() -> Option<u32> {
-    FAMILY.get().map(|family| family.fd as u32)
 }
 
 /// The state for the next program; dropped if `exec` fails.
@@ -252,7 +223,7 @@ unsafe fn pass_on(
     if own_process::is_vforked() {
         // A child of `vfork` must not allocate.
         let mut room = [std::ptr::null(); VFORK_VARIABLES_MAX];
-        let family = FAMILY.get().filter(|family| keep_open(family.fd).is_ok());
+        let family = family::get().filter(|family| keep_open(family.fd).is_ok());
         let variable = family.map(|family| family.variable.as_c_str());
         let mut environment = Environment::new(&mut room);
         // SAFETY: the caller's promise.
@@ -378,7 +349,7 @@ unsafe fn spawn(
     spawn: impl FnOnce(*const *const c_char) -> c_int,
 ) -> c_int {
     before_spawn(has_actions);
-    if FAMILY.get().is_none() || engine::is_inside() || own_process::is_vforked() {
+    if family::get().is_none() || engine::is_inside() || own_process::is_vforked() {
         return spawn(envp);
     }
     // The new program gets a copy, since `exec` closes the first one.

@@ -27,18 +27,18 @@
 //! | `engine`, `held_unsafe` | sockets of Millstream, behind one lock that no sleeper holds; catches panics |
 //! | `sleep`, `sleepers` | waits without the lock, and the rules for waking |
 //! | `waits`, `closing` | the calls that wait, each with the entry that it keeps, and the end of entries |
-//! | `signals_unsafe` | signal handlers: which one ran; those that wait for the lock |
+//! | `signals_unsafe`, `postponed_unsafe` | signal handlers: which one ran; those that wait for the lock |
 //! | `calls` | calls on descriptors that are Millstream's |
 //! | `decide` | the decision whether a TCP socket is Millstream's or the kernel's |
 //! | `listeners`, `holds` | listeners on a `mux` wire, which children open anew, and their addresses and ports |
 //! | `kernel_listeners` | inherited listeners of which only the kernel's part remains |
-//! | `exec_unsafe`, `exec_list_unsafe`, `handover` | listeners that the next program of `exec` inherits |
+//! | `exec_unsafe`, `exec_list_unsafe`, `family`, `handover` | listeners that the next program of `exec` inherits |
 //! | `sharing` | sockets that another program is about to get |
 //! | `shared_ports` | ports of listeners from which another process may accept, too |
 //! | `filters_unsafe` | constants in front of the packet filter of a kernel socket |
 //! | `tags` | sockets that the next program finds marked: connections, listeners that wait |
 //! | `rights_unsafe` | listeners that are passed to another program over a UNIX socket |
-//! | `passes` | connections on their way over a UNIX socket |
+//! | `passes`, `under_way` | connections on their way over a UNIX socket |
 //! | `watches` | the end of watches |
 //! | `polling`, `epoll` | waits for descriptors of both sides |
 //! | `rules`, `config` | the rules and settings that `mill run` passes |
@@ -66,6 +66,7 @@ mod epoll;
 mod exec_list_unsafe;
 #[allow(unsafe_code)]
 mod exec_unsafe;
+mod family;
 #[allow(unsafe_code)]
 mod filters_unsafe;
 mod handover;
@@ -93,6 +94,8 @@ mod passes;
 mod poll_unsafe;
 mod polling;
 #[allow(unsafe_code)]
+mod postponed_unsafe;
+#[allow(unsafe_code)]
 mod process_unsafe;
 #[allow(unsafe_code)]
 mod real_unsafe;
@@ -116,5 +119,6 @@ mod syscall_unsafe;
 mod tags;
 #[allow(unsafe_code)]
 mod transfer_unsafe;
+mod under_way;
 mod waits;
 mod watches;

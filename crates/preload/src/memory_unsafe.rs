@@ -14,7 +14,7 @@ use ring::published::Published32;
 use crate::door_unsafe::told;
 use crate::limits::{FDS_MAX, OWN_FDS_FROM, OWN_FDS_MAX, PIECES_MAX};
 use crate::marks::{self, Mark};
-use crate::{inside, real_unsafe, signals_unsafe};
+use crate::{inside, postponed_unsafe, real_unsafe};
 
 /// True if no program has memory there: the first page, and what is beyond a program's addresses.
 /// The highest byte of an address may be a tag.
@@ -339,7 +339,7 @@ impl Drop for NumbersHeld {
         drop(self.guard.take());
         inside::set(self.was_inside);
         if !self.was_inside {
-            signals_unsafe::lock_is_free();
+            postponed_unsafe::lock_is_free();
         }
     }
 }

@@ -6,7 +6,9 @@
 //! the connection has one descriptor more. A process that receives its own message gives the
 //! descriptor to the program; another process finds a connection that it cannot use (`EBADF`).
 //! If nobody has the message any more, the other end of its socket hangs up, and the connection
-//! loses the descriptor. Threads that sleep watch these ends.
+//! loses the descriptor. Threads that sleep watch these ends ([`under_way`]).
+//!
+//! [`under_way`]: crate::under_way
 
 use std::os::fd::{AsRawFd as _, OwnedFd};
 
@@ -18,38 +20,8 @@ use crate::engine::{Engine, What};
 use crate::filters_unsafe::{self, Kind};
 use crate::limits::PASSES_MAX;
 use crate::marks::{self, Mark};
+use crate::under_way::Pass;
 use crate::{closing, memory_unsafe};
-
-/// A connection in a message.
-struct Pass {
-    number: u32,
-    /// The connection's entry.
-    key: usize,
-    /// Our end of the message's socket, a descriptor of the library's.
-    end: i32,
-}
-
-/// See the module's documentation.
-#[derive(Default)]
-pub struct Passes {
-    last: u32,
-    under_way: Vec<Pass>,
-}
-
-impl Passes {
-    /// No connection.
-    pub const fn none() -> Self {
-        Self {
-            last: 0,
-            under_way: Vec::new(),
-        }
-    }
-
-    /// Our ends, which hang up when a message is gone.
-    pub fn ends(&self) -> impl Iterator<Item = i32> {
-        self.under_way.iter().map(|pass| pass.end)
-    }
-}
 
 /// Puts a connection on its way. Returns the socket for the message. `None`: the entry is no
 /// connection, or too many are under way.

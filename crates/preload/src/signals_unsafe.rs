@@ -15,10 +15,11 @@
 
 use std::cell::Cell;
 
-use libc::{c_int, c_void, sighandler_t, siginfo_t, sigset_t, ucontext_t};
+use libc::{c_int, c_void, sighandler_t, siginfo_t, ucontext_t};
 use ring::published::Published64;
 
 use crate::limits::SIGNALS_MAX;
+use crate::postponed_unsafe::{self, bit, unblock};
 use crate::{door_unsafe, inside, memory_unsafe, own_process, real_unsafe};
 
 /// The program's handler of each signal with the flags of [`KEPT`], packed. 0: the kernel has the
@@ -55,8 +56,6 @@ thread_local! {
     static BELL: Cell<c_int> = const { Cell::new(-1) };
     /// The signal stack on which a handler last ran: its address and its bytes.
     static STACK: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
-    /// Signals that are postponed, and blocked, until the lock is free.
-    static WAITING: Cell<u64> = const { Cell::new(0) };
 }
 
 /// Begins a call.
@@ -91,36 +90,6 @@ unsafe fn note_stack(context: *const ucontext_t) {
     if context.addr().wrapping_sub(from) < bytes {
         STACK.set((from, bytes));
     }
-}
-
-/// Delivers postponed signals once the lock is free.
-#[inline]
-pub fn lock_is_free() {
-    // A thread that ends has no thread-local storage any more, and no postponed signals.
-    if WAITING.try_with(Cell::get).unwrap_or(0) != 0 {
-        let_come();
-    }
-}
-
-#[cold]
-fn let_come() {
-    unblock(WAITING.replace(0));
-}
-
-/// Unblocks a set of signals in this thread.
-fn unblock(signals: u64) {
-    // SAFETY: all zeros is an empty set, and the calls read it.
-    unsafe {
-        let mut set: sigset_t = std::mem::zeroed();
-        for signal in (1..=SIGNALS_MAX as c_int).filter(|&signal| signals & bit(signal) != 0) {
-            libc::sigaddset(&raw mut set, signal);
-        }
-        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut());
-    }
-}
-
-const fn bit(signal: c_int) -> u64 {
-    1 << (signal as u32 - 1)
 }
 
 fn pack(handler: sighandler_t, flags: c_int) -> u64 {
@@ -206,7 +175,7 @@ unsafe fn postpone(signal: c_int, info: *mut siginfo_t, context: *mut ucontext_t
     }
     // SAFETY: the kernel's frame, which this handler's end restores.
     unsafe { libc::sigaddset(&raw mut (*context).uc_sigmask, signal) };
-    WAITING.set(WAITING.get() | bit(signal));
+    postponed_unsafe::add(signal);
     true
 }
 

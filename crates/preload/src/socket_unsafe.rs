@@ -302,6 +302,21 @@ pub unsafe extern "C-unwind" fn accept(
     unsafe { accept4(fd, addr, len, 0) }
 }
 
+/// The kernel's `accept4`, in which no thread ends.
+///
+/// # Safety
+/// As libc's.
+unsafe fn accept_of_kernel(
+    fd: c_int,
+    addr: *mut sockaddr,
+    len: *mut socklen_t,
+    flags: c_int,
+) -> Result<i64, Errno> {
+    let (addr, len) = (addr.expose_provenance(), len.expose_provenance());
+    // SAFETY: the caller's promise.
+    unsafe { by_number(libc::SYS_accept4, [fd as usize, addr, len, flags as usize]) }
+}
+
 /// `accept4`: from either queue of a listener on both sides.
 ///
 /// # Safety
@@ -344,14 +359,8 @@ pub unsafe extern "C-unwind" fn accept4(
             Err(errno) => return Err(errno),
         }
         if is_both {
-            let words = [
-                fd as usize,
-                addr.expose_provenance(),
-                len.expose_provenance(),
-            ];
-            let [fd, addr, len] = words;
             // SAFETY: the caller's promise.
-            match unsafe { by_number(libc::SYS_accept4, [fd, addr, len, flags as usize]) } {
+            match unsafe { accept_of_kernel(fd, addr, len, flags) } {
                 Err(Errno::AGAIN)
                     if call.deadline_ns().is_none() && is_waiting(engine, socket.id)? => {}
                 Err(errno) if errno == Errno::AGAIN => return Err(blocked),

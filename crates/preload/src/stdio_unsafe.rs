@@ -10,7 +10,7 @@ use libc::{FILE, c_char, c_int, c_void, off64_t, size_t, ssize_t};
 
 use crate::door_unsafe::set_errno;
 use crate::marks::{self, Mark};
-use crate::{descriptor_unsafe, engine, own_process, real_unsafe, transfer_unsafe};
+use crate::{engine, own_process, real_unsafe};
 
 unsafe extern "C" {
     #[link_name = "stdin"]
@@ -107,14 +107,15 @@ unsafe extern "C" {
     fn fopencookie(cookie: *mut c_void, mode: *const c_char, functions: Functions) -> *mut FILE;
 }
 
-/// The cookie of a stream is its descriptor.
+/// The cookie of a stream is its descriptor. Its functions call the library by the names that
+/// programs use.
 fn descriptor(cookie: *mut c_void) -> c_int {
     cookie.addr() as c_int
 }
 
 unsafe extern "C-unwind" fn read(cookie: *mut c_void, at: *mut c_char, len: size_t) -> ssize_t {
     // SAFETY: libc's room.
-    unsafe { transfer_unsafe::read(descriptor(cookie), at.cast(), len) }
+    unsafe { libc::read(descriptor(cookie), at.cast(), len) }
 }
 
 /// Writes all bytes; libc takes a shorter write as an error.
@@ -122,8 +123,7 @@ unsafe extern "C-unwind" fn write(cookie: *mut c_void, at: *const c_char, len: s
     let mut done = 0;
     while done < len {
         // SAFETY: libc's bytes, of which `done` are written.
-        let more =
-            unsafe { transfer_unsafe::write(descriptor(cookie), at.add(done).cast(), len - done) };
+        let more = unsafe { libc::write(descriptor(cookie), at.add(done).cast(), len - done) };
         match usize::try_from(more) {
             Ok(more) if more > 0 => done += more,
             _ => break,
@@ -146,7 +146,7 @@ unsafe extern "C-unwind" fn close(cookie: *mut c_void) -> c_int {
         Ok(())
     });
     // SAFETY: it takes a number alone.
-    unsafe { descriptor_unsafe::close(fd) }
+    unsafe { libc::close(fd) }
 }
 
 /// `fdopen`.

@@ -222,7 +222,7 @@ pub fn cycles(options: &CyclesOptions) -> Result<(), Failure> {
     }
     add_figures(&costs, &mut outcome);
     ends::measure(options.quick, &mut costs, &mut outcome).map_err(Failure::Run)?;
-    preload::measure(&mut costs, &mut outcome).map_err(Failure::Run)?;
+    preload::measure(&mut outcome).map_err(Failure::Run)?;
     if let Some(program) = &options.stages {
         stages::add(program, &mut outcome);
     }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use packetio::mesh::{MeshReceiver, MeshSender};
 use packetio::mirror::Follower;
+use packetio::signals_unsafe::with_signals_blocked;
 use packetio::spec::Backend;
 use packetio::xdp::{Take, XdpOptions};
 use packetio::{Port, WireSpec};
@@ -80,12 +81,12 @@ impl Runtime {
     /// ```
     pub fn new(config: Config) -> Result<Self, Error> {
         check(&config)?;
-        let config = Arc::new(config);
+        let (sharing, mirror) = wires(&config, true)?;
         let runtime = Self {
             contexts: Mutex::new((0..config.contexts).map(|_| ContextState::Closed).collect()),
-            sharing: Sharing::new(&config, true)?,
-            mirror: mirror(&config)?,
-            config,
+            sharing,
+            mirror,
+            config: Arc::new(config),
             is_lazy: false,
         };
         for index in 0..runtime.config.contexts {
@@ -113,10 +114,11 @@ impl Runtime {
     pub fn lazy(config: Config) -> Result<Self, Error> {
         check(&config)?;
         let places = (0..config.contexts).map(|_| ContextState::Closed).collect();
+        let (sharing, mirror) = wires(&config, false)?;
         Ok(Self {
             contexts: Mutex::new(places),
-            sharing: Sharing::new(&config, false)?,
-            mirror: mirror(&config)?,
+            sharing,
+            mirror,
             config: Arc::new(config),
             is_lazy: true,
         })
@@ -188,6 +190,13 @@ impl Runtime {
         if !is_free {
             return Err(Error::Context(index, "was taken before"));
         }
+        let open = with_signals_blocked(|| self.open_stack(index))?;
+        *place = ContextState::Waiting(Box::new(open));
+        Ok(())
+    }
+
+    /// Opens a context's ports, and makes its stack.
+    fn open_stack(&self, index: usize) -> Result<OpenContext, Error> {
         let mut ports = Vec::new();
         for port in self.sharing.ports(&self.config, index)? {
             ports.push(match &self.mirror {
@@ -200,9 +209,7 @@ impl Runtime {
         }
         let stack = self.stack_config(index)?;
         let mesh = self.sharing.mesh_ends(index)?;
-        let open = open_context(&self.config, stack, (ports, mesh), index)?;
-        *place = ContextState::Waiting(Box::new(open));
-        Ok(())
+        open_context(&self.config, stack, (ports, mesh), index)
     }
 
     /// Like [`new`](Self::new), on open ports, one for each context. [`Config::wire`] and
@@ -227,7 +234,9 @@ impl Runtime {
             .into_iter()
             .enumerate()
             .map(|(index, port)| {
-                let open = open_context(&config, config.stack(index), (vec![port], None), index)?;
+                let open = with_signals_blocked(|| {
+                    open_context(&config, config.stack(index), (vec![port], None), index)
+                })?;
                 Ok(ContextState::Waiting(Box::new(open)))
             })
             .collect();
@@ -314,6 +323,12 @@ fn check(config: &Config) -> Result<(), Error> {
         return Err(Error::Congestion(config.tcp.congestion.name()));
     }
     Ok(())
+}
+
+/// The parts of the wires that contexts share, `at_once` or each when its context opens, and the
+/// mirror.
+fn wires(config: &Config, at_once: bool) -> Result<(Sharing, Option<Arc<Follower>>), Error> {
+    with_signals_blocked(|| Ok((Sharing::new(config, at_once)?, mirror(config)?)))
 }
 
 /// Starts the thread that follows the kernel, on a wire with `mirror`. Addresses that the user gave

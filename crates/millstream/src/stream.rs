@@ -840,6 +840,18 @@ impl TcpStream {
         }
     }
 
+    /// True if the send buffer has room for at least one byte.
+    ///
+    /// ```
+    #[doc = include_str!("doc/connected.txt")]
+    /// assert!(client.has_room());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.inner.state().has_room(self.id)
+    }
+
     /// True if a writer that waited may go on: a third of the send buffer is free, or the
     /// connection has ended.
     ///

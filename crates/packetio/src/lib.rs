@@ -60,6 +60,8 @@ pub mod pcap;
 pub mod port;
 pub mod seqpacket;
 pub mod shared_queues;
+#[allow(unsafe_code)]
+pub mod signals_unsafe;
 pub mod spec;
 pub mod spin;
 pub mod spread;

@@ -131,11 +131,16 @@ impl Sockets {
                 break;
             }
         }
-        // A program whose waits sleep calls the next wait as soon as it has handled its events.
         if timeout_ms != 0 {
-            self.polled_last = -1;
+            self.end_sleeping_wait();
         }
         Ok(())
+    }
+
+    /// Ends a wait that could sleep, for callers that sleep apart from their looks. The program calls
+    /// the next wait as soon as it has handled its events, and its answers leave then.
+    pub fn end_sleeping_wait(&mut self) {
+        self.polled_last = -1;
     }
 
     /// The end of a wait that begins now, on the context's clock.
@@ -254,6 +259,24 @@ impl Sockets {
         match self.entry(fd).map(|entry| &entry.file) {
             Ok(File::Stream(stream)) => stream.tcp.options().recv_lowat(),
             _ => 1,
+        }
+    }
+
+    /// True if calls on the descriptor do not wait (`O_NONBLOCK`).
+    ///
+    /// # Errors
+    /// `EBADF`
+    #[inline]
+    pub fn is_nonblocking(&mut self, fd: i32) -> Result<bool, Errno> {
+        Ok(self.entry(fd)?.nonblocking)
+    }
+
+    /// True if the send buffer of a connection has room for at least one byte.
+    #[must_use]
+    pub fn has_room(&mut self, fd: i32) -> bool {
+        match self.entry(fd).map(|entry| &entry.file) {
+            Ok(File::Stream(stream)) => stream.tcp.has_room(),
+            _ => true,
         }
     }
 

@@ -284,7 +284,7 @@ impl Shared {
                 return Ok(None);
             }
             if timeout != Some(Duration::ZERO) {
-                sockets.polled_last = -1;
+                sockets.end_sleeping_wait();
             }
             Ok(Some(found.len() as i64))
         };

@@ -11,7 +11,7 @@ macro_rules! aliases {
         /// # Safety
         /// As libc's.
         #[cfg_attr(not(test), unsafe(export_name = $export))]
-        pub unsafe extern "C" fn $name($($arg: $kind),*) -> $ret {
+        pub unsafe extern "C-unwind" fn $name($($arg: $kind),*) -> $ret {
             // SAFETY: the caller's promise.
             unsafe { $of($($arg),*) }
         })*

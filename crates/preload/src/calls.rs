@@ -2,14 +2,16 @@
 
 use std::io::{IoSlice, IoSliceMut};
 
-use posix::{Errno, Reply, Request, number};
+use posix::{Errno, PollFd, Reply, Request, number};
 
 use crate::engine::{self, What};
 use crate::marks::{self, Mark};
-use crate::sleep::Kept;
+use crate::sleep::{Attempt, Kept, Signals};
+use crate::sleepers::News;
 use crate::waits::Place;
 use crate::{
-    closing, kernel_listeners, listeners, log, memory_unsafe, own_process, sharing, sleep,
+    closing, kernel_listeners, listeners, log, memory_unsafe, own_process, passes, sharing, sleep,
+    stdio_unsafe,
 };
 
 /// Flags that change neither which bytes are read nor whether the call waits for all of them.
@@ -22,13 +24,7 @@ pub fn id(key: usize) -> Result<i32, Errno> {
 
 /// True if the socket's calls wait.
 fn is_blocking(net: &mut engine::Net, fd: i32, flags: i32) -> Result<bool, Errno> {
-    let get = Request::Fcntl {
-        fd,
-        command: number::F_GETFL,
-        argument: 0,
-    };
-    let (said, _) = net.call(get)?;
-    Ok(flags & number::MSG_DONTWAIT == 0 && said as i32 & number::O_NONBLOCK == 0)
+    Ok(!net.sockets().is_nonblocking(fd)? && flags & number::MSG_DONTWAIT == 0)
 }
 
 /// `read`, `recv` and their relatives.
@@ -84,9 +80,34 @@ pub fn receive_nowhere(key: usize, flags: i32) -> Result<i64, Errno> {
     }
 }
 
-/// `write` and `send` from memory that is not there: an error of the connection comes first.
+/// `write` and `send` from memory that is not there: an error of the connection and a wait for room
+/// come first, as in Linux.
 pub fn send_nowhere(key: usize, flags: i32) -> Result<i64, Errno> {
-    send(key, &[], flags).and(Err(Errno::FAULT))
+    send(key, &[], flags)?;
+    sleep::until_done(Signals::Restart, Some(key), |engine| {
+        let (net, socket) = engine.socket_of(key)?;
+        let fd = socket.id;
+        if net.sockets().has_room(fd) {
+            return Err(Errno::FAULT);
+        }
+        if !is_blocking(net, fd, flags)? {
+            return Err(Errno::AGAIN);
+        }
+        let mut room = [PollFd {
+            fd,
+            events: number::POLLOUT,
+            revents: 0,
+        }];
+        let sockets = net.sockets();
+        let news = News::begin(sockets, sockets.awaited_by_poll(&room));
+        // Asked for, room that comes is news.
+        sockets.poll_entries(&mut room, 0)?;
+        Ok(Attempt::Wait {
+            until_ns: None,
+            kernel: Vec::new(),
+            news,
+        })
+    })
 }
 
 /// `writev`, which does nothing at all if there are no bytes, as in Linux.
@@ -195,6 +216,9 @@ pub fn fcntl(fd: i32, key: usize, command: i32, argument: usize) -> Result<i64, 
                 if command == number::F_SETFL && engine.socket(key)?.is_both {
                     kernel_listeners::tell_waits(engine, key, fd);
                 }
+                if command == number::F_SETFL {
+                    listeners::describe(engine, key, fd);
+                }
                 Ok(done)
             })
         }
@@ -254,6 +278,9 @@ pub fn share(copy: i32, of: i32) {
     if shared.is_err() {
         marks::set(copy, Mark::Kernel);
     }
+    if copy <= 2 {
+        stdio_unsafe::follow(copy);
+    }
 }
 
 /// Drops a descriptor. The last descriptor of a socket closes it, which may wait (`SO_LINGER`). If
@@ -283,7 +310,7 @@ fn drop_descriptor(fd: i32, is_replaced: bool) -> Result<(), Errno> {
         | Mark::Listener(key) => key,
         Mark::Kernel | Mark::Own => return Ok(()),
     };
-    let local = 0;
+    let local = 0_u8;
     let last = engine::locked(|engine| {
         marks::set(fd, Mark::Kernel);
         let entry = engine.entry(key)?;
@@ -294,8 +321,11 @@ fn drop_descriptor(fd: i32, is_replaced: bool) -> Result<(), Errno> {
             }
             return Ok(None);
         }
-        let abandoned = engine.waits.forget_abandoned(Place::of(&local));
-        closing::close_abandoned(engine, abandoned, key);
+        passes::forget_lost(engine);
+        let abandoned = engine
+            .waits
+            .forget_abandoned(Place::of(std::ptr::from_ref(&local).addr()));
+        closing::close_abandoned(engine, abandoned, &[key]);
         if is_replaced && engine.waits.has(key) {
             engine.waits.end_calls(key);
             engine.sleepers.wake_all();

@@ -6,15 +6,15 @@ use crate::engine::{Engine, Entry, What};
 use crate::waits::Place;
 use crate::watches;
 
-/// Begins the wait of a call on an entry, which keeps the entry.
-pub fn begin_wait(engine: &mut Engine, place: Place, key: usize) {
-    let abandoned = engine.waits.begin(place, key);
-    close_abandoned(engine, abandoned, key);
+/// Begins the wait of a call on entries, which keeps the entries.
+pub fn begin_wait(engine: &mut Engine, place: Place, keys: &[usize]) {
+    let abandoned = engine.waits.begin(place, keys);
+    close_abandoned(engine, abandoned, keys);
 }
 
 /// Closes sockets that only calls kept that the thread has left, without a wait.
-pub fn close_abandoned(engine: &mut Engine, abandoned: Vec<usize>, but: usize) {
-    for key in abandoned.into_iter().filter(|key| *key != but) {
+pub fn close_abandoned(engine: &mut Engine, abandoned: Vec<usize>, but: &[usize]) {
+    for key in abandoned.into_iter().filter(|key| !but.contains(key)) {
         let id = take_unused(engine, key).and_then(|entry| entry.what.watched_id());
         if let (Some(fd), Ok(net)) = (id, engine.open()) {
             // Off: two zeros. The program has closed the socket, so errors have no reader.

@@ -6,14 +6,14 @@ use posix::{Errno, Reply, Request, number};
 use crate::door_unsafe::{c, told};
 use crate::marks::{self, Mark};
 use crate::real_unsafe;
-use crate::{calls, engine, kernel_listeners, memory_unsafe, own_process};
+use crate::{calls, engine, family, kernel_listeners, listeners, memory_unsafe, own_process};
 
 /// `fcntl`.
 ///
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
+pub unsafe extern "C-unwind" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int {
     // SAFETY: the caller's promise.
     unsafe { fcntl64(fd, command, argument) }
 }
@@ -23,7 +23,7 @@ pub unsafe extern "C" fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
+pub unsafe extern "C-unwind" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int {
     match marks::of(fd) {
         Mark::Socket(key) => c(calls::fcntl(fd, key, command, argument)),
         Mark::Undecided(_) | Mark::Epoll(_) | Mark::Watcher(_) | Mark::Listener(_)
@@ -56,7 +56,7 @@ pub unsafe extern "C" fn fcntl64(fd: c_int, command: c_int, argument: usize) -> 
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
+pub unsafe extern "C-unwind" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
     let (at, at_fd) = (argument as *mut c_int, fd);
     let key = match marks::of(fd) {
         Mark::Socket(key) => key,
@@ -106,6 +106,9 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> 
             if reads && engine.socket(key)?.is_both {
                 kernel_listeners::tell_waits(engine, key, at_fd);
             }
+            if reads {
+                listeners::describe(engine, key, at_fd);
+            }
             Ok(done)
         })?;
         if let Reply::Int(answer) = reply {
@@ -149,7 +152,7 @@ const SIOCSPGRP: c_ulong = 0x8902;
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn sockatmark(fd: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn sockatmark(fd: c_int) -> c_int {
     let mut is_there: c_int = 0;
     // SAFETY: it writes a number of ours.
     match unsafe { ioctl(fd, SIOCATMARK, (&raw mut is_there).expose_provenance()) } {
@@ -166,9 +169,9 @@ const SIOCATMARK: c_ulong = 0x8905;
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn close(fd: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
     let mark = marks::of(fd);
-    if mark == Mark::Kernel {
+    if mark == Mark::Kernel && !engine::is_inside() {
         // SAFETY: it takes a number alone.
         return unsafe { real_unsafe::close(fd) };
     }
@@ -179,6 +182,9 @@ fn close_marked(fd: c_int, mark: Mark) -> Result<i64, Errno> {
     match mark {
         Mark::Own if !is_own_caller() => return Err(Errno::BADF),
         Mark::Own => marks::set(fd, Mark::Kernel),
+        // The library closes a descriptor of its own with the lock held. No thread may be cancelled
+        // there, as it may be in libc's `close`.
+        Mark::Kernel => {}
         // A child of `vfork` shares the parent's memory, but not its descriptors.
         _ if own_process::is_vforked() => {}
         _ => {
@@ -201,11 +207,27 @@ fn is_own_caller() -> bool {
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
-    let is_kernels = flags & CLOSE_RANGE_CLOEXEC != 0 || own_process::is_vforked();
-    if first > last || is_kernels {
-        // SAFETY: it takes numbers alone. `exec` closes the library's own descriptors anyway, and a
-        // child of `vfork` has copies of them that it does not need.
+pub unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
+    let is_vforked = own_process::is_vforked();
+    if first > last || flags & CLOSE_RANGE_CLOEXEC != 0 || is_vforked {
+        // A child of `vfork` has copies of the library's own descriptors. The program that it is
+        // about to start needs one of them.
+        let kept = family::get()
+            .filter(|_| is_vforked)
+            .map(|family| family.fd as c_uint);
+        if let Some(kept) = kept.filter(|kept| (first..=last).contains(kept)) {
+            let before = match first < kept {
+                // SAFETY: it takes numbers alone.
+                true => unsafe { real_unsafe::close_range(first, kept - 1, flags) },
+                false => 0,
+            };
+            return match before {
+                // SAFETY: as above.
+                0 if kept < last => unsafe { real_unsafe::close_range(kept + 1, last, flags) },
+                closed => closed,
+            };
+        }
+        // SAFETY: it takes numbers alone. `exec` closes the library's own descriptors anyway.
         return unsafe { real_unsafe::close_range(first, last, flags) };
     }
     let marked: Vec<_> = marks::marked(first, last).collect();
@@ -244,7 +266,7 @@ const CLOSE_RANGE_CLOEXEC: c_int = 4;
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn closefrom(first: c_int) {
+pub unsafe extern "C-unwind" fn closefrom(first: c_int) {
     // SAFETY: it takes numbers alone. `closefrom` cannot report an error.
     let _ = unsafe { close_range(first.max(0) as c_uint, c_uint::MAX, 0) };
 }
@@ -254,7 +276,7 @@ pub unsafe extern "C" fn closefrom(first: c_int) {
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn dup(fd: c_int) -> c_int {
     // SAFETY: it takes a number alone.
     let copy = unsafe { real_unsafe::dup(fd) };
     if copy >= 0 {
@@ -268,7 +290,7 @@ pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn dup2(from: c_int, to: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn dup2(from: c_int, to: c_int) -> c_int {
     match from == to {
         // SAFETY: it takes numbers alone.
         true => unsafe { real_unsafe::dup2(from, to) },
@@ -281,7 +303,7 @@ pub unsafe extern "C" fn dup2(from: c_int, to: c_int) -> c_int {
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int {
     match from == to {
         // SAFETY: it takes numbers alone.
         true => unsafe { real_unsafe::dup3(from, to, flags) },

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use millstream::{Config, Heir, HugePages, IpCidr, Runtime};
 use packetio::Backend;
 use packetio::mux::MuxHost;
+use packetio::signals_unsafe::with_signals_blocked;
 use posix::{EpollEvent, Errno, Outcome, Reply, Request, Sockets, number};
 
 use crate::config::Settings;
@@ -21,11 +22,13 @@ use crate::held_unsafe::Held;
 pub use crate::inside::is_inside;
 use crate::limits::{END_NS, HEIR_AFTER_NS};
 use crate::marks::{self, Mark};
+use crate::memory_unsafe::NumbersHeld;
 use crate::sleepers::Sleepers;
-use crate::tags_unsafe::Tag;
+use crate::tags::Tag;
+use crate::under_way::Passes;
 use crate::waits::Waits;
-use crate::{copies_unsafe, heir, heir_unsafe, holds, inside, log, memory_unsafe};
-use crate::{real_unsafe, signals_unsafe};
+use crate::{copies_unsafe, family, heir, heir_unsafe, holds, inside, log, memory_unsafe};
+use crate::{postponed_unsafe, real_unsafe};
 
 /// The object behind a descriptor, shared by all of its copies.
 pub struct Entry {
@@ -187,6 +190,8 @@ pub struct Engine {
     pub sleepers: Sleepers,
     /// Calls that wait, and the entries that they keep.
     pub waits: Waits,
+    /// Connections on their way over a UNIX socket.
+    pub passes: Passes,
     /// Threads that sleep on epolls of the kernel's: the epoll's entry and the thread's bell.
     pub watchers: Vec<(usize, i32)>,
     /// True if this process was forked by a process of the same program.
@@ -204,6 +209,7 @@ static ENGINE: Mutex<Engine> = Mutex::new(Engine {
     wire: Wire::Closed,
     sleepers: Sleepers::none(),
     waits: Waits::none(),
+    passes: Passes::none(),
     watchers: Vec::new(),
     is_child: false,
     streams: Vec::new(),
@@ -213,7 +219,7 @@ static ENGINE: Mutex<Engine> = Mutex::new(Engine {
 
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
 
-type Locks = (MutexGuard<'static, Engine>, MutexGuard<'static, ()>);
+type Locks = (MutexGuard<'static, Engine>, NumbersHeld);
 
 thread_local! {
     /// True in the thread that ends the process.
@@ -316,7 +322,7 @@ pub fn locked<T>(call: impl FnOnce(&mut Engine) -> Result<T, Errno>) -> Result<T
         }
     }));
     inside::set(false);
-    signals_unsafe::lock_is_free();
+    postponed_unsafe::lock_is_free();
     let outcome = outcome.map(|outcome| match outcome {
         Ok(None) => {
             await_end();
@@ -437,7 +443,7 @@ impl Engine {
     /// The wire, opened at the first call.
     pub fn net(&mut self) -> Result<&mut Net, Errno> {
         if let Wire::Closed = self.wire {
-            self.wire = match settings().map(open) {
+            self.wire = match settings().map(|it| memory_unsafe::uncancelled(|| open(it))) {
                 Some(Ok(net)) => Wire::Open(Box::new(net)),
                 Some(Err(cause)) => {
                     log::once(&format!("{cause}: sockets on the wire fail with ENETDOWN"));
@@ -537,7 +543,7 @@ impl Engine {
             return;
         }
         let host = memory_unsafe::with_high_numbers(|| {
-            memory_unsafe::with_signals_blocked(|| packetio::mux::host(options))
+            with_signals_blocked(|| packetio::mux::host(options))
         });
         let host = match host {
             Ok(host) => host,
@@ -604,10 +610,9 @@ fn open(settings: &Settings) -> Result<Net, String> {
         if let Backend::Mux(_) = &settings.wire.backend {
             // Without the socket that the processes of the family share, children cannot listen.
             let _ = packetio::mux::found_family();
+            family::note();
         }
-        let context = memory_unsafe::with_signals_blocked(|| {
-            Runtime::new(config).and_then(|runtime| runtime.context(0))
-        });
+        let context = Runtime::new(config).and_then(|runtime| runtime.context(0));
         (context, memory_unsafe::tcp_socket())
     });
     let context = context.map_err(|error| error.to_string())?;
@@ -661,7 +666,8 @@ pub fn finish() {
             && let Ok(report) = net.sockets().context().report()
         {
             // A failed report must not keep the program from ending.
-            let _ = std::fs::write(path, format!("{report:?}\n"));
+            let write = || std::fs::write(path, format!("{report:?}\n"));
+            let _ = memory_unsafe::uncancelled(write);
         }
         engine.wire = Wire::Ended;
         Ok(())
@@ -680,15 +686,14 @@ fn await_end() {
 }
 
 /// Prepares `fork`: waits until no other thread is inside a call. `note` sees the state that the
-/// child inherits.
+/// child inherits. The thread is inside until the end of `fork`, so signals are postponed.
 pub fn before_fork(note: impl FnOnce(&mut Engine)) {
     if is_inside() {
         return;
     }
-    let mut engine = lock();
     inside::set(true);
+    let mut engine = lock();
     engine.hold_inherited();
-    inside::set(false);
     engine.describe_listeners();
     note(&mut engine);
     let _ =
@@ -697,7 +702,17 @@ pub fn before_fork(note: impl FnOnce(&mut Engine)) {
 
 /// Ends `fork` in the parent.
 pub fn after_fork_in_parent() {
-    let _ = FORKING.try_with(|forking| forking.replace(None));
+    let held = FORKING.try_with(|forking| forking.replace(None));
+    if let Ok(Some(held)) = held {
+        end_fork(held);
+    }
+}
+
+/// Gives up the locks that were held during `fork`, and lets postponed signals come.
+fn end_fork(held: Locks) {
+    drop(held);
+    inside::set(false);
+    postponed_unsafe::lock_is_free();
 }
 
 /// Ends `fork` in the child. Objects of Millstream's stay the parent's, except listeners: the child
@@ -707,7 +722,6 @@ pub fn after_fork_in_child(inherit: impl FnOnce(&mut Engine)) {
     let Ok(Some((mut engine, numbers))) = held else {
         return;
     };
-    drop(numbers);
     let wire = std::mem::replace(&mut engine.wire, Wire::Closed);
     // The parent goes on with this memory and these descriptors. Dropping them here would close the
     // parent's connections.
@@ -722,6 +736,7 @@ pub fn after_fork_in_child(inherit: impl FnOnce(&mut Engine)) {
     engine.watchers.clear();
     // The calls of the parent's other threads do not go on here.
     engine.waits = Waits::none();
+    engine.passes = Passes::none();
     engine.is_child = true;
     inherit(&mut engine);
     for slot in &mut engine.entries {
@@ -737,6 +752,7 @@ pub fn after_fork_in_child(inherit: impl FnOnce(&mut Engine)) {
             entry.what = What::Parents;
         }
     }
+    end_fork((engine, numbers));
 }
 
 #[cfg(test)]

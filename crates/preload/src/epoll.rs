@@ -290,6 +290,7 @@ pub fn wait(
 ) -> Result<Vec<EpollEvent>, Errno> {
     let room = usize::try_from(max).unwrap_or(0);
     let mut found = Vec::new();
+    let may_sleep = until_ns.is_none_or(|at_ns| at_ns > packetio::wait::monotonic_ns());
     sleepers::told_of(0);
     sleep::until_done(Signals::End(mask), Some(key), |engine| {
         let id = match engine.entry(key)?.what {
@@ -299,6 +300,9 @@ pub fn wait(
         let news = found_of_both(engine, (epfd, key), id, room, &mut found)?;
         let is_over = until_ns.is_some_and(|at_ns| packetio::wait::monotonic_ns() >= at_ns);
         if !found.is_empty() || is_over {
+            if may_sleep {
+                engine.open()?.sockets().end_sleeping_wait();
+            }
             return Ok(Attempt::Done(()));
         }
         let kernel = match marks::of(epfd) == Mark::Epoll(key) {

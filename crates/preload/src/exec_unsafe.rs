@@ -1,26 +1,31 @@
 //! `exec`: passes the listeners, and the library with its settings, to the next program.
 //!
 //! A sealed memory file holds the listeners. The next program inherits the file and the socket of
-//! the family; an environment variable names both. `execl` and its relatives are not intercepted:
-//! they call the kernel inside libc. Connections, and listeners of which the next program gets the
-//! kernel's part, have tags ([`tags_unsafe`]), also for `posix_spawn` and children of `vfork`.
+//! the family; an environment variable names both. Connections, and listeners of which the next
+//! program gets the kernel's part, have tags ([`tags`]), also for `posix_spawn`, `system`, `popen`
+//! and children of `vfork`. The programs that these start find listeners of a `mux` wire by their
+//! specifications ([`rights_unsafe`]), and the socket of the family by the variable.
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io::{Read as _, Write as _};
-use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, FromRawFd as _, OwnedFd, RawFd};
 use std::sync::OnceLock;
 
 use libc::{c_char, c_int};
+use posix::Errno;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd};
 
+use crate::family::{self, Family};
 use crate::handover::{self, Inherited};
+use crate::limits::VFORK_VARIABLES_MAX;
 use crate::marks::{self, Mark};
-use crate::{config, engine, log, memory_unsafe, own_process, real_unsafe, sharing, tags_unsafe};
+use crate::sharing;
+use crate::{config, engine, log, memory_unsafe, own_process, real_unsafe, rights_unsafe};
 
 /// The variable with the numbers of the memory file and the family's socket.
-const STATE: &CStr = c"MILLSTREAM_STATE";
+const STATE: &CStr = family::STATE;
 const PRELOAD: &CStr = c"LD_PRELOAD";
 
 /// Variables that the next program needs, with the values that this program got.
@@ -36,13 +41,8 @@ pub fn begin() {
     // Set once, by the constructor.
     let _ = KEPT.set(kept.collect());
     take_over_listeners();
-    for fd in memory_unsafe::open_fds() {
-        if marks::of(fd) == Mark::Kernel
-            && let Some(tag) = tags_unsafe::read(fd)
-        {
-            engine::add_strange(fd, tag);
-        }
-    }
+    let unknown = memory_unsafe::open_fds().into_iter();
+    rights_unsafe::take_over(unknown.filter(|fd| marks::of(*fd) == Mark::Kernel));
 }
 
 fn take_over_listeners() {
@@ -52,26 +52,33 @@ fn take_over_listeners() {
     // SAFETY: the constructor runs before the program has threads.
     unsafe { libc::unsetenv(STATE.as_ptr()) };
     let taken = state.split_once(',').and_then(|(file, family)| {
-        let (file, family) = (file.parse().ok()?, family.parse().ok()?);
-        take_over(file, family)
+        let file = match file {
+            "-" => None,
+            file => Some(file.parse().ok()?),
+        };
+        take_over(file, family.parse().ok()?)
     });
     if taken.is_none() {
         log::once("the listeners of the program before `exec` are lost");
     }
 }
 
-fn take_over(file: c_int, family: c_int) -> Option<()> {
-    for fd in [file, family] {
+fn take_over(file: Option<c_int>, family: c_int) -> Option<()> {
+    for fd in file.into_iter().chain([family]) {
         memory_unsafe::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC as usize).ok()?;
     }
-    // SAFETY: both are open, and the program before this one left them to the library.
-    let (file, family) = unsafe { (OwnedFd::from_raw_fd(file), OwnedFd::from_raw_fd(family)) };
+    // SAFETY: it is open, and the program before this one left it to the library.
+    let family = unsafe { OwnedFd::from_raw_fd(family) };
     marks::set(family.as_raw_fd(), Mark::Own);
     packetio::mux::join_family(family);
-    let mut text = String::new();
-    File::from(file).read_to_string(&mut text).ok()?;
-    let inherited = handover::parse(&text)?;
-    engine::inherit(inherited);
+    family::note();
+    if let Some(file) = file {
+        // SAFETY: as above.
+        let mut file = File::from(unsafe { OwnedFd::from_raw_fd(file) });
+        let mut text = String::new();
+        file.read_to_string(&mut text).ok()?;
+        engine::inherit(handover::parse(&text)?);
+    }
     Some(())
 }
 
@@ -134,31 +141,107 @@ fn name(variable: &CStr) -> &[u8] {
     &bytes[..end.map_or(bytes.len(), |end| end + 1)]
 }
 
+/// C's environment in an array.
+struct Environment<'a> {
+    room: &'a mut [*const c_char],
+    len: usize,
+}
+
+impl<'a> Environment<'a> {
+    fn new(room: &'a mut [*const c_char]) -> Self {
+        Self { room, len: 0 }
+    }
+
+    fn push(&mut self, variable: *const c_char) -> Option<()> {
+        *self.room.get_mut(self.len)? = variable;
+        self.len += 1;
+        Some(())
+    }
+
+    /// Writes a program's environment, with the variables that the library needs. `None`: it is too
+    /// long. Neither locks nor allocates.
+    ///
+    /// # Safety
+    /// An array of strings that ends with a null pointer, or a null pointer.
+    unsafe fn fill(&mut self, envp: *const *const c_char, state: Option<&CStr>) -> Option<()> {
+        let mut at = envp;
+        // SAFETY: the caller's promise: a null pointer ends the array.
+        while !at.is_null() && !unsafe { *at }.is_null() {
+            // SAFETY: the caller's promise: strings that end.
+            let variable = unsafe { CStr::from_ptr(*at) };
+            if name(variable) != b"MILLSTREAM_STATE=" {
+                self.push(variable.as_ptr())?;
+            }
+            // SAFETY: the end was not reached.
+            at = unsafe { at.add(1) };
+        }
+        for variable in KEPT.get().map_or(&[][..], Vec::as_slice) {
+            let has = |other: &*const c_char| {
+                // SAFETY: strings of the array above.
+                name(unsafe { CStr::from_ptr(*other) }) == name(variable)
+            };
+            if !self.room[..self.len].iter().any(has) {
+                self.push(variable.as_ptr())?;
+            }
+        }
+        if let Some(state) = state {
+            self.push(state.as_ptr())?;
+        }
+        self.push(std::ptr::null())
+    }
+}
+
 /// C's environment, with the variables that the library needs.
-unsafe fn with_kept(envp: *const *const c_char, state: Option<&State>) -> Vec<*const c_char> {
-    let kept = KEPT.get().map_or(&[][..], Vec::as_slice);
-    let mut all = Vec::new();
-    let mut at = envp;
+///
+/// # Safety
+/// As for [`Environment::fill`].
+unsafe fn with_kept(envp: *const *const c_char, state: Option<&CStr>) -> Vec<*const c_char> {
+    let mut count = 0;
     // SAFETY: the caller's promise: a null pointer ends the array.
-    while !at.is_null() && !unsafe { *at }.is_null() {
-        // SAFETY: the caller's promise: strings that end.
-        let variable = unsafe { CStr::from_ptr(*at) };
-        if name(variable) != b"MILLSTREAM_STATE=" {
-            all.push(variable.as_ptr());
-        }
-        // SAFETY: the end was not reached.
-        at = unsafe { at.add(1) };
+    while !envp.is_null() && !unsafe { *envp.add(count) }.is_null() {
+        count += 1;
     }
-    for variable in kept {
-        // SAFETY: strings of the array above.
-        let has = |other: &*const c_char| name(unsafe { CStr::from_ptr(*other) }) == name(variable);
-        if !all.iter().any(has) {
-            all.push(variable.as_ptr());
-        }
-    }
-    all.extend(state.map(|state| state.variable.as_ptr()));
-    all.push(std::ptr::null());
+    let kept = KEPT.get().map_or(0, Vec::len);
+    let mut all = vec![std::ptr::null(); count + kept + 2];
+    // SAFETY: the caller's promise. There is room for all of it.
+    let _ = unsafe { Environment::new(&mut all).fill(envp, state) };
     all
+}
+
+/// Starts another program in this process by `exec`, which gets the environment.
+///
+/// # Safety
+/// An array of strings that ends with a null pointer, or a null pointer.
+unsafe fn pass_on(
+    envp: *const *const c_char,
+    exec: impl FnOnce(*const *const c_char) -> c_int,
+) -> c_int {
+    if engine::settings().is_none() || engine::is_inside() {
+        return exec(envp);
+    }
+    sharing::before_exec(false);
+    if own_process::is_vforked() {
+        // A child of `vfork` must not allocate.
+        let mut room = [std::ptr::null(); VFORK_VARIABLES_MAX];
+        let family = family::get().filter(|family| keep_open(family.fd).is_ok());
+        let variable = family.map(|family| family.variable.as_c_str());
+        let mut environment = Environment::new(&mut room);
+        // SAFETY: the caller's promise.
+        return match unsafe { environment.fill(envp, variable) } {
+            Some(()) => exec(room.as_ptr()),
+            // The next program gets no listeners of a `mux` wire.
+            None => exec(envp),
+        };
+    }
+    let state = memory_unsafe::uncancelled(state);
+    // SAFETY: the caller's promise.
+    let environment = unsafe { with_kept(envp, state.as_ref().map(|state| &*state.variable)) };
+    exec(environment.as_ptr())
+}
+
+/// Lets `exec` leave a descriptor open.
+fn keep_open(fd: RawFd) -> Result<i64, Errno> {
+    memory_unsafe::fcntl(fd, libc::F_SETFD, 0)
 }
 
 /// `execve`.
@@ -166,26 +249,13 @@ unsafe fn with_kept(envp: *const *const c_char, state: Option<&State>) -> Vec<*c
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn execve(
+pub unsafe extern "C-unwind" fn execve(
     path: *const c_char,
     argv: *const *const c_char,
     envp: *const *const c_char,
 ) -> c_int {
-    if engine::settings().is_none() || engine::is_inside() {
-        // SAFETY: the caller's promise.
-        return unsafe { real_unsafe::execve(path, argv, envp) };
-    }
-    sharing::before_exec(false);
-    if own_process::is_vforked() {
-        // A child of `vfork` must not allocate. Its program gets no listeners of a `mux` wire.
-        // SAFETY: the caller's promise.
-        return unsafe { real_unsafe::execve(path, argv, envp) };
-    }
-    let state = state();
-    // SAFETY: the caller's promise.
-    let environment = unsafe { with_kept(envp, state.as_ref()) };
     // SAFETY: the caller's promise, and an environment that lives until the call fails.
-    unsafe { real_unsafe::execve(path, argv, environment.as_ptr()) }
+    unsafe { pass_on(envp, |envp| real_unsafe::execve(path, argv, envp)) }
 }
 
 /// `execv`.
@@ -193,7 +263,7 @@ pub unsafe extern "C" fn execve(
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn execv(path: *const c_char, argv: *const *const c_char) -> c_int {
+pub unsafe extern "C-unwind" fn execv(path: *const c_char, argv: *const *const c_char) -> c_int {
     // SAFETY: the caller's promise, and libc's own environment.
     unsafe { execve(path, argv, real_unsafe::environ()) }
 }
@@ -203,25 +273,13 @@ pub unsafe extern "C" fn execv(path: *const c_char, argv: *const *const c_char) 
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn execvpe(
+pub unsafe extern "C-unwind" fn execvpe(
     file: *const c_char,
     argv: *const *const c_char,
     envp: *const *const c_char,
 ) -> c_int {
-    if engine::settings().is_none() || engine::is_inside() {
-        // SAFETY: the caller's promise.
-        return unsafe { real_unsafe::execvpe(file, argv, envp) };
-    }
-    sharing::before_exec(false);
-    if own_process::is_vforked() {
-        // SAFETY: the caller's promise.
-        return unsafe { real_unsafe::execvpe(file, argv, envp) };
-    }
-    let state = state();
-    // SAFETY: the caller's promise.
-    let environment = unsafe { with_kept(envp, state.as_ref()) };
     // SAFETY: the caller's promise, and an environment that lives until the call fails.
-    unsafe { real_unsafe::execvpe(file, argv, environment.as_ptr()) }
+    unsafe { pass_on(envp, |envp| real_unsafe::execvpe(file, argv, envp)) }
 }
 
 /// `execvp`.
@@ -229,9 +287,49 @@ pub unsafe extern "C" fn execvpe(
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn execvp(file: *const c_char, argv: *const *const c_char) -> c_int {
+pub unsafe extern "C-unwind" fn execvp(file: *const c_char, argv: *const *const c_char) -> c_int {
     // SAFETY: the caller's promise, and libc's own environment.
     unsafe { execvpe(file, argv, real_unsafe::environ()) }
+}
+
+/// `fexecve`.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C-unwind" fn fexecve(
+    fd: c_int,
+    argv: *const *const c_char,
+    envp: *const *const c_char,
+) -> c_int {
+    // SAFETY: the caller's promise, and an environment that lives until the call fails.
+    unsafe { pass_on(envp, |envp| real_unsafe::fexecve(fd, argv, envp)) }
+}
+
+/// `execveat`.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C-unwind" fn execveat(
+    directory: c_int,
+    path: *const c_char,
+    argv: *const *const c_char,
+    envp: *const *const c_char,
+    flags: c_int,
+) -> c_int {
+    let exec = |envp: *const *const c_char| {
+        let (path, argv) = (path.expose_provenance(), argv.expose_provenance());
+        let (directory, flags) = (directory as usize, flags as usize);
+        let envp = envp.expose_provenance();
+        // SAFETY: the caller's promise, and an environment that lives until the call fails.
+        let failed = unsafe {
+            real_unsafe::syscall(libc::SYS_execveat, directory, path, argv, envp, flags, 0)
+        };
+        failed as c_int
+    };
+    // SAFETY: the caller's promise.
+    unsafe { pass_on(envp, exec) }
 }
 
 /// Before a program is spawned. Actions on files may copy descriptors that `exec` closes.
@@ -241,12 +339,40 @@ fn before_spawn(has_actions: bool) {
     }
 }
 
+/// Spawns another program, which gets the environment.
+///
+/// # Safety
+/// As for [`pass_on`].
+unsafe fn spawn(
+    has_actions: bool,
+    envp: *const *const c_char,
+    spawn: impl FnOnce(*const *const c_char) -> c_int,
+) -> c_int {
+    before_spawn(has_actions);
+    if family::get().is_none() || engine::is_inside() || own_process::is_vforked() {
+        return spawn(envp);
+    }
+    // The new program gets a copy, since `exec` closes the first one.
+    let copy = packetio::mux::family().and_then(|family| {
+        let copy = rustix::io::fcntl_dupfd_cloexec(family, crate::limits::OWN_FDS_FROM).ok()?;
+        keep_open(copy.as_raw_fd()).ok()?;
+        Some(copy)
+    });
+    let family = copy
+        .as_ref()
+        .and_then(|copy| Family::named(copy.as_raw_fd()));
+    let variable = family.as_ref().map(|family| &*family.variable);
+    // SAFETY: the caller's promise.
+    let environment = unsafe { with_kept(envp, variable) };
+    spawn(environment.as_ptr())
+}
+
 /// `posix_spawn`.
 ///
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn posix_spawn(
+pub unsafe extern "C-unwind" fn posix_spawn(
     pid: *mut libc::pid_t,
     path: *const c_char,
     actions: *const libc::posix_spawn_file_actions_t,
@@ -254,9 +380,11 @@ pub unsafe extern "C" fn posix_spawn(
     argv: *const *const c_char,
     envp: *const *const c_char,
 ) -> c_int {
-    before_spawn(!actions.is_null());
+    // SAFETY: the caller's promise, and an environment that lives until the call ends.
+    let real =
+        |envp| unsafe { real_unsafe::posix_spawn(pid, path, actions, attributes, argv, envp) };
     // SAFETY: the caller's promise.
-    unsafe { real_unsafe::posix_spawn(pid, path, actions, attributes, argv, envp) }
+    unsafe { spawn(!actions.is_null(), envp, real) }
 }
 
 /// `posix_spawnp`.
@@ -264,7 +392,7 @@ pub unsafe extern "C" fn posix_spawn(
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn posix_spawnp(
+pub unsafe extern "C-unwind" fn posix_spawnp(
     pid: *mut libc::pid_t,
     file: *const c_char,
     actions: *const libc::posix_spawn_file_actions_t,
@@ -272,7 +400,37 @@ pub unsafe extern "C" fn posix_spawnp(
     argv: *const *const c_char,
     envp: *const *const c_char,
 ) -> c_int {
-    before_spawn(!actions.is_null());
+    // SAFETY: the caller's promise, and an environment that lives until the call ends.
+    let real =
+        |envp| unsafe { real_unsafe::posix_spawnp(pid, file, actions, attributes, argv, envp) };
     // SAFETY: the caller's promise.
-    unsafe { real_unsafe::posix_spawnp(pid, file, actions, attributes, argv, envp) }
+    unsafe { spawn(!actions.is_null(), envp, real) }
+}
+
+/// `system`. Its program gets connections and listeners as one of `posix_spawn` does, but none of a
+/// `mux` wire, since libc makes the environment.
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C-unwind" fn system(line: *const c_char) -> c_int {
+    before_spawn(false);
+    // SAFETY: the caller's promise.
+    unsafe { real_unsafe::system(line) }
+}
+
+/// `popen`, as [`system`].
+///
+/// # Safety
+/// As libc's.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C-unwind" fn popen(line: *const c_char, mode: *const c_char) -> *mut libc::FILE {
+    before_spawn(false);
+    // SAFETY: the caller's promise.
+    let stream = unsafe { real_unsafe::popen(line, mode) };
+    // Without the function, the answer is that of an error.
+    match stream {
+        -1 => std::ptr::null_mut(),
+        stream => stream as *mut libc::FILE,
+    }
 }

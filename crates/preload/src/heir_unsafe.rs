@@ -11,6 +11,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use libc::c_int;
+use packetio::signals_unsafe::with_signals_blocked;
 use ring::published::Published32;
 use rustix::net::{AddressFamily, SocketAddrUnix, getsockname, sockopt};
 
@@ -35,7 +36,7 @@ pub fn take_over(place: OwnedFd) -> bool {
         return false;
     };
     // No signal handler of the program may run in the child.
-    let is_left = memory_unsafe::with_signals_blocked(|| {
+    let is_left = with_signals_blocked(|| {
         // SAFETY: the child goes on in this thread alone. The caller holds the stack, which no
         // other thread uses, and libc's `fork` keeps its allocator whole.
         match unsafe { libc::fork() } {

@@ -1,9 +1,10 @@
 //! The kernel's epoll, which watches kernel descriptors beside an epoll of `posix`.
 
-use libc::{c_int, epoll_event};
+use libc::epoll_event;
 use posix::{EpollEvent, Errno, number};
 
 use crate::door_unsafe::told;
+use crate::memory_unsafe::{by_number, uncancelled};
 use crate::real_unsafe;
 
 /// The kernel's `epoll_ctl`.
@@ -26,11 +27,9 @@ pub fn kernel_epoll_ctl(epfd: i32, op: i32, fd: i32, event: EpollEvent) -> Resul
 pub fn kernel_epoll_events(epfd: i32, max: usize) -> Result<Vec<EpollEvent>, Errno> {
     let max = max.min(EVENTS_AT_ONCE);
     let mut events = [epoll_event { events: 0, u64: 0 }; EVENTS_AT_ONCE];
-    let none = std::ptr::null();
-    // SAFETY: room of ours for as many.
-    let found =
-        unsafe { real_unsafe::epoll_pwait(epfd, events.as_mut_ptr(), max as c_int, 0, none) };
-    let found = told(found.into())? as usize;
+    let at = events.as_mut_ptr().expose_provenance();
+    // SAFETY: room of ours for as many; it does not wait, and there is no mask.
+    let found = unsafe { by_number(libc::SYS_epoll_pwait, [epfd as usize, at, max, 0]) }? as usize;
     let event = |event: &epoll_event| EpollEvent {
         events: event.events,
         data: event.u64,
@@ -40,7 +39,8 @@ pub fn kernel_epoll_events(epfd: i32, max: usize) -> Result<Vec<EpollEvent>, Err
 
 /// True if a one-shot watch has reported: the kernel then keeps it without events.
 pub fn has_told(epfd: i32, fd: i32) -> bool {
-    let Ok(text) = std::fs::read_to_string(format!("/proc/self/fdinfo/{epfd}")) else {
+    let read = || std::fs::read_to_string(format!("/proc/self/fdinfo/{epfd}"));
+    let Ok(text) = uncancelled(read) else {
         return false;
     };
     let told = |line: &str| {

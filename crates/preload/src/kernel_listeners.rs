@@ -13,7 +13,7 @@ use posix::{Errno, Reply, Request, number};
 
 use crate::engine::{Engine, What};
 use crate::marks::{self, Mark};
-use crate::tags_unsafe::{self, Tag};
+use crate::tags::{self, Tag};
 use crate::{memory_unsafe, shared_ports, signals_unsafe};
 
 /// Before `fork`: notes the listeners that the child will share.
@@ -60,8 +60,8 @@ pub fn tell_waits(engine: &mut Engine, key: usize, fd: i32) {
 
 fn tell(fd: i32, waits: bool) {
     match waits {
-        true => tags_unsafe::write(fd, Tag::Waits),
-        false => tags_unsafe::remove(fd),
+        true => tags::write(fd, Tag::Waits),
+        false => tags::remove(fd),
     }
 }
 

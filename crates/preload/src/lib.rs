@@ -27,16 +27,18 @@
 //! | `engine`, `held_unsafe` | sockets of Millstream, behind one lock that no sleeper holds; catches panics |
 //! | `sleep`, `sleepers` | waits without the lock, and the rules for waking |
 //! | `waits`, `closing` | the calls that wait, each with the entry that it keeps, and the end of entries |
-//! | `signals_unsafe` | signal handlers: which one ran; those that wait for the lock |
+//! | `signals_unsafe`, `postponed_unsafe` | signal handlers: which one ran; those that wait for the lock |
 //! | `calls` | calls on descriptors that are Millstream's |
 //! | `decide` | the decision whether a TCP socket is Millstream's or the kernel's |
 //! | `listeners`, `holds` | listeners on a `mux` wire, which children open anew, and their addresses and ports |
 //! | `kernel_listeners` | inherited listeners of which only the kernel's part remains |
-//! | `exec_unsafe`, `handover` | listeners that the next program of `exec` inherits |
+//! | `exec_unsafe`, `exec_list_unsafe`, `family`, `handover` | listeners that the next program of `exec` inherits |
 //! | `sharing` | sockets that another program is about to get |
 //! | `shared_ports` | ports of listeners from which another process may accept, too |
-//! | `tags_unsafe` | sockets that the next program finds marked: connections, listeners that wait |
+//! | `filters_unsafe` | constants in front of the packet filter of a kernel socket |
+//! | `tags` | sockets that the next program finds marked: connections, listeners that wait |
 //! | `rights_unsafe` | listeners that are passed to another program over a UNIX socket |
+//! | `passes`, `under_way` | connections on their way over a UNIX socket |
 //! | `watches` | the end of watches |
 //! | `polling`, `epoll` | waits for descriptors of both sides |
 //! | `rules`, `config` | the rules and settings that `mill run` passes |
@@ -61,7 +63,12 @@ mod door_unsafe;
 mod engine;
 mod epoll;
 #[allow(unsafe_code)]
+mod exec_list_unsafe;
+#[allow(unsafe_code)]
 mod exec_unsafe;
+mod family;
+#[allow(unsafe_code)]
+mod filters_unsafe;
 mod handover;
 mod heir;
 #[allow(unsafe_code)]
@@ -82,9 +89,12 @@ mod memory_unsafe;
 #[allow(unsafe_code)]
 mod messages_unsafe;
 mod own_process;
+mod passes;
 #[allow(unsafe_code)]
 mod poll_unsafe;
 mod polling;
+#[allow(unsafe_code)]
+mod postponed_unsafe;
 #[allow(unsafe_code)]
 mod process_unsafe;
 #[allow(unsafe_code)]
@@ -106,9 +116,9 @@ mod splice_unsafe;
 mod stdio_unsafe;
 #[allow(unsafe_code)]
 mod syscall_unsafe;
-#[allow(unsafe_code)]
-mod tags_unsafe;
+mod tags;
 #[allow(unsafe_code)]
 mod transfer_unsafe;
+mod under_way;
 mod waits;
 mod watches;

@@ -15,7 +15,7 @@ use posix::{Address, Errno, Request, number};
 
 use crate::engine::{Engine, Net, Socket, What};
 use crate::handover::{Listener, SetOption};
-use crate::holds;
+use crate::{holds, rights_unsafe};
 
 /// Binds a socket of the wire. On a `mux` wire this holds the place, and nothing listens yet.
 ///
@@ -234,6 +234,17 @@ pub fn connect(engine: &mut Engine, key: usize) -> Result<(), Errno> {
 /// The address of a socket that is bound but not open in the stack.
 pub fn name(engine: &mut Engine, key: usize) -> Option<SocketAddr> {
     pending(engine, key).map(|(local, _)| local)
+}
+
+/// Writes the specification of a listener for other programs, whenever it changes.
+pub fn describe(engine: &mut Engine, key: usize, fd: i32) {
+    let has_one = engine
+        .entry(key)
+        .is_ok_and(|entry| entry.listener.is_some());
+    let listener = has_one.then(|| engine.specification(key)).flatten();
+    if let Some(listener) = listener.filter(|listener| listener.backlog.is_some()) {
+        rights_unsafe::describe(fd, &listener);
+    }
 }
 
 /// Records an option, so that children set it, too.

@@ -28,7 +28,34 @@ pub enum Mark {
     Own,
 }
 
+impl Mark {
+    /// The entry of a descriptor that Millstream can tell events of.
+    pub fn key(self) -> Option<usize> {
+        match self {
+            Mark::Socket(key) | Mark::Epoll(key) => Some(key),
+            _ => None,
+        }
+    }
+}
+
 static MARKS: [Published32; FDS_MAX] = [const { Published32::new(0) }; FDS_MAX];
+
+/// Not zero for a descriptor whose socket is prepared for other programs, since its mark was
+/// written.
+static PREPARED: [Published32; FDS_MAX] = [const { Published32::new(0) }; FDS_MAX];
+
+/// Notes that the socket of a descriptor is prepared for programs that get it.
+pub fn note_prepared(fd: i32) {
+    if let Some(place) = usize::try_from(fd).ok().and_then(|fd| PREPARED.get(fd)) {
+        place.store(1);
+    }
+}
+
+/// True if nothing has to be done before another program gets the descriptor.
+pub fn is_prepared(fd: i32) -> bool {
+    let place = usize::try_from(fd).ok().and_then(|fd| PREPARED.get(fd));
+    place.is_some_and(|place| place.load() != 0)
+}
 
 /// Not zero once a descriptor was Millstream's.
 static HAS_HAD_OURS: Published32 = Published32::new(0);
@@ -65,7 +92,8 @@ fn unpack(mark: u32) -> Mark {
     }
 }
 
-/// Writes a mark. Descriptors beyond the table stay the kernel's.
+/// Writes a mark, also again if the descriptor's socket has begun to listen. Descriptors beyond the
+/// table stay the kernel's.
 pub fn set(fd: i32, mark: Mark) {
     let value = match mark {
         Mark::Kernel => 0,
@@ -81,6 +109,7 @@ pub fn set(fd: i32, mark: Mark) {
     }
     if let Some(place) = usize::try_from(fd).ok().and_then(|fd| MARKS.get(fd)) {
         place.store(value);
+        PREPARED[fd as usize].store(0);
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::io::{IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,7 +14,7 @@ use ring::published::Published32;
 use crate::door_unsafe::told;
 use crate::limits::{FDS_MAX, OWN_FDS_FROM, OWN_FDS_MAX, PIECES_MAX};
 use crate::marks::{self, Mark};
-use crate::real_unsafe;
+use crate::{inside, postponed_unsafe, real_unsafe};
 
 /// True if no program has memory there: the first page, and what is beyond a program's addresses.
 /// The highest byte of an address may be a tag.
@@ -232,7 +231,8 @@ pub unsafe fn put_name(
     Ok(())
 }
 
-/// `ppoll` for the library's own sleeps. `mask`: signals that are blocked during the sleep.
+/// `ppoll` for the library's own sleeps, in which `pthread_cancel` may end the thread. `mask`:
+/// signals that are blocked during the sleep.
 pub fn sleep(
     fds: &mut [pollfd],
     left_ns: Option<u64>,
@@ -248,14 +248,55 @@ pub fn sleep(
     told(unsafe { real_unsafe::ppoll(fds.as_mut_ptr(), fds.len() as _, time, mask) }.into())
 }
 
+/// `poll` that does not wait, and in which no thread ends.
+pub fn look(fds: &mut [pollfd]) -> Result<i64, Errno> {
+    let none = timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    let (at, count) = (fds.as_mut_ptr().expose_provenance(), fds.len());
+    let time = std::ptr::from_ref(&none).expose_provenance();
+    // SAFETY: a slice of ours, and a value that lives until it returns.
+    unsafe { by_number(libc::SYS_ppoll, [at, count, time, 0]) }
+}
+
+unsafe extern "C" {
+    fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
+}
+
+/// glibc's and musl's number: the thread is not cancelled.
+const PTHREAD_CANCEL_DISABLE: c_int = 1;
+
+/// Calls `call`, which may not be cut short by the end of a thread that was cancelled.
+pub fn uncancelled<T>(call: impl FnOnce() -> T) -> T {
+    let mut before = 0;
+    // SAFETY: a number of ours.
+    unsafe { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &raw mut before) };
+    let value = call();
+    // SAFETY: the state from before, and no place for another answer.
+    unsafe { pthread_setcancelstate(before, std::ptr::null_mut()) };
+    value
+}
+
+/// A system call with no function of libc's around it. Those functions end a thread that was
+/// cancelled, which must not happen while the lock is held.
+///
+/// # Safety
+/// The promise of the call.
+pub unsafe fn by_number(number: libc::c_long, [a, b, c, d]: [usize; 4]) -> Result<i64, Errno> {
+    // SAFETY: the caller's promise.
+    told(unsafe { real_unsafe::syscall(number, a, b, c, d, 0, 0) })
+}
+
 /// Prints a line to the stderr with which the program began.
 pub fn say(line: &str) {
     let fd = match LOG.load() {
         0 => return,
         fd => fd as c_int,
     };
+    let at = line.as_ptr().expose_provenance();
     // SAFETY: a string of ours. An error is lost, since there is no other place to report it.
-    let _ = unsafe { real_unsafe::write(fd, line.as_ptr().cast(), line.len()) };
+    let _ = unsafe { by_number(libc::SYS_write, [fd as usize, at, line.len(), 0]) };
 }
 
 static LOG: Published32 = Published32::new(0);
@@ -286,9 +327,31 @@ pub fn copy_high(fd: c_int) -> Result<c_int, Errno> {
 /// stack's watchdog may copy descriptors at any time.
 static NUMBERS: Mutex<()> = Mutex::new(());
 
-/// Keeps other threads from taking high numbers while the guard lives.
-pub fn hold_numbers() -> MutexGuard<'static, ()> {
-    NUMBERS.lock().unwrap_or_else(PoisonError::into_inner)
+/// Keeps other threads from taking high numbers. The thread is inside the library meanwhile, so that
+/// no handler of a signal waits for the numbers.
+pub struct NumbersHeld {
+    guard: Option<MutexGuard<'static, ()>>,
+    was_inside: bool,
+}
+
+impl Drop for NumbersHeld {
+    fn drop(&mut self) {
+        drop(self.guard.take());
+        inside::set(self.was_inside);
+        if !self.was_inside {
+            postponed_unsafe::lock_is_free();
+        }
+    }
+}
+
+/// Holds the numbers while the guard lives.
+pub fn hold_numbers() -> NumbersHeld {
+    let was_inside = inside::is_inside();
+    inside::set(true);
+    NumbersHeld {
+        guard: Some(NUMBERS.lock().unwrap_or_else(PoisonError::into_inner)),
+        was_inside,
+    }
 }
 
 fn dup_high(fd: c_int) -> Result<c_int, Errno> {
@@ -345,21 +408,6 @@ pub fn close_own(kept: Option<RawFd>) {
     let _ = BELL.try_with(|bell| std::mem::forget(bell.take()));
 }
 
-/// Calls `start` with all signals blocked. Threads that it starts inherit the mask, so they take no
-/// signal for which a thread of the program waits in `sigsuspend`.
-pub fn with_signals_blocked<T>(start: impl FnOnce() -> T) -> T {
-    let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
-    // SAFETY: the first call fills `all`, the second reads it and fills `before`.
-    unsafe {
-        libc::sigfillset(all.as_mut_ptr());
-        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
-    }
-    let started = start();
-    // SAFETY: `before` was filled above, where the call cannot fail with these arguments.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
-    started
-}
-
 /// Opens descriptors with high numbers, hidden from the program: all free numbers below
 /// [`OWN_FDS_FROM`] are occupied meanwhile.
 pub fn with_high_numbers<T>(open: impl FnOnce() -> T) -> T {
@@ -399,7 +447,8 @@ fn with_low_numbers_taken<T>(open: impl FnOnce() -> T) -> T {
 
 /// Descriptors that the process's table has room for: those beyond are not open.
 pub fn table_size() -> usize {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let read = || std::fs::read_to_string("/proc/self/status");
+    let status = uncancelled(read).unwrap_or_default();
     let size = status.lines().find_map(|line| line.strip_prefix("FDSize:"));
     size.and_then(|size| size.trim().parse().ok())
         .unwrap_or(FDS_MAX)
@@ -407,6 +456,10 @@ pub fn table_size() -> usize {
 
 /// All open descriptors.
 pub fn open_fds() -> Vec<RawFd> {
+    uncancelled(listed_fds)
+}
+
+fn listed_fds() -> Vec<RawFd> {
     let Ok(entries) = std::fs::read_dir("/proc/self/fd") else {
         // A process that has changed its user may not read `/proc/self/fd`.
         return (0..FDS_MAX as RawFd).filter(|&fd| is_open(fd)).collect();
@@ -436,7 +489,7 @@ pub fn tcp_socket() -> Result<OwnedFd, Errno> {
 /// Closes a kernel descriptor.
 pub fn close(fd: c_int) -> Result<i64, Errno> {
     // SAFETY: it takes a number alone. The caller owns the descriptor.
-    told(unsafe { real_unsafe::close(fd) }.into())
+    unsafe { by_number(libc::SYS_close, [fd as usize, 0, 0, 0]) }
 }
 
 /// `fcntl` with a numeric argument.
@@ -448,15 +501,17 @@ pub fn fcntl(fd: c_int, command: c_int, argument: usize) -> Result<i64, Errno> {
 /// Rings a thread's bell, which ends its sleep.
 pub fn ring(bell: c_int) {
     let one = 1_u64;
+    let at = std::ptr::from_ref(&one).expose_provenance();
     // SAFETY: eight bytes of ours. If the counter is full, the bell was rung before.
-    let _ = unsafe { real_unsafe::write(bell, (&raw const one).cast(), 8) };
+    let _ = unsafe { by_number(libc::SYS_write, [bell as usize, at, 8, 0]) };
 }
 
 /// Resets a thread's bell.
 pub fn silence(bell: c_int) {
     let mut count = 0_u64;
+    let at = std::ptr::from_mut(&mut count).expose_provenance();
     // SAFETY: eight bytes of ours. `EAGAIN` means that the bell was not rung.
-    let _ = unsafe { real_unsafe::read(bell, (&raw mut count).cast(), 8) };
+    let _ = unsafe { by_number(libc::SYS_read, [bell as usize, at, 8, 0]) };
 }
 
 struct Bell(c_int);
@@ -545,6 +600,21 @@ pub fn set_option(fd: c_int, level: c_int, name: c_int, value: &[u8]) -> Result<
     told(set.into()).map(|_| ())
 }
 
+/// Replaces a descriptor by a copy of another one, which `exec` closes if it closes the first.
+pub fn copy_onto(from: c_int, to: c_int) -> Result<(), Errno> {
+    let flags = match fcntl(to, libc::F_GETFD, 0)? & i64::from(libc::FD_CLOEXEC) {
+        0 => 0,
+        _ => libc::O_CLOEXEC,
+    };
+    // SAFETY: it takes numbers alone.
+    told(unsafe { real_unsafe::dup3(from, to, flags) }.into()).map(|_| ())
+}
+
+/// The number that tells a kernel socket from all others.
+pub fn cookie(fd: c_int) -> Option<u64> {
+    with_borrowed(fd, |socket| rustix::net::sockopt::socket_cookie(socket)).ok()
+}
+
 /// True if the kernel's socket has a peer.
 pub fn is_connected(fd: c_int) -> bool {
     with_borrowed(fd, |socket| rustix::net::getpeername(socket)).is_ok()
@@ -559,5 +629,18 @@ pub fn kernel_name(fd: c_int) -> Result<SocketAddr, Errno> {
     match to_address(&bytes[..(len as usize).min(SOCKADDR_LEN_MAX)]) {
         Address::Inet(name) => Ok(name),
         _ => Err(Errno::AFNOSUPPORT),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thread_that_holds_the_numbers_postpones_signals() {
+        let held = hold_numbers();
+        assert!(inside::is_inside());
+        drop(held);
+        assert!(!inside::is_inside());
     }
 }

@@ -31,7 +31,7 @@ unsafe fn message(messages: *mut mmsghdr, at: usize) -> (*mut msghdr, *mut c_uin
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn sendmmsg(
+pub unsafe extern "C-unwind" fn sendmmsg(
     fd: c_int,
     messages: *mut mmsghdr,
     count: c_uint,
@@ -50,7 +50,8 @@ pub unsafe extern "C" fn sendmmsg(
             // SAFETY: the caller's promise.
             if unsafe { has_control(header) } {
                 // SAFETY: the caller's promise.
-                unsafe { rights_unsafe::before_send(header) };
+                // Of several messages, none gets sockets of its own.
+                let _ = unsafe { rights_unsafe::before_send(header, false) };
             }
         }
         // SAFETY: the caller's promise.
@@ -97,7 +98,7 @@ fn waiting_error(key: usize) -> Result<(), Errno> {
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn recvmmsg(
+pub unsafe extern "C-unwind" fn recvmmsg(
     fd: c_int,
     messages: *mut mmsghdr,
     count: c_uint,

@@ -71,7 +71,7 @@ unsafe fn ours<'a>(fds: *mut pollfd, count: nfds_t) -> Option<&'a mut [pollfd]> 
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
     // SAFETY: the caller's promise.
     match unsafe { ours(fds, count) } {
         Some(fds) => c(polling::wait(fds, after_ms(timeout), None)),
@@ -85,7 +85,7 @@ pub unsafe extern "C" fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn ppoll(
+pub unsafe extern "C-unwind" fn ppoll(
     fds: *mut pollfd,
     count: nfds_t,
     timeout: *const timespec,
@@ -106,7 +106,7 @@ pub unsafe extern "C" fn ppoll(
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn __poll_chk(
+pub unsafe extern "C-unwind" fn __poll_chk(
     fds: *mut pollfd,
     count: nfds_t,
     timeout: c_int,
@@ -124,7 +124,7 @@ pub unsafe extern "C" fn __poll_chk(
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn __ppoll_chk(
+pub unsafe extern "C-unwind" fn __ppoll_chk(
     fds: *mut pollfd,
     count: nfds_t,
     timeout: *const timespec,
@@ -215,7 +215,7 @@ fn select_ours(
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn select(
+pub unsafe extern "C-unwind" fn select(
     count: c_int,
     read: *mut fd_set,
     write: *mut fd_set,
@@ -253,7 +253,7 @@ pub unsafe extern "C" fn select(
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn pselect(
+pub unsafe extern "C-unwind" fn pselect(
     count: c_int,
     read: *mut fd_set,
     write: *mut fd_set,
@@ -277,7 +277,7 @@ pub unsafe extern "C" fn pselect(
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn epoll_ctl(
+pub unsafe extern "C-unwind" fn epoll_ctl(
     epfd: c_int,
     op: c_int,
     fd: c_int,
@@ -323,7 +323,7 @@ pub unsafe extern "C" fn epoll_ctl(
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn epoll_create(size: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn epoll_create(size: c_int) -> c_int {
     // SAFETY: it takes a number alone.
     noted(unsafe { real_unsafe::epoll_create(size) })
 }
@@ -333,7 +333,7 @@ pub unsafe extern "C" fn epoll_create(size: c_int) -> c_int {
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn epoll_create1(flags: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn epoll_create1(flags: c_int) -> c_int {
     // SAFETY: it takes a number alone.
     noted(unsafe { real_unsafe::epoll_create1(flags) })
 }
@@ -363,9 +363,19 @@ fn slept(
         revents: 0,
     };
     let left_ns = until_ns.map(|at_ns| at_ns.saturating_sub(monotonic_ns()));
+    let _asleep = AsleepOnEpoll(bell);
     let slept = memory_unsafe::sleep(&mut [watched(bell), watched(epfd)], left_ns, mask);
-    epoll::end_sleep(bell);
     slept.map(|said| said > 0)
+}
+
+/// The bell of a thread that sleeps on an epoll of the kernel's. The drop ends the sleep, also if
+/// the thread ends in it.
+struct AsleepOnEpoll(c_int);
+
+impl Drop for AsleepOnEpoll {
+    fn drop(&mut self) {
+        epoll::end_sleep(self.0);
+    }
 }
 
 /// Waits on an epoll that is the kernel's only, in a program with threads. `None`: a thread has
@@ -406,7 +416,7 @@ unsafe fn wait_kernels(
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn epoll_wait(
+pub unsafe extern "C-unwind" fn epoll_wait(
     epfd: c_int,
     events: *mut epoll_event,
     max: c_int,
@@ -421,7 +431,7 @@ pub unsafe extern "C" fn epoll_wait(
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn epoll_pwait(
+pub unsafe extern "C-unwind" fn epoll_pwait(
     epfd: c_int,
     events: *mut epoll_event,
     max: c_int,
@@ -443,7 +453,7 @@ pub unsafe extern "C" fn epoll_pwait(
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn epoll_pwait2(
+pub unsafe extern "C-unwind" fn epoll_pwait2(
     epfd: c_int,
     events: *mut epoll_event,
     max: c_int,

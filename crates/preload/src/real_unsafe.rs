@@ -71,7 +71,7 @@ macro_rules! reals {
                 missing();
                 return -1 as $ret;
             };
-            type Function = unsafe extern "C" fn($($kind),*) -> $ret;
+            type Function = unsafe extern "C-unwind" fn($($kind),*) -> $ret;
             // SAFETY: libc has a function of this type by this name.
             let real = unsafe { std::mem::transmute::<usize, Function>(at) };
             // SAFETY: the caller's promise.
@@ -128,6 +128,9 @@ reals! {
     dup(fd: c_int) -> c_int;
     execve(path: *const c_char, argv: *const *const c_char, envp: *const *const c_char) -> c_int;
     execvpe(file: *const c_char, argv: *const *const c_char, envp: *const *const c_char) -> c_int;
+    fexecve(fd: c_int, argv: *const *const c_char, envp: *const *const c_char) -> c_int;
+    system(line: *const c_char) -> c_int;
+    popen(line: *const c_char, mode: *const c_char) -> isize;
     posix_spawn(pid: *mut libc::pid_t, path: *const c_char, actions: *const libc::posix_spawn_file_actions_t, attributes: *const libc::posix_spawnattr_t, argv: *const *const c_char, envp: *const *const c_char) -> c_int;
     posix_spawnp(pid: *mut libc::pid_t, file: *const c_char, actions: *const libc::posix_spawn_file_actions_t, attributes: *const libc::posix_spawnattr_t, argv: *const *const c_char, envp: *const *const c_char) -> c_int;
     dup2(from: c_int, to: c_int) -> c_int;

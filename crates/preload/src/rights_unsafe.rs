@@ -2,29 +2,20 @@
 //!
 //! The passed descriptor is the kernel's socket that keeps the number, which does not show that
 //! Millstream has a listener there. So the sender writes the listener's specification onto that
-//! socket, as a packet filter that loads constants and accepts everything. The filter is harmless:
-//! only the kernel's socket of a listener on both sides receives packets at all. Every process that
-//! has the socket can read the filter. The receiver then has the listener like a child of `fork`.
+//! socket, in front of its packet filter ([`filters_unsafe`]). Every process that has the socket can
+//! read it. The receiver then has the listener like a child of `fork`.
 
 use std::mem::size_of;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 
-use libc::{c_int, c_void, cmsghdr, msghdr, size_t, socklen_t};
+use libc::{c_int, cmsghdr, msghdr, size_t};
 use posix::Errno;
 
-use crate::door_unsafe::told;
+use crate::filters_unsafe::{self, Kind};
 use crate::handover::{self, Listener};
 use crate::marks::{self, Mark};
-use crate::{engine, log, memory_unsafe, real_unsafe, sharing, tags_unsafe};
-
-/// Instructions of a classic BPF filter: load a constant, accept everything.
-const LOAD: u16 = (libc::BPF_LD | libc::BPF_IMM) as u16;
-const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
-/// The first constant of a filter that holds a specification.
-const MAGIC: u32 = 0x4d69_6c6c;
-/// `SO_GET_FILTER`, which has the number of `SO_ATTACH_FILTER`.
-const SO_GET_FILTER: c_int = libc::SO_ATTACH_FILTER;
-/// Linux's limit of instructions (`BPF_MAXINSNS`).
-const INSTRUCTIONS_MAX: usize = 4096;
+use crate::tags::{self, Tag};
+use crate::{engine, log, memory_unsafe, passes, sharing};
 
 /// The constants that encode a text: a magic number, the length in bytes, the bytes.
 fn constants(text: &str) -> Vec<u32> {
@@ -34,7 +25,7 @@ fn constants(text: &str) -> Vec<u32> {
         u32::from_ne_bytes(word)
     };
     let words = text.as_bytes().chunks(4).map(word);
-    [MAGIC, text.len() as u32]
+    [Kind::Listener as u32, text.len() as u32]
         .into_iter()
         .chain(words)
         .collect()
@@ -42,71 +33,25 @@ fn constants(text: &str) -> Vec<u32> {
 
 /// The text in the constants of a filter; `None`: it is another filter.
 fn text(constants: &[u32]) -> Option<String> {
-    let [MAGIC, len, words @ ..] = constants else {
+    let [kind, len, words @ ..] = constants else {
         return None;
     };
+    if *kind != Kind::Listener as u32 {
+        return None;
+    }
     let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
     bytes.truncate(*len as usize);
     String::from_utf8(bytes).ok()
 }
 
 fn write_on(fd: c_int, listener: &Listener) -> Result<(), Errno> {
-    let instruction = |code, k| libc::sock_filter {
-        code,
-        jt: 0,
-        jf: 0,
-        k,
-    };
     let line = handover::line(&(fd, 0, listener.clone()));
-    let mut filter: Vec<_> = constants(&line)
-        .into_iter()
-        .map(|word| instruction(LOAD, word))
-        .collect();
-    filter.push(instruction(RETURN, u32::MAX));
-    if filter.len() > INSTRUCTIONS_MAX {
-        return Err(Errno::NOBUFS);
-    }
-    let program = libc::sock_fprog {
-        len: filter.len() as u16,
-        filter: filter.as_mut_ptr(),
-    };
-    let (at, len) = (&raw const program, size_of::<libc::sock_fprog>());
-    // SAFETY: a program of ours, which the kernel copies.
-    let set = unsafe {
-        real_unsafe::setsockopt(
-            fd,
-            libc::SOL_SOCKET,
-            libc::SO_ATTACH_FILTER,
-            at.cast(),
-            len as socklen_t,
-        )
-    };
-    told(set.into()).map(|_| ())
+    filters_unsafe::write(fd, &constants(&line))
 }
 
 /// The listener that a sender wrote onto a socket; `None`: the descriptor is something else.
 fn read_from(fd: c_int) -> Option<Listener> {
-    let ask = |at: *mut c_void, room: usize| {
-        let mut len = room as socklen_t;
-        // SAFETY: room of ours for so many instructions, in which the kernel counts here.
-        let got = unsafe {
-            real_unsafe::getsockopt(fd, libc::SOL_SOCKET, SO_GET_FILTER, at, &raw mut len)
-        };
-        told(got.into()).ok().map(|_| len as usize)
-    };
-    let count = ask(std::ptr::null_mut(), 0)?;
-    if !(3..=INSTRUCTIONS_MAX).contains(&count) {
-        return None;
-    }
-    let empty = libc::sock_filter {
-        code: 0,
-        jt: 0,
-        jf: 0,
-        k: 0,
-    };
-    let mut filter = vec![empty; count];
-    ask(filter.as_mut_ptr().cast(), count)?;
-    let constants: Vec<u32> = filter[..count - 1].iter().map(|one| one.k).collect();
+    let constants = filters_unsafe::constants(fd)?;
     let mut all = handover::parse(&text(&constants)?)?;
     let (_, _, listener) = all.pop()?;
     // A connection accepted by the kernel's socket inherits the filter, and is no listener.
@@ -114,11 +59,11 @@ fn read_from(fd: c_int) -> Option<Listener> {
     is_listener.then_some(listener)
 }
 
-/// The descriptors in a message.
+/// The places of the descriptors in a message.
 ///
 /// # Safety
 /// The message is libc's, and its control data is as long as it says.
-unsafe fn descriptors(message: &msghdr) -> Vec<c_int> {
+unsafe fn places(message: &msghdr) -> Vec<*mut c_int> {
     let mut all = Vec::new();
     // SAFETY: the caller's promise, for all of these.
     unsafe {
@@ -127,8 +72,8 @@ unsafe fn descriptors(message: &msghdr) -> Vec<c_int> {
             if ((*at).cmsg_level, (*at).cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS) {
                 let head = libc::CMSG_LEN(0) as usize;
                 let bytes = ((*at).cmsg_len as usize).saturating_sub(head);
-                let fds: *const c_int = libc::CMSG_DATA(at).cast();
-                all.extend((0..bytes / size_of::<c_int>()).map(|n| fds.add(n).read_unaligned()));
+                let fds: *mut c_int = libc::CMSG_DATA(at).cast();
+                all.extend((0..bytes / size_of::<c_int>()).map(|n| fds.add(n)));
             }
             at = libc::CMSG_NXTHDR(message, at);
         }
@@ -136,28 +81,57 @@ unsafe fn descriptors(message: &msghdr) -> Vec<c_int> {
     all
 }
 
-/// Before a message is sent over a kernel socket: writes specifications onto the listeners in it.
+/// The descriptors in a message.
+///
+/// # Safety
+/// As for [`places`].
+unsafe fn descriptors(message: &msghdr) -> Vec<c_int> {
+    // SAFETY: the caller's promise.
+    let places = unsafe { places(message) }.into_iter();
+    // SAFETY: the caller's promise.
+    places
+        .map(|place| unsafe { place.read_unaligned() })
+        .collect()
+}
+
+/// A message with sockets of its own in place of connections.
+pub struct Replaced {
+    /// The message.
+    pub message: msghdr,
+    _control: Vec<u64>,
+    _sockets: Vec<OwnedFd>,
+}
+
+/// Before a message is sent over a kernel socket: writes specifications onto the listeners in it,
+/// and puts the connections in it on their way. `None`: the message can be sent as it is.
 ///
 /// # Safety
 /// The promise of libc's `sendmsg`.
-pub unsafe fn before_send(at: *const msghdr) {
+pub unsafe fn before_send(at: *const msghdr, replaces: bool) -> Option<Replaced> {
     // SAFETY: the caller's promise.
-    let Some(message) = (unsafe { memory_unsafe::value(at) }) else {
-        return;
-    };
+    let message = unsafe { memory_unsafe::value(at) }?;
     if message.msg_control.is_null() || message.msg_controllen < CONTROL_LEAST {
-        return;
+        return None;
     }
     if engine::settings().is_none() || engine::is_inside() {
-        return;
+        return None;
     }
+    let mut passed = Vec::new();
     // SAFETY: the caller's promise.
-    for fd in unsafe { descriptors(&message) } {
+    for (place, fd) in unsafe { descriptors(&message) }.into_iter().enumerate() {
         let Mark::Socket(key) = marks::of(fd) else {
             continue;
         };
-        let told = match engine::locked(|engine| Ok(engine.specification(key))) {
+        let specification = engine::locked(|engine| Ok(engine.specification(key)));
+        let told = match specification {
             Ok(Some(listener)) => write_on(fd, &listener),
+            _ if replaces => match engine::locked(|engine| Ok(passes::begin(engine, key))) {
+                Ok(Some(socket)) => {
+                    passed.push((place, socket));
+                    continue;
+                }
+                _ => sharing::before_sending(fd),
+            },
             _ => sharing::before_sending(fd),
         };
         if let Err(errno) = told {
@@ -166,6 +140,34 @@ pub unsafe fn before_send(at: *const msghdr) {
                  {errno}"
             ));
         }
+    }
+    // SAFETY: the caller's promise.
+    (!passed.is_empty()).then(|| unsafe { replaced(message, passed) })
+}
+
+/// A copy of a message with other descriptors at some places.
+///
+/// # Safety
+/// As for [`descriptors`].
+unsafe fn replaced(mut message: msghdr, passed: Vec<(usize, OwnedFd)>) -> Replaced {
+    let len = message.msg_controllen;
+    let mut control = vec![0_u64; len.div_ceil(size_of::<u64>())];
+    // SAFETY: the caller's promise, and as much room.
+    unsafe {
+        let to: *mut u8 = control.as_mut_ptr().cast();
+        std::ptr::copy_nonoverlapping(message.msg_control.cast::<u8>(), to, len);
+    }
+    message.msg_control = control.as_mut_ptr().cast();
+    // SAFETY: a copy of the caller's.
+    let places = unsafe { places(&message) };
+    for (place, socket) in &passed {
+        // SAFETY: a place in the copy.
+        unsafe { places[*place].write_unaligned(socket.as_raw_fd()) };
+    }
+    Replaced {
+        message,
+        _control: control,
+        _sockets: passed.into_iter().map(|(_, socket)| socket).collect(),
     }
 }
 
@@ -185,12 +187,49 @@ pub unsafe fn after_receive(at: *const msghdr) {
         return;
     }
     // SAFETY: the caller's promise.
-    for fd in unsafe { descriptors(&message) } {
-        match (read_from(fd), tags_unsafe::read(fd)) {
-            (Some(listener), _) => engine::inherit(vec![(fd, 0, listener)]),
-            (None, Some(tag)) => engine::add_strange(fd, tag),
+    take_over(unsafe { descriptors(&message) });
+}
+
+/// Adds listeners and connections of Millstream's that another program had, or has, among these
+/// descriptors. The descriptors of one listener share a kernel socket.
+pub fn take_over(fds: impl IntoIterator<Item = c_int>) {
+    let mut listeners: Vec<(c_int, usize, Listener)> = Vec::new();
+    let mut sockets = Vec::new();
+    for fd in fds {
+        match (read_from(fd), tags::read(fd)) {
+            // Only programs of the family may open the listener.
+            (Some(_), _) if packetio::mux::family().is_none() => {
+                engine::add_strange(fd, Tag::Connection);
+            }
+            (Some(listener), _) => {
+                let cookie = memory_unsafe::cookie(fd);
+                let known = sockets.iter().position(|other| *other == cookie);
+                let number = known.unwrap_or(sockets.len());
+                sockets.push(cookie);
+                listeners.push((fd, number, listener));
+            }
+            (None, Some(tag)) => {
+                let is_passed = filters_unsafe::kind(fd) == Some(Kind::Passed);
+                if !is_passed || engine::locked(|engine| passes::end(engine, fd)).is_err() {
+                    engine::add_strange(fd, tag);
+                }
+            }
             (None, None) => {}
         }
+    }
+    if !listeners.is_empty() {
+        engine::inherit(listeners);
+    }
+}
+
+/// Writes the specification of a listener onto its kernel socket, for programs that get the socket
+/// by `posix_spawn` or from a child of `vfork`.
+pub fn describe(fd: c_int, listener: &Listener) {
+    if let Err(errno) = write_on(fd, listener) {
+        log::once(&format!(
+            "{}: other programs cannot get it: {errno}",
+            listener.local
+        ));
     }
 }
 

@@ -2,29 +2,42 @@
 
 use posix::Errno;
 
+use crate::filters_unsafe::{self, Kind};
 use crate::marks::{self, Mark};
-use crate::tags_unsafe::{self, Tag};
+use crate::tags::{self, Tag};
 use crate::{kernel_listeners, memory_unsafe};
 
 /// Prepares descriptors for a program that is about to get them, in the parent or in a child of
 /// `vfork`. `all`: also those that `exec` closes, since they may be copied before.
 pub fn before_exec(all: bool) {
     for (fd, mark) in marks::marked(0, u32::MAX) {
-        let stays = || {
-            let flags = memory_unsafe::fcntl(fd, libc::F_GETFD, 0);
-            flags.is_ok_and(|flags| flags & i64::from(libc::FD_CLOEXEC) == 0)
-        };
-        if matches!(mark, Mark::Socket(_)) && (all || stays()) {
-            before_sharing(fd);
+        if matches!(mark, Mark::Socket(_)) {
+            prepare(fd, all);
         }
     }
+}
+
+/// Prepares a descriptor once. False: it was prepared before, or `exec` closes it.
+fn prepare(fd: i32, all: bool) -> bool {
+    let stays = || {
+        let flags = memory_unsafe::fcntl(fd, libc::F_GETFD, 0);
+        flags.is_ok_and(|flags| flags & i64::from(libc::FD_CLOEXEC) == 0)
+    };
+    if marks::is_prepared(fd) || !(all || stays()) {
+        return false;
+    }
+    before_sharing(fd);
+    marks::note_prepared(fd);
+    true
 }
 
 /// Prepares a descriptor of Millstream's for another program. Neither locks nor allocates.
 pub fn before_sharing(fd: i32) {
     match memory_unsafe::is_listening(fd) {
         true => kernel_listeners::share(fd),
-        false => tags_unsafe::write(fd, Tag::Connection),
+        // A listener of the stack's alone has told what it is, when it began to listen.
+        false if filters_unsafe::kind(fd) == Some(Kind::Listener) => {}
+        false => tags::write(fd, Tag::Connection),
     }
 }
 
@@ -34,5 +47,27 @@ pub fn before_sending(fd: i32) -> Result<(), Errno> {
     match memory_unsafe::is_listening(fd) {
         true => Ok(()),
         false => Err(Errno::OPNOTSUPP),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd as _;
+
+    use super::*;
+
+    #[test]
+    fn sockets_prepared_for_a_program_are_not_prepared_again() {
+        let socket = memory_unsafe::tcp_socket().expect("a socket");
+        let fd = socket.as_raw_fd();
+        marks::set(fd, Mark::Socket(0));
+        assert!(!prepare(fd, false), "`exec` closes it");
+        assert!(prepare(fd, true));
+        assert!(!prepare(fd, true));
+        assert_eq!(tags::read(fd), Some(Tag::Connection));
+        // The socket listens now, or the number is another socket's.
+        marks::set(fd, Mark::Socket(1));
+        assert!(prepare(fd, true));
+        marks::set(fd, Mark::Kernel);
     }
 }

@@ -15,10 +15,11 @@
 
 use std::cell::Cell;
 
-use libc::{c_int, c_void, sighandler_t, siginfo_t, sigset_t, ucontext_t};
+use libc::{c_int, c_void, sighandler_t, siginfo_t, ucontext_t};
 use ring::published::Published64;
 
 use crate::limits::SIGNALS_MAX;
+use crate::postponed_unsafe::{self, bit, unblock};
 use crate::{door_unsafe, inside, memory_unsafe, own_process, real_unsafe};
 
 /// The program's handler of each signal with the flags of [`KEPT`], packed. 0: the kernel has the
@@ -53,8 +54,8 @@ thread_local! {
     static RAN: Cell<Ran> = const { Cell::new(NONE) };
     /// The bell of the sleep that this thread begins or is in; -1: none.
     static BELL: Cell<c_int> = const { Cell::new(-1) };
-    /// Signals that are postponed, and blocked, until the lock is free.
-    static WAITING: Cell<u64> = const { Cell::new(0) };
+    /// The signal stack on which a handler last ran: its address and its bytes.
+    static STACK: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
 }
 
 /// Begins a call.
@@ -75,34 +76,20 @@ pub fn sleep_ended() -> Ran {
     RAN.replace(NONE)
 }
 
-/// Delivers postponed signals once the lock is free.
-#[inline]
-pub fn lock_is_free() {
-    // A thread that ends has no thread-local storage any more, and no postponed signals.
-    if WAITING.try_with(Cell::get).unwrap_or(0) != 0 {
-        let_come();
+/// True if a frame of this thread lies on the stack of signal handlers.
+pub fn is_on_signal_stack(frame: usize) -> bool {
+    let (from, bytes) = STACK.get();
+    frame.wrapping_sub(from) < bytes
+}
+
+/// Notes the signal stack on which the handler with this context runs, if it has one.
+unsafe fn note_stack(context: *const ucontext_t) {
+    // SAFETY: the kernel's frame. It holds the stack also if the kernel disarms it meanwhile.
+    let stack = unsafe { (*context).uc_stack };
+    let (from, bytes) = (stack.ss_sp.addr(), stack.ss_size);
+    if context.addr().wrapping_sub(from) < bytes {
+        STACK.set((from, bytes));
     }
-}
-
-#[cold]
-fn let_come() {
-    unblock(WAITING.replace(0));
-}
-
-/// Unblocks a set of signals in this thread.
-fn unblock(signals: u64) {
-    // SAFETY: all zeros is an empty set, and the calls read it.
-    unsafe {
-        let mut set: sigset_t = std::mem::zeroed();
-        for signal in (1..=SIGNALS_MAX as c_int).filter(|&signal| signals & bit(signal) != 0) {
-            libc::sigaddset(&raw mut set, signal);
-        }
-        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut());
-    }
-}
-
-const fn bit(signal: c_int) -> u64 {
-    1 << (signal as u32 - 1)
 }
 
 fn pack(handler: sighandler_t, flags: c_int) -> u64 {
@@ -133,7 +120,7 @@ const fn is_function(handler: sighandler_t) -> bool {
 }
 
 /// The handler that the kernel calls in place of the program's.
-unsafe extern "C" fn deliver(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
+unsafe extern "C-unwind" fn deliver(signal: c_int, info: *mut siginfo_t, context: *mut c_void) {
     let Some(place) = place(signal) else { return };
     // SAFETY: the kernel's own arguments.
     if inside::is_inside() && unsafe { postpone(signal, info, context.cast()) } {
@@ -143,6 +130,8 @@ unsafe extern "C" fn deliver(signal: c_int, info: *mut siginfo_t, context: *mut 
     if !is_function(handler) {
         return;
     }
+    // SAFETY: the kernel's own argument.
+    unsafe { note_stack(context.cast()) };
     let (mut ran, bell) = (RAN.get(), BELL.get());
     ran.any = true;
     ran.ends |= flags & libc::SA_RESTART == 0;
@@ -155,7 +144,7 @@ unsafe extern "C" fn deliver(signal: c_int, info: *mut siginfo_t, context: *mut 
         if flags & libc::SA_NODEFER != 0 {
             unblock(bit(signal));
         }
-        type Handler = unsafe extern "C" fn(c_int, *mut siginfo_t, *mut c_void);
+        type Handler = unsafe extern "C-unwind" fn(c_int, *mut siginfo_t, *mut c_void);
         std::mem::transmute::<sighandler_t, Handler>(handler)(signal, info, context);
     }
     // Calls in the handler have changed these; restore them.
@@ -186,7 +175,7 @@ unsafe fn postpone(signal: c_int, info: *mut siginfo_t, context: *mut ucontext_t
     }
     // SAFETY: the kernel's frame, which this handler's end restores.
     unsafe { libc::sigaddset(&raw mut (*context).uc_sigmask, signal) };
-    WAITING.set(WAITING.get() | bit(signal));
+    postponed_unsafe::add(signal);
     true
 }
 
@@ -208,7 +197,7 @@ pub fn strangers_end_calls() -> bool {
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn sigaction(
+pub unsafe extern "C-unwind" fn sigaction(
     signal: c_int,
     new: *const libc::sigaction,
     old: *mut libc::sigaction,
@@ -281,7 +270,7 @@ unsafe fn install(signal: c_int, handler: sighandler_t, flags: c_int) -> sighand
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
+pub unsafe extern "C-unwind" fn signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
     let is_known = (1..=SIGNALS_MAX as c_int).contains(&signal);
     if handler == libc::SIG_ERR || !is_known {
         door_unsafe::set_errno(libc::EINVAL);
@@ -300,7 +289,7 @@ pub unsafe extern "C" fn signal(signal: c_int, handler: sighandler_t) -> sighand
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn bsd_signal(number: c_int, handler: sighandler_t) -> sighandler_t {
+pub unsafe extern "C-unwind" fn bsd_signal(number: c_int, handler: sighandler_t) -> sighandler_t {
     // SAFETY: the caller's promise.
     unsafe { signal(number, handler) }
 }
@@ -310,7 +299,10 @@ pub unsafe extern "C" fn bsd_signal(number: c_int, handler: sighandler_t) -> sig
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn __sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
+pub unsafe extern "C-unwind" fn __sysv_signal(
+    signal: c_int,
+    handler: sighandler_t,
+) -> sighandler_t {
     if handler == libc::SIG_ERR {
         door_unsafe::set_errno(libc::EINVAL);
         return libc::SIG_ERR;
@@ -324,7 +316,7 @@ pub unsafe extern "C" fn __sysv_signal(signal: c_int, handler: sighandler_t) -> 
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn siginterrupt(signal: c_int, ends: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn siginterrupt(signal: c_int, ends: c_int) -> c_int {
     // SAFETY: a structure of ours.
     let (asked, mut action) = unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();

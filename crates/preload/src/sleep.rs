@@ -8,6 +8,11 @@
 //! A signal handler that interrupts a sleep may make a call that sleeps, too. The inner sleep
 //! replaces the outer one, which looks again when the handler returns. If the handler leaves by
 //! `longjmp`, the thread's next sleep replaces the abandoned one.
+//!
+//! A thread may end in its sleep: by `pthread_cancel`, or by `pthread_exit` in a handler. libc then
+//! unwinds the thread's stack, so each state that a sleep leaves with others has a guard
+//! ([`Asleep`], [`Kept`]). A thread sleeps in one place only, [`memory_unsafe::sleep`]. The other
+//! calls of the kernel that the library makes with its lock held do not end the thread.
 
 use std::os::fd::AsRawFd;
 
@@ -21,7 +26,7 @@ use crate::limits::UNANNOUNCED_NS;
 use crate::signals_unsafe::{self, Ran};
 use crate::sleepers::{News, Sleeper};
 use crate::waits::Place;
-use crate::{closing, listeners, memory_unsafe};
+use crate::{closing, listeners, memory_unsafe, passes};
 
 /// The result of an attempt.
 pub enum Attempt<T> {
@@ -60,32 +65,59 @@ pub fn until_done<T>(
     until_done_keeping(signals, Kept::of(on, &local), attempt)
 }
 
+/// Like [`until_done`], for a call that waits on several entries and goes on if `dup2` replaces one
+/// of their descriptors.
+///
+/// # Errors
+/// The attempt's error; `EINTR`.
+pub fn until_done_on_all<T>(
+    signals: Signals,
+    all: Vec<usize>,
+    attempt: impl FnMut(&mut Engine) -> Result<Attempt<T>, Errno>,
+) -> Result<T, Errno> {
+    let local = 0;
+    let mut kept = Kept::of(None, &local);
+    kept.all = all;
+    until_done_keeping(signals, kept, attempt)
+}
+
 fn until_done_keeping<T>(
     signals: Signals,
     mut kept: Kept,
     attempt: impl FnMut(&mut Engine) -> Result<Attempt<T>, Errno>,
 ) -> Result<T, Errno> {
-    let outcome = repeat(signals, &mut kept, attempt);
-    if let (Some(key), true) = (kept.on, kept.has_begun) {
-        end_wait(kept.place, key);
-    }
-    outcome
+    repeat(signals, &mut kept, attempt)
 }
 
-/// The entry that a call keeps while it waits.
+/// The entries that a call keeps while it waits.
 pub struct Kept {
-    place: Place,
+    /// The address of a local variable of the call.
+    frame: usize,
+    /// The entry whose last descriptor ends the call when `dup2` replaces it.
     on: Option<usize>,
-    has_begun: bool,
+    /// Entries of a call that waits on several.
+    all: Vec<usize>,
+    /// The wait's place, once it has begun.
+    begun: Option<Place>,
+}
+
+impl Drop for Kept {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(place) = self.begun {
+            end_wait(place);
+        }
+    }
 }
 
 impl Kept {
     /// The entry of a call with a local variable, which it does not keep yet.
     pub fn of(on: Option<usize>, local: &u8) -> Self {
         Self {
-            place: Place::of(local),
+            frame: std::ptr::from_ref(local).addr(),
             on,
-            has_begun: false,
+            all: Vec::new(),
+            begun: None,
         }
     }
 
@@ -94,15 +126,18 @@ impl Kept {
     /// # Errors
     /// `EBADF`
     pub fn begin(&mut self, engine: &mut Engine) -> Result<(), Errno> {
-        match self.on {
-            Some(key) if !self.has_begun => {
-                self.has_begun = true;
-                closing::begin_wait(engine, self.place, key);
-                Ok(())
+        match (self.on, self.begun) {
+            (None, None) if self.all.is_empty() => {}
+            (on, None) => {
+                let place = Place::of(self.frame);
+                self.begun = Some(place);
+                let keys = on.as_ref().map_or(&self.all[..], std::slice::from_ref);
+                closing::begin_wait(engine, place, keys);
             }
-            Some(_) if engine.waits.is_over(self.place) => Err(Errno::BADF),
-            _ => Ok(()),
+            (Some(_), Some(place)) if engine.waits.is_over(place) => return Err(Errno::BADF),
+            _ => {}
         }
+        Ok(())
     }
 }
 
@@ -158,6 +193,7 @@ fn plan<T>(
     is_ended_by_any: bool,
 ) -> Result<Plan<T>, Errno> {
     let bell = memory_unsafe::bell()?;
+    passes::forget_lost(engine);
     // The entry of a sleep in this thread that a signal handler has interrupted.
     engine.take_out(bell)?;
     let armed = match engine.sleepers.has_leader() {
@@ -178,6 +214,7 @@ fn plan<T>(
     };
     let mut fds = vec![watched(bell, libc::POLLIN)];
     fds.extend(kernel.into_iter().map(|(fd, events)| watched(fd, events)));
+    fds.extend(engine.passes.ends().map(|end| watched(end, 0)));
     let mut stack_ns = None;
     if let Some(armed) = &armed {
         let wire = armed.descriptors.iter();
@@ -213,6 +250,19 @@ fn arm(context: &Context) -> std::io::Result<Option<Armed>> {
     armed
 }
 
+/// A sleeping thread's bell. The drop takes the thread out of the sleepers if the thread ends in
+/// its sleep.
+struct Asleep(i32);
+
+impl Drop for Asleep {
+    #[cold]
+    fn drop(&mut self) {
+        // The thread makes no further call that could report an error.
+        signals_unsafe::sleep_ended();
+        let _ = engine::moving(|engine| engine.take_out(self.0));
+    }
+}
+
 impl Sleep {
     /// Sleeps. True: a signal ended the sleep; it ends the call unless the next attempt is done.
     fn sleep(mut self, signals: Signals) -> Result<bool, Errno> {
@@ -222,6 +272,7 @@ impl Sleep {
         };
         // From here on a signal handler rings the bell.
         let before = signals_unsafe::sleep_begins(self.bell);
+        let asleep = Asleep(self.bell);
         let left_ns = match self.is_ended_by(before) {
             true => Some(0),
             false => self
@@ -229,6 +280,7 @@ impl Sleep {
                 .map(|at_ns| at_ns.saturating_sub(monotonic_ns())),
         };
         let slept = memory_unsafe::sleep(&mut self.fds, left_ns, mask);
+        std::mem::forget(asleep);
         let ran = signals_unsafe::sleep_ended();
         let was_rung = self.fds[0].revents != 0;
         if was_rung {
@@ -327,14 +379,20 @@ fn wait_for(
     Ok((value, reply))
 }
 
-/// Ends the wait of a call. If the entry has no descriptor any more, closes it.
-fn end_wait(place: Place, key: usize) {
-    let last = engine::locked(|engine| {
-        engine.waits.end(place);
-        Ok(closing::take_unused(engine, key))
+/// Ends the wait of a call. Closes the entries that have no descriptor any more.
+#[cold]
+fn end_wait(place: Place) {
+    let unused = engine::locked(|engine| {
+        let kept = engine.waits.end(place);
+        let unused = kept
+            .into_iter()
+            .filter_map(|key| closing::take_unused(engine, key));
+        Ok(unused.collect::<Vec<_>>())
     });
-    // `close` has returned before, so there is no call to report an error to.
-    let _ = last.and_then(close_last);
+    for last in unused.unwrap_or_default() {
+        // `close` has returned before, so there is no call to report an error to.
+        let _ = close_last(Some(last));
+    }
 }
 
 /// Closes what a removed entry was in `posix`.

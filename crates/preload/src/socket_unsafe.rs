@@ -12,7 +12,7 @@ use crate::handover::SetOption;
 use crate::kernel_epoll_unsafe::kernel_epoll_ctl;
 use crate::limits::{FDS_MAX, OPTION_LEN_MAX};
 use crate::marks::{self, Mark};
-use crate::memory_unsafe::{self, put_address, put_name};
+use crate::memory_unsafe::{self, by_number, put_address, put_name};
 use crate::real_unsafe;
 use crate::rules::Owner;
 use crate::sleep::{self, Attempt, Signals};
@@ -24,7 +24,7 @@ use crate::{calls, decide, descriptor_unsafe, kernel_listeners, listeners, log, 
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     // SAFETY: it takes numbers alone.
     let fd = unsafe { real_unsafe::socket(domain, kind, protocol) };
     let is_tcp = kind & number::SOCK_TYPE_MASK == number::SOCK_STREAM
@@ -73,7 +73,7 @@ const FAMILY_LEN: usize = size_of::<libc::sa_family_t>();
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn bind(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int {
+pub unsafe extern "C-unwind" fn bind(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int {
     let mark = marks::of(fd);
     let key = match mark {
         Mark::Undecided(key) | Mark::Socket(key) => key,
@@ -199,7 +199,7 @@ fn undecided_of(engine: &mut Engine, key: usize) -> Result<(bool, Vec<SetOption>
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn listen(fd: c_int, backlog: c_int) -> c_int {
     let mark = marks::of(fd);
     let listening = match mark {
         Mark::Undecided(key) => engine::with(|engine| listen_undecided(engine, key, fd, backlog)),
@@ -217,7 +217,22 @@ pub unsafe extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
         // SAFETY: it takes numbers alone.
         _ => return unsafe { real_unsafe::listen(fd, backlog) },
     };
-    c(listening)
+    c(listening.inspect(|_| note_listening(fd)))
+}
+
+/// Tells programs that get the descriptor what it is now.
+fn note_listening(fd: c_int) {
+    let mark = marks::of(fd);
+    let Mark::Socket(key) = mark else { return };
+    // If the entry is gone, another thread has closed the socket.
+    let _ = engine::locked(|engine| {
+        match engine.entry(key)?.refs {
+            1 => marks::set(fd, mark),
+            _ => marks::replace(mark, mark),
+        }
+        listeners::describe(engine, key, fd);
+        Ok(())
+    });
 }
 
 fn listen_undecided(
@@ -278,9 +293,28 @@ fn listen_undecided(
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn accept(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int {
+pub unsafe extern "C-unwind" fn accept(
+    fd: c_int,
+    addr: *mut sockaddr,
+    len: *mut socklen_t,
+) -> c_int {
     // SAFETY: the caller's promise.
     unsafe { accept4(fd, addr, len, 0) }
+}
+
+/// The kernel's `accept4`, in which no thread ends.
+///
+/// # Safety
+/// As libc's.
+unsafe fn accept_of_kernel(
+    fd: c_int,
+    addr: *mut sockaddr,
+    len: *mut socklen_t,
+    flags: c_int,
+) -> Result<i64, Errno> {
+    let (addr, len) = (addr.expose_provenance(), len.expose_provenance());
+    // SAFETY: the caller's promise.
+    unsafe { by_number(libc::SYS_accept4, [fd as usize, addr, len, flags as usize]) }
 }
 
 /// `accept4`: from either queue of a listener on both sides.
@@ -288,7 +322,7 @@ pub unsafe extern "C" fn accept(fd: c_int, addr: *mut sockaddr, len: *mut sockle
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn accept4(
+pub unsafe extern "C-unwind" fn accept4(
     fd: c_int,
     addr: *mut sockaddr,
     len: *mut socklen_t,
@@ -325,7 +359,8 @@ pub unsafe extern "C" fn accept4(
             Err(errno) => return Err(errno),
         }
         if is_both {
-            match told(by_kernel().into()) {
+            // SAFETY: the caller's promise.
+            match unsafe { accept_of_kernel(fd, addr, len, flags) } {
                 Err(Errno::AGAIN)
                     if call.deadline_ns().is_none() && is_waiting(engine, socket.id)? => {}
                 Err(errno) if errno == Errno::AGAIN => return Err(blocked),
@@ -432,7 +467,7 @@ fn accept_wire(
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn connect(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int {
+pub unsafe extern "C-unwind" fn connect(fd: c_int, addr: *const sockaddr, len: socklen_t) -> c_int {
     let mark = marks::of(fd);
     let key = match mark {
         Mark::Undecided(key) | Mark::Socket(key) => key,
@@ -519,7 +554,7 @@ fn is_alone(engine: &mut Engine, key: usize, fd: c_int) -> Result<bool, Errno> {
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
+pub unsafe extern "C-unwind" fn shutdown(fd: c_int, how: c_int) -> c_int {
     let Mark::Socket(key) = marks::of(fd) else {
         // SAFETY: it takes numbers alone.
         return unsafe { real_unsafe::shutdown(fd, how) };
@@ -540,7 +575,7 @@ pub unsafe extern "C" fn shutdown(fd: c_int, how: c_int) -> c_int {
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn getsockopt(
+pub unsafe extern "C-unwind" fn getsockopt(
     fd: c_int,
     level: c_int,
     name: c_int,
@@ -587,7 +622,7 @@ pub unsafe extern "C" fn getsockopt(
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn setsockopt(
+pub unsafe extern "C-unwind" fn setsockopt(
     fd: c_int,
     level: c_int,
     name: c_int,
@@ -632,6 +667,7 @@ pub unsafe extern "C" fn setsockopt(
                 engine::with(|engine| {
                     let done = engine.open()?.call(request)?.0;
                     listeners::note_option(engine, key, (level, name, value));
+                    listeners::describe(engine, key, fd);
                     if engine.socket(key)?.is_both {
                         // Connections that the kernel accepts inherit its own socket's options. An
                         // option that the kernel lacks has no effect on them.
@@ -672,7 +708,11 @@ unsafe fn name(request: Request, addr: *mut sockaddr, len: *mut socklen_t) -> Re
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn getsockname(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int {
+pub unsafe extern "C-unwind" fn getsockname(
+    fd: c_int,
+    addr: *mut sockaddr,
+    len: *mut socklen_t,
+) -> c_int {
     let Mark::Socket(key) = marks::of(fd) else {
         // SAFETY: the caller's promise.
         return unsafe { real_unsafe::getsockname(fd, addr, len) };
@@ -694,7 +734,11 @@ pub unsafe extern "C" fn getsockname(fd: c_int, addr: *mut sockaddr, len: *mut s
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn getpeername(fd: c_int, addr: *mut sockaddr, len: *mut socklen_t) -> c_int {
+pub unsafe extern "C-unwind" fn getpeername(
+    fd: c_int,
+    addr: *mut sockaddr,
+    len: *mut socklen_t,
+) -> c_int {
     let Mark::Socket(key) = marks::of(fd) else {
         // SAFETY: the caller's promise.
         return unsafe { real_unsafe::getpeername(fd, addr, len) };

@@ -24,7 +24,7 @@ use crate::{calls, real_unsafe};
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn splice(
+pub unsafe extern "C-unwind" fn splice(
     from: c_int,
     from_at: *mut off_t,
     to: c_int,

@@ -12,7 +12,7 @@ use crate::{messages_unsafe, poll_unsafe, process_unsafe, socket_unsafe, transfe
 /// # Safety
 /// The promise of the call with that number.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn syscall(
+pub unsafe extern "C-unwind" fn syscall(
     number: c_long,
     a: usize,
     b: usize,
@@ -69,6 +69,9 @@ pub unsafe extern "C" fn syscall(
             #[cfg(target_arch = "x86_64")]
             libc::SYS_dup2 => descriptor_unsafe::dup2(fd, b as c_int).into(),
             libc::SYS_execve => exec_unsafe::execve(a as _, b as _, c as _).into(),
+            libc::SYS_execveat => {
+                exec_unsafe::execveat(fd, b as _, c as _, d as _, e as c_int).into()
+            }
             libc::SYS_exit_group => process_unsafe::_exit(fd),
             // io_uring reaches descriptors without calls that could be intercepted.
             libc::SYS_io_uring_setup => {

@@ -24,7 +24,7 @@ macro_rules! transfer {
         /// # Safety
         /// As libc's.
         #[cfg_attr(not(test), unsafe(no_mangle))]
-        pub unsafe extern "C" fn $name($fd: c_int, $($arg: $kind),*) -> ssize_t {
+        pub unsafe extern "C-unwind" fn $name($fd: c_int, $($arg: $kind),*) -> ssize_t {
             match marks::of($fd) {
                 Mark::Socket($key) => c($ours),
                 // SAFETY: the caller's promise.
@@ -145,7 +145,7 @@ transfer! {
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn sendto(
+pub unsafe extern "C-unwind" fn sendto(
     fd: c_int,
     at: *const c_void,
     len: size_t,
@@ -209,7 +209,7 @@ fn check_peer(addr: *const sockaddr, len: socklen_t) -> Result<(), Errno> {
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn recvmsg(fd: c_int, msg: *mut msghdr, flags: c_int) -> ssize_t {
+pub unsafe extern "C-unwind" fn recvmsg(fd: c_int, msg: *mut msghdr, flags: c_int) -> ssize_t {
     if let Mark::Socket(key) = marks::of(fd) {
         // SAFETY: the caller's promise.
         return c(unsafe { receive_message(key, msg, flags) });
@@ -228,7 +228,7 @@ pub unsafe extern "C" fn recvmsg(fd: c_int, msg: *mut msghdr, flags: c_int) -> s
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn sendmsg(fd: c_int, msg: *const msghdr, flags: c_int) -> ssize_t {
+pub unsafe extern "C-unwind" fn sendmsg(fd: c_int, msg: *const msghdr, flags: c_int) -> ssize_t {
     if let Mark::Socket(key) = marks::of(fd) {
         // SAFETY: the caller's promise.
         return c(unsafe { send_message(key, msg, flags) });
@@ -247,12 +247,16 @@ pub unsafe extern "C" fn sendmsg(fd: c_int, msg: *const msghdr, flags: c_int) ->
             _ => {}
         }
     }
+    let mut replaced = None;
     // SAFETY: the caller's promise.
     if marks::has_had_ours() && unsafe { has_control(msg) } {
         // SAFETY: the caller's promise.
-        unsafe { rights_unsafe::before_send(msg) };
+        replaced = unsafe { rights_unsafe::before_send(msg, true) };
     }
-    // SAFETY: the caller's promise.
+    let msg = replaced
+        .as_ref()
+        .map_or(msg, |other| &raw const other.message);
+    // SAFETY: the caller's promise, or a copy of the message.
     unsafe { real_unsafe::sendmsg(fd, msg, flags) }
 }
 
@@ -359,7 +363,7 @@ pub unsafe fn send_message(key: usize, at: *const msghdr, flags: c_int) -> Resul
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn preadv2(
+pub unsafe extern "C-unwind" fn preadv2(
     fd: c_int,
     at: *const iovec,
     count: c_int,
@@ -375,7 +379,7 @@ pub unsafe extern "C" fn preadv2(
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn pwritev2(
+pub unsafe extern "C-unwind" fn pwritev2(
     fd: c_int,
     at: *const iovec,
     count: c_int,
@@ -391,7 +395,12 @@ pub unsafe extern "C" fn pwritev2(
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn recv(fd: c_int, at: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
+pub unsafe extern "C-unwind" fn recv(
+    fd: c_int,
+    at: *mut c_void,
+    len: size_t,
+    flags: c_int,
+) -> ssize_t {
     let none = std::ptr::null_mut();
     // SAFETY: the caller's promise.
     unsafe { recvfrom(fd, at, len, flags, none, none.cast()) }
@@ -402,7 +411,12 @@ pub unsafe extern "C" fn recv(fd: c_int, at: *mut c_void, len: size_t, flags: c_
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn send(fd: c_int, at: *const c_void, len: size_t, flags: c_int) -> ssize_t {
+pub unsafe extern "C-unwind" fn send(
+    fd: c_int,
+    at: *const c_void,
+    len: size_t,
+    flags: c_int,
+) -> ssize_t {
     // SAFETY: the caller's promise.
     unsafe { sendto(fd, at, len, flags, std::ptr::null(), 0) }
 }
@@ -412,7 +426,12 @@ pub unsafe extern "C" fn send(fd: c_int, at: *const c_void, len: size_t, flags: 
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn pread(fd: c_int, at: *mut c_void, len: size_t, offset: off_t) -> ssize_t {
+pub unsafe extern "C-unwind" fn pread(
+    fd: c_int,
+    at: *mut c_void,
+    len: size_t,
+    offset: off_t,
+) -> ssize_t {
     // SAFETY: the caller's promise.
     unsafe { pread64(fd, at, len, offset) }
 }
@@ -422,7 +441,7 @@ pub unsafe extern "C" fn pread(fd: c_int, at: *mut c_void, len: size_t, offset: 
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn pwrite(
+pub unsafe extern "C-unwind" fn pwrite(
     fd: c_int,
     at: *const c_void,
     len: size_t,
@@ -446,7 +465,7 @@ fn check(len: size_t, has: size_t) {
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn __read_chk(
+pub unsafe extern "C-unwind" fn __read_chk(
     fd: c_int,
     at: *mut c_void,
     len: size_t,
@@ -462,7 +481,7 @@ pub unsafe extern "C" fn __read_chk(
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn __recv_chk(
+pub unsafe extern "C-unwind" fn __recv_chk(
     fd: c_int,
     at: *mut c_void,
     len: size_t,
@@ -479,7 +498,7 @@ pub unsafe extern "C" fn __recv_chk(
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn __recvfrom_chk(
+pub unsafe extern "C-unwind" fn __recvfrom_chk(
     fd: c_int,
     at: *mut c_void,
     len: size_t,
@@ -498,7 +517,7 @@ pub unsafe extern "C" fn __recvfrom_chk(
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn sendfile(
+pub unsafe extern "C-unwind" fn sendfile(
     out: c_int,
     from: c_int,
     offset: *mut off_t,
@@ -513,7 +532,7 @@ pub unsafe extern "C" fn sendfile(
 /// # Safety
 /// As libc's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C" fn sendfile64(
+pub unsafe extern "C-unwind" fn sendfile64(
     out: c_int,
     from: c_int,
     offset: *mut off_t,

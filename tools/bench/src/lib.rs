@@ -3,10 +3,11 @@
 //! `cargo xtask bench NAME` builds this crate and calls [`run`]. [`measure`] defines a message
 //! exchange and its counts, for every system. `frame` holds what the benchmarks share.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod bulk;
 mod cycles;
+mod exchange;
 mod frame;
 mod goodput;
 pub mod measure;
@@ -24,6 +25,7 @@ use clap::{Parser, Subcommand};
 
 use bulk::BulkOptions;
 use cycles::CyclesOptions;
+use exchange::ExchangeOptions;
 use goodput::GoodputOptions;
 use message::one_thread::{self, OneThreadOptions};
 use message::{MessageOptions, SideOptions};
@@ -65,6 +67,9 @@ enum Benchmark {
     /// Instructions per transaction and segment, against the baseline in the repository; where the
     /// server's cycles go
     Cycles(CyclesOptions),
+    /// Requests and responses of a program to itself, by socket calls: what `cycles` counts
+    #[command(hide = true)]
+    Exchange(ExchangeOptions),
     /// Cost of a transaction beside idle connections and with several contexts
     Scale(ScaleOptions),
     /// Both ends of Millstream in one thread over an in-process link
@@ -134,6 +139,7 @@ fn bench(benchmark: &Benchmark) -> Result<(), Failure> {
         Benchmark::BulkSide(options) => bulk::side(options),
         Benchmark::BulkThread(options) => bulk::one_thread::bulk_thread(options),
         Benchmark::Cycles(options) => cycles::cycles(options),
+        Benchmark::Exchange(options) => exchange::exchange(options),
         Benchmark::Scale(options) => scale::scale(options),
         Benchmark::OneThread(options) => one_thread::one_thread(options),
         Benchmark::Goodput(options) => goodput::goodput(options),

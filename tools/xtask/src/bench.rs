@@ -46,7 +46,7 @@ pub fn bench(root: &Path, options: &BenchOptions) -> Result<bool, String> {
             build_plain()?;
             run::target(root).join("release")
         } else {
-            guided::build(root, &["bench"], &[])?
+            guided::build(root, &["bench", "preload"], &[])?
         };
     if WITH_RIVALS.contains(&name) {
         build_netstack(root, &programs)?;
@@ -73,7 +73,9 @@ pub fn cycles_check(root: &Path) -> Result<(), String> {
 
 /// Builds the benchmarks without a profile.
 fn build_plain() -> Result<(), String> {
-    run::run(run::cargo().args(["build", "--release", "--package", "bench"]))
+    // `cycles` counts instructions under the preloaded library.
+    let packages = ["--package", "bench", "--package", "preload"];
+    run::run(run::cargo().args(["build", "--release"]).args(packages))
 }
 
 /// Builds gVisor's netstack if there is a Go that is new enough (1.24; Debian's is not). Without it

@@ -21,6 +21,7 @@ mod kills;
 mod languages;
 mod proxies;
 pub(crate) mod soak;
+mod spawned;
 pub(crate) mod speed;
 mod states;
 mod wildcard;
@@ -170,6 +171,11 @@ const CHECKS: &[(&str, &str, Check)] = &[
         "nginx as a daemon over mux",
         "in the background: files, load by ab and wrk, ended by QUIT",
         workers::daemon,
+    ),
+    (
+        "spawned programs over mux",
+        "python3: a listener that another program gets by posix_spawn, and by vfork and exec",
+        spawned::over_mux,
     ),
     (
         "haproxy -Ws over mux",

@@ -24,6 +24,8 @@ use sources::{Sources, Tests};
 const RUNNER: &str = include_str!("suites/runner.py");
 /// Our own tests of calls on localhost, as a module of `unittest`.
 const LOCALHOST: &str = include_str!("suites/localhost.py");
+/// Our own tests of calls that need C, as a program that gets a test's name.
+const LOCALHOST_C: &str = include_str!("suites/localhost.c");
 /// The page that names the differences.
 const PAGE: &str = "docs/differences-preload.md";
 
@@ -45,6 +47,8 @@ enum Kind {
     Packages(&'static str),
     /// A program that is run with each of these arguments. Its exit status counts.
     Program(&'static str, &'static [&'static str]),
+    /// Our own program in C, run with each of the names in its table of tests.
+    Own,
     /// Sources with their own runner.
     Sources(&'static Sources),
 }
@@ -61,6 +65,10 @@ const fn tornado(name: &'static str) -> Suite {
 
 const SUITES: &[Suite] = &[
     python("localhost"),
+    Suite {
+        name: "localhost in C",
+        kind: Kind::Own,
+    },
     python("test.test_socket"),
     python("test.test_select"),
     python("test.test_selectors"),
@@ -189,10 +197,18 @@ impl Place {
         run::output(run::command("ip").args(["netns", "add", name]))?;
         run::output(run::command("ip").args(["-n", name, "link", "set", "lo", "up"]))?;
         fs::create_dir_all(&place.directory).map_err(|error| error.to_string())?;
-        for (name, text) in [("runner.py", RUNNER), ("localhost.py", LOCALHOST)] {
+        let files = [
+            ("runner.py", RUNNER),
+            ("localhost.py", LOCALHOST),
+            ("localhost.c", LOCALHOST_C),
+        ];
+        for (name, text) in files {
             let path = place.directory.join(name);
             fs::write(path, text).map_err(|error| error.to_string())?;
         }
+        let mut compiler = run::command("cc");
+        compiler.args(["-O2", "-pthread", "-o", "localhost", "localhost.c"]);
+        run::output(compiler.current_dir(&place.directory))?;
         Ok(place)
     }
 
@@ -203,18 +219,25 @@ impl Place {
                 let packages = self.packages(names)?;
                 self.unittest(suite.name, Some(packages), is_under)
             }
-            Kind::Program(line, all) => {
-                let one = |arguments: &&str| {
-                    let line = format!("{line} {arguments}");
-                    let words: Vec<&str> = line.split(' ').collect();
-                    let good = self.ends_well(&words, is_under)?;
-                    let outcome = if good { "ok" } else { "failed" };
-                    Ok(((*arguments).to_owned(), outcome.to_owned()))
-                };
-                all.iter().map(one).collect()
+            Kind::Program(line, all) => self.by_status(line, all, is_under),
+            Kind::Own => {
+                let program = self.directory.join("localhost").display().to_string();
+                self.by_status(&program, &tests_of(LOCALHOST_C), is_under)
             }
             Kind::Sources(sources) => self.by_lines(sources, is_under),
         }
+    }
+
+    /// Outcomes of a program that is run with each of these arguments.
+    fn by_status(&self, line: &str, all: &[&str], is_under: bool) -> Result<Outcomes, String> {
+        let one = |arguments: &&str| {
+            let line = format!("{line} {arguments}");
+            let words: Vec<&str> = line.split(' ').collect();
+            let good = self.ends_well(&words, is_under)?;
+            let outcome = if good { "ok" } else { "failed" };
+            Ok(((*arguments).to_owned(), outcome.to_owned()))
+        };
+        all.iter().map(one).collect()
     }
 
     /// Outcomes of the tests in sources, which run one by one or all at once.
@@ -300,6 +323,15 @@ impl Place {
     }
 }
 
+/// The names in the table of tests of our program in C.
+fn tests_of(program: &str) -> Vec<&str> {
+    let rows = program
+        .lines()
+        .filter_map(|line| line.strip_prefix("    {\""));
+    rows.filter_map(|row| Some(row.split_once('"')?.0))
+        .collect()
+}
+
 /// Outcomes by test. A test that began and did not end hangs.
 fn read(text: &str) -> Outcomes {
     let mut outcomes = Outcomes::new();
@@ -325,6 +357,13 @@ mod tests {
         let outcomes = read("begins a.B.c\nok a.B.c\nbegins a.B.d\n");
         assert_eq!(outcomes["a.B.c"], "ok");
         assert_eq!(outcomes["a.B.d"], "hangs");
+    }
+
+    #[test]
+    fn tests_in_c_are_found_in_their_table() {
+        let table = "    {\"one\", one},\n    {\"two-three\", two_three},\n};\n";
+        assert_eq!(tests_of(table), ["one", "two-three"]);
+        assert!(tests_of(LOCALHOST_C).len() > 10);
     }
 
     #[test]

@@ -259,6 +259,11 @@ impl State {
         }
     }
 
+    pub(super) fn has_room(&mut self, id: SocketId) -> bool {
+        let (socket, block) = self.parts(id);
+        socket.tx.space(block) > 0
+    }
+
     pub(super) fn may_write_on(&mut self, id: SocketId) -> bool {
         let (socket, block) = self.parts(id);
         let ends = SocketState::FAILED | SocketState::CLOSED;

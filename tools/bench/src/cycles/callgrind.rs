@@ -37,6 +37,8 @@ pub struct Load<'a> {
     pub words: &'a [String],
     /// Only what happens within functions of this name counts.
     pub within: Option<String>,
+    /// Variables of the environment.
+    pub variables: &'a [(&'a str, &'a str)],
 }
 
 /// Counts the instructions of a load.
@@ -62,6 +64,7 @@ fn count_into(file: &Path, load: &Load<'_>) -> Result<Counted, String> {
         // The environment lies on the program's stack and must not change the counts.
         .env_clear()
         .env("PATH", "/usr/bin:/bin")
+        .envs(load.variables.iter().copied())
         .output()
         .map_err(|error| format!("valgrind: {error}; `cargo xtask setup` installs it"))?;
     if !output.status.success() {

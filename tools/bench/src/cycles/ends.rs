@@ -142,6 +142,7 @@ fn end(
             command: &["bulk-thread"],
             words: &words,
             within: Some(format!("*{side}_turn*")),
+            variables: &[],
         })
     };
     let (short, long) = (run(short)?, run(long)?);

@@ -9,6 +9,7 @@
 
 mod callgrind;
 mod ends;
+mod preload;
 mod stages;
 
 use std::collections::BTreeMap;
@@ -221,6 +222,7 @@ pub fn cycles(options: &CyclesOptions) -> Result<(), Failure> {
     }
     add_figures(&costs, &mut outcome);
     ends::measure(options.quick, &mut costs, &mut outcome).map_err(Failure::Run)?;
+    preload::measure(&mut outcome).map_err(Failure::Run)?;
     if let Some(program) = &options.stages {
         stages::add(program, &mut outcome);
     }
@@ -260,6 +262,7 @@ fn measure(case: &Case) -> Result<(Cost, Vec<(String, f64)>), String> {
             command: &["one-thread", "--virtual-clock"],
             words: &words,
             within: None,
+            variables: &[],
         })
     };
     let first = TRANSACTIONS_FIRST * case.connections as u64 / weight.min(8);

@@ -212,6 +212,20 @@ class Listener(unittest.TestCase):
             self.assertRaises(ConnectionRefusedError, socket.create_connection, place, SECONDS)
             self.assertRaises(OSError, server.accept)
 
+    def test_filter_that_was_attached_before_it_listens_stays(self):
+        refuse_all = ctypes.create_string_buffer(struct.pack("HBBI", 6, 0, 0, 0))
+        program = struct.pack("HP", 1, ctypes.addressof(refuse_all))
+        attach = 26
+        with socket.socket() as server:
+            server.bind(("127.0.0.1", 0))
+            server.setsockopt(socket.SOL_SOCKET, attach, program)
+            server.listen()
+            line = "import socket, sys; s = socket.socket(); s.settimeout(1)\n" \
+                   f"try: s.connect(('127.0.0.1', {server.getsockname()[1]}))\n" \
+                   "except TimeoutError: sys.exit(7)"
+            other = subprocess.run([sys.executable, "-c", line], timeout=SECONDS)
+            self.assertEqual(other.returncode, 7)
+
     def test_of_both_sides_tells_of_connections_from_here_and_from_others(self):
         with listener() as server:
             waits = select.epoll()
@@ -280,6 +294,33 @@ class Calls(unittest.TestCase):
         near.send(b"x")
         got = libc.recvfrom(far.fileno(), room, 10, 0, address, ctypes.byref(length))
         self.assertEqual((got, length.value), (1, 0))
+
+    def test_connection_passed_to_itself_goes_on(self):
+        near, far = pair()
+        here, there = socket.socketpair()
+        socket.send_fds(here, [b"x"], [far.fileno(), far.fileno()])
+        far.close()
+        near.settimeout(0.1)
+        self.assertRaises(TimeoutError, near.recv, 1)
+        near.send(b"on")
+        got, copy = socket.recv_fds(there, 1, 2)[1]
+        self.assertEqual(os.read(got, 10), b"on")
+        os.close(got)
+        os.write(copy, b"back")
+        near.settimeout(SECONDS)
+        self.assertEqual(near.recv(10), b"back")
+        os.close(copy)
+        self.assertEqual(near.recv(1), b"")
+
+    def test_connection_in_a_message_that_is_dropped_ends(self):
+        near, far = pair()
+        here, there = socket.socketpair()
+        socket.send_fds(here, [b"x"], [far.fileno()])
+        far.close()
+        here.close()
+        there.close()
+        near.settimeout(SECONDS)
+        self.assertEqual(near.recv(1), b"")
 
     @unittest.skipUnless(os.uname().machine == "x86_64", "other machines have no such numbers")
     def test_waits_by_their_old_numbers_tell_of_sockets(self):
@@ -372,6 +413,53 @@ class Waits(unittest.TestCase):
         taker.detach()
         self.assertEqual(said[0][1], near.getsockname())
         self.assertRaises(ConnectionRefusedError, socket.create_connection, place, SECONDS)
+
+    def test_poll_of_a_number_that_was_closed_keeps_the_connection_until_an_event(self):
+        near, far = pair()
+        number = far.detach()
+        waits = select.poll()
+        waits.register(number, select.POLLIN)
+        thread, said = self.in_thread(waits.poll, SECONDS * 1000)
+        os.close(number)
+        near.settimeout(0.2)
+        self.assertRaises(TimeoutError, near.recv, 1)
+        self.assertEqual(said, [])
+        near.send(b"on")
+        thread.join(SECONDS)
+        self.assertEqual(said, [[(number, select.POLLNVAL)]])
+        near.settimeout(SECONDS)
+        self.assertRaises(ConnectionResetError, near.recv, 1)
+
+    def test_poll_of_two_goes_on_for_the_one_that_is_open(self):
+        near, far = pair()
+        other, there = pair()
+        number = far.detach()
+        waits = select.poll()
+        for fd in (number, there.fileno()):
+            waits.register(fd, select.POLLIN)
+        thread, said = self.in_thread(waits.poll, SECONDS * 1000)
+        os.close(number)
+        time.sleep(0.1)
+        self.assertEqual(said, [])
+        other.send(b"on")
+        thread.join(SECONDS)
+        expected = [(number, select.POLLNVAL), (there.fileno(), select.POLLIN)]
+        self.assertEqual([sorted(one) for one in said], [sorted(expected)])
+        near.settimeout(SECONDS)
+        self.assertEqual(near.recv(1), b"")
+
+    def test_select_of_a_number_that_was_closed_keeps_the_connection(self):
+        near, far = pair()
+        number = far.detach()
+        thread, said = self.in_thread(select.select, [number], [], [], 1)
+        os.close(number)
+        near.settimeout(0.2)
+        self.assertRaises(TimeoutError, near.recv, 1)
+        self.assertEqual(said, [])
+        thread.join(SECONDS)
+        self.assertEqual(len(said), 1)
+        near.settimeout(SECONDS)
+        self.assertEqual(near.recv(1), b"")
 
     def test_wait_of_an_epoll_that_was_closed_tells_of_its_sockets(self):
         waits = select.epoll()

@@ -93,6 +93,7 @@ const PACKAGES: &[Package] = &[
     suite_package("libevent-dev", "/usr/include/event.h"),
     suite_package("libssl-dev", "/usr/include/openssl/ssl.h"),
     suite_package("tcl", "tclsh"),
+    suite_package("php-cli", "php"),
     suite_package(
         "libcurl4-openssl-dev",
         "/usr/share/doc/libcurl4-openssl-dev",

@@ -198,6 +198,57 @@ pub const SUITES: &[(&str, Sources)] = &[
         },
     ),
     (
+        "tcl",
+        Sources {
+            from: "tcl8.6",
+            build: "true",
+            // A test that fails has a second line with its name alone.
+            tests: Tests::AtOnce(
+                "cd tests && for file in socket http http11 httpold event exec zlib; do \
+                 tclsh $file.test -verbose p -tmpdir .. | sed -nE \
+                 's,^[+]{4} (.*) PASSED$,ok \\1,p;s,^==== ([^ ]+) FAILED$,failed \\1,p'; done",
+            ),
+        },
+    ),
+    (
+        "php",
+        Sources {
+            from: "php8.2",
+            build: "ls ext/standard/tests/streams/*.phpt ext/standard/tests/network/*.phpt \
+                    ext/standard/tests/http/*.phpt ext/sockets/tests/*.phpt >list",
+            tests: Tests::AtOnce(
+                "TEST_PHP_EXECUTABLE=/usr/bin/php NO_INTERACTION=1 php run-tests.php -q -P --no-color \
+                 --set-timeout 30 -r list | sed -nE \
+                 's,.*PASS .*\\[([^ ]+)\\] *$,ok \\1,p;s,.*FAIL .*\\[([^ ]+)\\] *$,failed \\1,p'",
+            ),
+        },
+    ),
+    (
+        "apr",
+        Sources {
+            from: "apr",
+            build: "./configure >c.log && make >b.log && make -C test >t.log",
+            tests: Tests::Each(
+                "echo testsock testsockets testsockopt testpoll testpipe testproc",
+                "cd test && ./testall \"$1\"",
+            ),
+        },
+    ),
+    (
+        "waitress",
+        Sources {
+            from: "pypi:waitress pytest",
+            // The package lacks its tests, which the source archive has.
+            build: "pip3 download -q --no-deps --no-binary :all: waitress && \
+                    tar xf waitress-*.tar.gz && mv waitress-*/tests tests",
+            tests: Tests::AtOnce(
+                "PYTHONPATH=$PWD /usr/bin/python3 -P -m pytest -c /dev/null --rootdir . -q -rA \
+                 -p no:cacheprovider tests | sed -nE \
+                 's,^PASSED ([^ ]+).*,ok \\1,p;s,^(FAILED|ERROR) ([^ ]+).*,failed \\2,p'",
+            ),
+        },
+    ),
+    (
         "curl",
         Sources {
             from: "curl",

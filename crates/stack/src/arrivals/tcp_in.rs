@@ -78,6 +78,22 @@ pub(crate) struct OpenRun {
 }
 
 impl OpenRun {
+    /// The segment in a frame, if it continues the run: whether its checksum was verified, and its
+    /// payload.
+    #[inline(always)]
+    fn sequel_in<'f>(
+        &self,
+        frame: &'f RxFrame,
+        last: &Arrival,
+        policy: ChecksumPolicy,
+    ) -> Option<(bool, Sequel, RawSlice<'f>)> {
+        let is_verified = is_verified(frame, policy)?;
+        let sequel = Sequel::read(&last.head, &frame.head(), frame.len())?;
+        let payload = frame.slice(sequel.payload_at, sequel.payload_len as usize)?;
+        let is_next = sequel.seq == self.next && sequel.ack == self.ack;
+        is_next.then_some((is_verified, sequel, payload))
+    }
+
     #[inline]
     fn new(socket: u32, arrival: &Arrival, run: Run, effects: Effects) -> Self {
         Self {
@@ -305,19 +321,11 @@ impl Arrivals {
             let Some(frame) = frames.get(at) else {
                 break;
             };
-            let Some(is_verified) = is_verified(frame, self.policy) else {
-                break;
-            };
-            let Some(sequel) = Sequel::read(&last.head, &frame.head(), frame.len()) else {
+            let Some((is_verified, sequel, payload)) = open.sequel_in(frame, last, self.policy)
+            else {
                 break;
             };
             let len = sequel.payload_len;
-            let Some(payload) = frame.slice(sequel.payload_at, len as usize) else {
-                break;
-            };
-            if sequel.seq != open.next || sequel.ack != open.ack {
-                break;
-            }
             if asks && conn.has_ack_due() && (taken > 0 || !is_asked) {
                 let link = (self.port, slot.neighbour, slot.header);
                 if !self.ack_trains.has_room() {
@@ -343,8 +351,7 @@ impl Arrivals {
             let is_whole =
                 is_verified || Unverified::new(sequel.sum).holds_with(Sum::from_folded(sum as u16));
             if stored < len || !is_whole {
-                // The segment is damaged, or no chunk has room for all of it: `segment_in` handles
-                // it.
+                // The segment is damaged or finds no chunk for all of it: `segment_in` handles it.
                 slot.rx.discard_unpublished();
                 slot.rx.reclaim(pool, block);
                 break;

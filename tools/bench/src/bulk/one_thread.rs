@@ -195,21 +195,19 @@ fn open(
     Runtime::new(config).map_err(|error| invalid(&error))
 }
 
-fn run(options: &ThreadOptions) -> std::io::Result<Moved> {
-    let clock = VirtualClock::new(1_000_000_000);
-    let runtimes = [
-        open(options.address(1), options, &clock)?,
-        open(options.address(2), options, &clock)?,
-    ];
-    let context = |runtime: &Runtime| runtime.context(0).map_err(|error| invalid(&error));
-    let [here, there] = [context(&runtimes[0])?, context(&runtimes[1])?];
+/// Opens the flows, each from `there` to `here`.
+fn connect(
+    options: &ThreadOptions,
+    (there, here): (&Context, &Context),
+    clock: &VirtualClock,
+) -> std::io::Result<(Vec<TcpStream>, Vec<Receiver>)> {
     let address = SocketAddr::new(options.address(1), 5001);
-    let listener = TcpListener::bind(&here, address)?;
+    let listener = TcpListener::bind(here, address)?;
     listener.set_nonblocking(true);
     let mut senders = Vec::new();
     let mut receivers = Vec::new();
     for _ in 0..options.flows {
-        let sender = TcpStream::start_connect(&there, address)?;
+        let sender = TcpStream::start_connect(there, address)?;
         sender.set_nonblocking(true);
         sender.set_nodelay(options.burst.is_some())?;
         senders.push(sender);
@@ -228,6 +226,18 @@ fn run(options: &ThreadOptions) -> std::io::Result<Moved> {
             is_held: false,
         });
     }
+    Ok((senders, receivers))
+}
+
+fn run(options: &ThreadOptions) -> std::io::Result<Moved> {
+    let clock = VirtualClock::new(1_000_000_000);
+    let runtimes = [
+        open(options.address(1), options, &clock)?,
+        open(options.address(2), options, &clock)?,
+    ];
+    let context = |runtime: &Runtime| runtime.context(0).map_err(|error| invalid(&error));
+    let [here, there] = [context(&runtimes[0])?, context(&runtimes[1])?];
+    let (mut senders, mut receivers) = connect(options, (&there, &here), &clock)?;
     let mut wire = Interleaving::new(options);
     wire.frames_sent = there.report()?.stack.tx_frames;
     let warm_up = options.warm_up_mebibytes << 20;

@@ -57,14 +57,14 @@ struct address {
 };
 
 /* The key of `claims`. The address is zero for a wildcard. */
-struct place {
+struct endpoint {
 	u32 word[4];
 	u16 port;
 	u8 protocol;
 	u8 family;
 };
 
-/* Who owns a place, and which of its virtual ports listen there. With one context nothing needs to
+/* Who owns an endpoint, and which of its virtual ports listen there. With one context nothing needs to
  * be tracked. */
 struct claim {
 	u32 owner;

@@ -9,7 +9,7 @@
 
 #include "mux.h"
 
-struct map_def SECTION("maps") claims = {MAP_HASH, sizeof(struct place), sizeof(struct claim), CLAIMS_MAX, 0};
+struct map_def SECTION("maps") claims = {MAP_HASH, sizeof(struct endpoint), sizeof(struct claim), CLAIMS_MAX, 0};
 struct map_def SECTION("maps") port_uses = {MAP_ARRAY, 4, sizeof(struct port_use), 65536, 0};
 struct map_def SECTION("maps") addresses = {MAP_HASH, sizeof(struct address), 4, ADDRESSES_MAX, 0};
 struct map_def SECTION("maps") next_hops = {MAP_HASH, sizeof(struct next_hop), 4, NEXT_HOPS_MAX, 0};
@@ -256,15 +256,15 @@ INLINE void keep_flow(const struct packet *p, u32 slot)
 
 INLINE int check_sender(const struct packet *p, u32 number, const struct slot *slot)
 {
-	struct place place = {.protocol = PROTOCOL_TCP, .family = p->family};
+	struct endpoint endpoint = {.protocol = PROTOCOL_TCP, .family = p->family};
 	struct port_use *use;
 	struct claim *claim;
 	u32 port;
 
 	if (kind_of(p->source, p->family) != ADDRESS_LOCAL)
 		return DROP_SOURCE_ADDRESS;
-	place.port = *(const u16 *)p->tcp;
-	port = HTONS(place.port);
+	endpoint.port = *(const u16 *)p->tcp;
+	port = HTONS(endpoint.port);
 	use = bpf_map_lookup_elem(&port_uses, &port);
 	if (!use)
 		return DROP_SOURCE_PORT;
@@ -272,11 +272,11 @@ INLINE int check_sender(const struct packet *p, u32 number, const struct slot *s
 		return use->leased_to == number + 1 ? PASSES : DROP_FOREIGN_PORT;
 	if (!use->claims)
 		return DROP_SOURCE_PORT;
-	copy_address(place.word, p->source, p->family);
-	claim = bpf_map_lookup_elem(&claims, &place);
+	copy_address(endpoint.word, p->source, p->family);
+	claim = bpf_map_lookup_elem(&claims, &endpoint);
 	if (!claim) {
-		place.word[0] = place.word[1] = place.word[2] = place.word[3] = 0;
-		claim = bpf_map_lookup_elem(&claims, &place);
+		endpoint.word[0] = endpoint.word[1] = endpoint.word[2] = endpoint.word[3] = 0;
+		claim = bpf_map_lookup_elem(&claims, &endpoint);
 	}
 	if (!claim)
 		return DROP_SOURCE_PORT;

@@ -9,7 +9,7 @@
 
 #include "mux.h"
 
-struct map_def SECTION("maps") claims = {MAP_HASH, sizeof(struct place), sizeof(struct claim), CLAIMS_MAX, 0};
+struct map_def SECTION("maps") claims = {MAP_HASH, sizeof(struct endpoint), sizeof(struct claim), CLAIMS_MAX, 0};
 struct map_def SECTION("maps") port_uses = {MAP_ARRAY, 4, sizeof(struct port_use), 65536, 0};
 struct map_def SECTION("maps") addresses = {MAP_HASH, sizeof(struct address), 4, ADDRESSES_MAX, 0};
 struct map_def SECTION("maps") slots = {MAP_ARRAY, 4, sizeof(struct slot), SLOTS, 0};
@@ -20,7 +20,7 @@ struct map_def SECTION("maps") port_counters = {MAP_ARRAY, 4, 8, SLOTS * COUNTS_
 struct map_def SECTION("maps") ingress_counters = {MAP_ARRAY, 4, 8, INGRESS_COUNTERS, 0};
 struct map_def SECTION("maps") devices = {MAP_DEVMAP, 4, 4, SLOTS, 0};
 
-/* UNSERVED: an application owns the place, and none of its contexts listens. */
+/* UNSERVED: an application owns the endpoint, and none of its contexts listens. */
 enum { NOBODY = -1, UNSERVED = -2 };
 enum { HEADERS_MAX = 8, HEADER_CHAIN_BYTES_MAX = 1024 };
 
@@ -119,15 +119,15 @@ INLINE struct port_use *use_of(const struct flow *flow)
 INLINE struct claim *claim_of(const struct flow *flow)
 {
 	const u32 *word = flow->local;
-	struct place place = {{word[0], word[1], word[2], word[3]}, flow->local_port, PROTOCOL_TCP, flow->family};
-	struct claim *claim = bpf_map_lookup_elem(&claims, &place);
+	struct endpoint endpoint = {{word[0], word[1], word[2], word[3]}, flow->local_port, PROTOCOL_TCP, flow->family};
+	struct claim *claim = bpf_map_lookup_elem(&claims, &endpoint);
 
 	if (claim)
 		return claim;
 	if (!is_local(word, flow->family))
 		return 0;
-	place.word[0] = place.word[1] = place.word[2] = place.word[3] = 0;
-	return bpf_map_lookup_elem(&claims, &place);
+	endpoint.word[0] = endpoint.word[1] = endpoint.word[2] = endpoint.word[3] = 0;
+	return bpf_map_lookup_elem(&claims, &endpoint);
 }
 
 /* The slot that owns the flow, or NOBODY. */

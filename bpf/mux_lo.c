@@ -1,5 +1,5 @@
 /* The tc program on the loopback interface of `mill mux --local`: packets from an address of the
- * NIC to a place that an application owns go into the service's pair. All else stays on the
+ * NIC to an endpoint that an application owns go into the service's pair. All else stays on the
  * loopback interface.
  *
  * The kernel sends packets for its own addresses to the loopback interface, whichever interface has

@@ -14,11 +14,11 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, getsockname, ipproto, 
 /// `SO_NETNS_COOKIE` of Linux 5.14.
 const SO_NETNS_COOKIE: libc::c_int = 71;
 
-/// Checks that the socket is bound to `place` in this process's network namespace.
+/// Checks that the socket is bound to `endpoint` in this process's network namespace.
 ///
 /// # Errors
 /// The reason why it is not.
-pub fn check(socket: BorrowedFd<'_>, place: SocketAddr) -> Result<(), &'static str> {
+pub fn check(socket: BorrowedFd<'_>, endpoint: SocketAddr) -> Result<(), &'static str> {
     let is_tcp = sockopt::socket_type(socket) == Ok(SocketType::STREAM)
         && sockopt::socket_protocol(socket) == Ok(Some(ipproto::TCP));
     if !is_tcp {
@@ -26,13 +26,13 @@ pub fn check(socket: BorrowedFd<'_>, place: SocketAddr) -> Result<(), &'static s
     }
     let bound = getsockname(socket).ok();
     let bound = bound.and_then(|bound| SocketAddr::try_from(bound).ok());
-    let keeps = bound.is_some_and(|bound| match bound == place {
+    let keeps = bound.is_some_and(|bound| match bound == endpoint {
         true => true,
         // An IPv6 socket on `::` that also takes IPv4.
         false => {
             let is_dual = sockopt::ipv6_v6only(socket) == Ok(false);
-            let is_any = bound.ip().is_unspecified() && place.ip().is_unspecified();
-            is_dual && is_any && bound.is_ipv6() && bound.port() == place.port()
+            let is_any = bound.ip().is_unspecified() && endpoint.ip().is_unspecified();
+            is_dual && is_any && bound.is_ipv6() && bound.port() == endpoint.port()
         }
     });
     if !keeps {
@@ -84,18 +84,18 @@ mod tests {
     #[test]
     fn socket_keeps_the_place_where_it_is_bound_and_no_other() {
         let listener = TcpListener::bind("0.0.0.0:0").unwrap();
-        let place = listener.local_addr().unwrap();
-        assert_eq!(check(listener.as_fd(), place), Ok(()));
-        let elsewhere = SocketAddr::new("127.0.0.1".parse().unwrap(), place.port());
+        let endpoint = listener.local_addr().unwrap();
+        assert_eq!(check(listener.as_fd(), endpoint), Ok(()));
+        let elsewhere = SocketAddr::new("127.0.0.1".parse().unwrap(), endpoint.port());
         let complaint = Err("a socket that is bound elsewhere");
         assert_eq!(check(listener.as_fd(), elsewhere), complaint);
-        let other_port = SocketAddr::new(place.ip(), place.port() ^ 1);
+        let other_port = SocketAddr::new(endpoint.ip(), endpoint.port() ^ 1);
         assert_eq!(check(listener.as_fd(), other_port), complaint);
-        let v6 = SocketAddr::new("::".parse().unwrap(), place.port());
+        let v6 = SocketAddr::new("::".parse().unwrap(), endpoint.port());
         assert_eq!(check(listener.as_fd(), v6), complaint);
         let udp = UdpSocket::bind("0.0.0.0:0").unwrap();
-        let place = udp.local_addr().unwrap();
-        assert_eq!(check(udp.as_fd(), place), Err("not a TCP socket"));
+        let endpoint = udp.local_addr().unwrap();
+        assert_eq!(check(udp.as_fd(), endpoint), Err("not a TCP socket"));
     }
 
     #[test]
@@ -104,8 +104,8 @@ mod tests {
         let Ok(listener) = TcpListener::bind("[::]:0") else {
             return;
         };
-        let place = listener.local_addr().unwrap();
-        let v4 = SocketAddr::new("0.0.0.0".parse().unwrap(), place.port());
+        let endpoint = listener.local_addr().unwrap();
+        let v4 = SocketAddr::new("0.0.0.0".parse().unwrap(), endpoint.port());
         assert_eq!(check(listener.as_fd(), v4), Ok(()));
     }
 }

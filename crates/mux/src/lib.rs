@@ -17,7 +17,7 @@
 //! | `dataplane` | the data plane of `mill mux`: namespace, veth pairs, BPF programs and maps, AF_XDP sockets |
 //! | `abandon_unsafe` | sockets that are closed without a wait for what lies in their queues |
 //! | `capabilities` | what the service's threads may do after the start |
-//! | `bound_unsafe` | sockets of applications that keep a place in the kernel |
+//! | `bound_unsafe` | sockets of applications that keep an endpoint in the kernel |
 //! | `device_unsafe` | sockets that send by one interface |
 //! | `rights_unsafe` | whether peers may send descriptors to a socket |
 //! | `peer_unsafe` | the process at the other end of a connection |

@@ -68,10 +68,10 @@ pub const NEXT_HOPS_PER_UID_MAX: usize = 256;
 pub const MEMORY_PER_UID_MIN: u64 = 1 << 30;
 /// ... or this part of the host's memory, if that is more. A further file is refused (ENOBUFS).
 pub const MEMORY_PER_UID_PART: u64 = 8;
-/// Contexts that listen at one place, which the programs choose among. A further one is refused
+/// Contexts that listen at one endpoint, which the programs choose among. A further one is refused
 /// (ENOBUFS).
 pub const LISTENERS_PER_PLACE_MAX: usize = 16;
-/// Holds of one place. A further one is refused (ENOBUFS).
+/// Holds of one endpoint. A further one is refused (ENOBUFS).
 pub const HOLDS_PER_PLACE_MAX: usize = 1024;
 /// Next hops that one application may ask for. A further one is refused (ENOBUFS).
 pub const NEXT_HOPS_PER_APPLICATION_MAX: usize = 256;

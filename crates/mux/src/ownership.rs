@@ -5,7 +5,7 @@
 //! sends no messages. Called by the service.
 //!
 //! Claims of different applications must not overlap. An unspecified address overlaps with every
-//! address of its family. TCP is the only protocol, so address and port form a place.
+//! address of its family. TCP is the only protocol, so address and port form an endpoint.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -23,7 +23,7 @@ pub struct Claim {
     pub application: u16,
     /// Contexts that listen, in the order in which they began.
     pub contexts: Vec<u16>,
-    /// Connections of processes that hold the place, whether or not they listen.
+    /// Connections of processes that hold the endpoint, whether or not they listen.
     pub holders: Vec<u64>,
     reservation: Reservation,
 }
@@ -33,7 +33,7 @@ impl Claim {
         self.contexts.is_empty() && self.holders.is_empty()
     }
 
-    /// True if a socket of the application reserves the place in the kernel.
+    /// True if a socket of the application reserves the endpoint in the kernel.
     pub fn is_bound(&self) -> bool {
         self.reservation.is_applications()
     }
@@ -76,12 +76,14 @@ impl Ownership {
 
     /// All claims.
     pub fn claims(&self) -> impl Iterator<Item = (SocketAddr, &Claim)> + Clone {
-        self.claims.iter().map(|(place, claim)| (*place, claim))
+        self.claims
+            .iter()
+            .map(|(endpoint, claim)| (*endpoint, claim))
     }
 
-    /// The claim of exactly this place.
-    pub fn claim(&self, place: SocketAddr) -> Option<&Claim> {
-        self.claims.get(&place)
+    /// The claim of exactly this endpoint.
+    pub fn claim(&self, endpoint: SocketAddr) -> Option<&Claim> {
+        self.claims.get(&endpoint)
     }
 
     /// All leases.
@@ -89,7 +91,7 @@ impl Ownership {
         self.leases.values()
     }
 
-    /// Adds `context` to the claim of `place`, which is made and reserved if it does not exist.
+    /// Adds `context` to the claim of `endpoint`, which is made and reserved if it does not exist.
     /// Returns the contexts that listen now.
     ///
     /// # Errors
@@ -99,10 +101,10 @@ impl Ownership {
         &mut self,
         application: u16,
         context: u16,
-        place: SocketAddr,
+        endpoint: SocketAddr,
     ) -> io::Result<Vec<u16>> {
-        self.check_free(application, place)?;
-        if let Some(claim) = self.claims.get_mut(&place) {
+        self.check_free(application, endpoint)?;
+        if let Some(claim) = self.claims.get_mut(&endpoint) {
             if !claim.contexts.contains(&context) {
                 if claim.contexts.len() >= LISTENERS_PER_PLACE_MAX {
                     return Err(Errno::NOBUFS);
@@ -111,8 +113,13 @@ impl Ownership {
             }
             return Ok(claim.contexts.clone());
         }
-        let reservation = Reservation::new(place)?;
-        self.insert(application, place, (vec![context], Vec::new()), reservation);
+        let reservation = Reservation::new(endpoint)?;
+        self.insert(
+            application,
+            endpoint,
+            (vec![context], Vec::new()),
+            reservation,
+        );
         Ok(vec![context])
     }
 
@@ -125,29 +132,30 @@ impl Ownership {
         &mut self,
         application: u16,
         contexts: Vec<u16>,
-        place: SocketAddr,
+        endpoint: SocketAddr,
     ) -> io::Result<()> {
-        self.check_free(application, place)?;
+        self.check_free(application, endpoint)?;
         let parts = (contexts, Vec::new());
-        self.insert(application, place, parts, Reservation::awaited());
+        self.insert(application, endpoint, parts, Reservation::awaited());
         Ok(())
     }
 
-    /// Keeps `place` for a process of the application: SYNs wait until one of its contexts listens.
-    /// `bound` is a socket of the application's that keeps the place in the kernel, if there is
+    /// Keeps `endpoint` for a process of the application: SYNs wait until one of its contexts
+    /// listens.
+    /// `bound` is a socket of the application's that keeps the endpoint in the kernel, if there is
     /// one. Returns the contexts that listen.
     ///
     /// # Errors
-    /// As [`claim_add`](Self::claim_add); `NOBUFS` if the place has too many holds.
+    /// As [`claim_add`](Self::claim_add); `NOBUFS` if the endpoint has too many holds.
     pub fn hold_add(
         &mut self,
         application: u16,
         holder: u64,
-        place: SocketAddr,
+        endpoint: SocketAddr,
         bound: Option<Reservation>,
     ) -> io::Result<Vec<u16>> {
-        self.check_free(application, place)?;
-        if let Some(claim) = self.claims.get_mut(&place) {
+        self.check_free(application, endpoint)?;
+        if let Some(claim) = self.claims.get_mut(&endpoint) {
             if claim.holders.len() >= HOLDS_PER_PLACE_MAX {
                 return Err(Errno::NOBUFS);
             }
@@ -157,22 +165,27 @@ impl Ownership {
             }
             return Ok(claim.contexts.clone());
         }
-        let reservation = bound.map_or_else(|| Reservation::new(place), Ok)?;
-        self.insert(application, place, (Vec::new(), vec![holder]), reservation);
+        let reservation = bound.map_or_else(|| Reservation::new(endpoint), Ok)?;
+        self.insert(
+            application,
+            endpoint,
+            (Vec::new(), vec![holder]),
+            reservation,
+        );
         Ok(Vec::new())
     }
 
     /// Ends one hold of a process. False: the claim and its reservation have ended, too.
     ///
     /// # Errors
-    /// `NOENT` if the process does not hold the place.
+    /// `NOENT` if the process does not hold the endpoint.
     pub fn hold_remove(
         &mut self,
         application: u16,
         holder: u64,
-        place: SocketAddr,
+        endpoint: SocketAddr,
     ) -> io::Result<bool> {
-        let claim = self.claims.get_mut(&place).ok_or(Errno::NOENT)?;
+        let claim = self.claims.get_mut(&endpoint).ok_or(Errno::NOENT)?;
         let at = claim.holders.iter().position(|one| *one == holder);
         let (Some(at), true) = (at, claim.application == application) else {
             return Err(Errno::NOENT);
@@ -180,30 +193,30 @@ impl Ownership {
         claim.holders.swap_remove(at);
         let stays = !claim.is_idle();
         if !stays {
-            self.claims.remove(&place);
+            self.claims.remove(&endpoint);
         }
         Ok(stays)
     }
 
-    /// Places that a process of the application holds, each as many times as it is held.
+    /// Endpoints that a process of the application holds, each as many times as it is held.
     pub fn holds(&self, application: u16, holder: u64) -> Vec<SocketAddr> {
         let own = self
             .claims()
             .filter(|(_, one)| one.application == application);
-        own.flat_map(|(place, one)| {
+        own.flat_map(|(endpoint, one)| {
             let times = one.holders.iter().filter(|one| **one == holder).count();
-            std::iter::repeat_n(place, times)
+            std::iter::repeat_n(endpoint, times)
         })
         .collect()
     }
 
-    /// Checks that neither a lease nor another application has the place.
-    fn check_free(&self, application: u16, place: SocketAddr) -> io::Result<()> {
-        if self.lease_range.contains(&place.port()) {
+    /// Checks that neither a lease nor another application has the endpoint.
+    fn check_free(&self, application: u16, endpoint: SocketAddr) -> io::Result<()> {
+        if self.lease_range.contains(&endpoint.port()) {
             return Err(Errno::ADDRINUSE);
         }
         let overlaps = |other: &SocketAddr| {
-            let (one, other) = (place.ip(), other.ip());
+            let (one, other) = (endpoint.ip(), other.ip());
             one == other
                 || one.is_ipv4() == other.is_ipv4()
                     && (one.is_unspecified() || other.is_unspecified())
@@ -211,7 +224,7 @@ impl Ownership {
         let mut others = self
             .claims
             .iter()
-            .filter(|(other, _)| other.port() == place.port() && overlaps(other));
+            .filter(|(other, _)| other.port() == endpoint.port() && overlaps(other));
         match others.any(|(_, claim)| claim.application != application) {
             true => Err(Errno::ADDRINUSE),
             false => Ok(()),
@@ -221,7 +234,7 @@ impl Ownership {
     fn insert(
         &mut self,
         application: u16,
-        place: SocketAddr,
+        endpoint: SocketAddr,
         (contexts, holders): (Vec<u16>, Vec<u64>),
         reservation: Reservation,
     ) {
@@ -231,11 +244,11 @@ impl Ownership {
             holders,
             reservation,
         };
-        self.claims.insert(place, claim);
+        self.claims.insert(endpoint, claim);
     }
 
-    /// Removes `context` from the claim of `place`. Returns the contexts that still listen. Without
-    /// listeners and holders the claim and its reservation end.
+    /// Removes `context` from the claim of `endpoint`. Returns the contexts that still listen.
+    /// Without listeners and holders the claim and its reservation end.
     ///
     /// # Errors
     /// `NOENT` if the application has no such claim.
@@ -243,16 +256,16 @@ impl Ownership {
         &mut self,
         application: u16,
         context: u16,
-        place: SocketAddr,
+        endpoint: SocketAddr,
     ) -> io::Result<Vec<u16>> {
-        let claim = self.claims.get_mut(&place).ok_or(Errno::NOENT)?;
+        let claim = self.claims.get_mut(&endpoint).ok_or(Errno::NOENT)?;
         if claim.application != application || !claim.contexts.contains(&context) {
             return Err(Errno::NOENT);
         }
         claim.contexts.retain(|one| *one != context);
         let left = claim.contexts.clone();
         if claim.is_idle() {
-            self.claims.remove(&place);
+            self.claims.remove(&endpoint);
         }
         Ok(left)
     }
@@ -350,7 +363,9 @@ impl Ownership {
 
     /// Removes the claims of an address that the NIC has lost.
     pub fn take_address(&mut self, address: IpAddr) -> Vec<(SocketAddr, Claim)> {
-        let claims = self.claims.extract_if(.., |place, _| place.ip() == address);
+        let claims = self
+            .claims
+            .extract_if(.., |endpoint, _| endpoint.ip() == address);
         claims.collect()
     }
 

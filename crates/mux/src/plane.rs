@@ -104,20 +104,20 @@ pub trait Plane {
     /// Removes the virtual port of a context.
     fn port_remove(&mut self, application: u16, context: u16);
 
-    /// Gives `place` to the application, with `contexts` listening. Without listeners SYNs are
+    /// Gives `endpoint` to the application, with `contexts` listening. Without listeners SYNs are
     /// dropped, and peers retransmit them.
     ///
     /// # Errors
     /// An errno for the application.
     fn claim_set(
         &mut self,
-        place: SocketAddr,
+        endpoint: SocketAddr,
         application: u16,
         contexts: &[u16],
     ) -> Result<(), Errno>;
 
-    /// Returns `place` to the kernel.
-    fn claim_remove(&mut self, place: SocketAddr);
+    /// Returns `endpoint` to the kernel.
+    fn claim_remove(&mut self, endpoint: SocketAddr);
 
     /// Gives the segments of a connection, whose first end is this host's, to the context. No
     /// effect for a context that is gone.

@@ -41,21 +41,21 @@ impl Drop for Keeper {
 }
 
 impl Reservation {
-    /// Reserves `place`; an unspecified address reserves all addresses of its family.
+    /// Reserves `endpoint`; an unspecified address reserves all addresses of its family.
     ///
     /// # Errors
     /// `ADDRINUSE` if a socket of the kernel has the port; `ADDRNOTAVAIL` if the host has no such
     /// address.
-    pub fn new(place: SocketAddr) -> io::Result<Self> {
-        let socket = open(place)?;
-        if place.is_ipv6() {
+    pub fn new(endpoint: SocketAddr) -> io::Result<Self> {
+        let socket = open(endpoint)?;
+        if endpoint.is_ipv6() {
             sockopt::set_ipv6_v6only(&socket, true)?;
         }
-        bind(&socket, &place)?;
+        bind(&socket, &endpoint)?;
         Ok(Self(Keeper::Own { _socket: socket }))
     }
 
-    /// A reservation by an application's socket that is bound to the place.
+    /// A reservation by an application's socket that is bound to the endpoint.
     pub fn of_application(socket: OwnedFd, closer: &Closer) -> Self {
         Self(Keeper::Applications(Some(socket), closer.clone()))
     }
@@ -65,7 +65,7 @@ impl Reservation {
         Self(Keeper::Awaited)
     }
 
-    /// True if an application's socket reserves the place.
+    /// True if an application's socket reserves the endpoint.
     pub fn is_applications(&self) -> bool {
         !matches!(self.0, Keeper::Own { .. })
     }
@@ -96,8 +96,8 @@ impl Reservation {
     }
 }
 
-fn open(place: SocketAddr) -> io::Result<OwnedFd> {
-    let family = match place {
+fn open(endpoint: SocketAddr) -> io::Result<OwnedFd> {
+    let family = match endpoint {
         SocketAddr::V4(_) => AddressFamily::INET,
         SocketAddr::V6(_) => AddressFamily::INET6,
     };

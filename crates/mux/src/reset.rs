@@ -36,7 +36,7 @@ const CONNECTION_BYTES: u64 = 2 * (14 + 40 + TCP_BYTES as u64);
 
 /// The ledger of a dead application.
 #[derive(Debug)]
-struct Will {
+struct PendingResets {
     ledger: Box<dyn Ledger>,
     size: LedgerSize,
     /// Entry from which reading continues.
@@ -62,7 +62,7 @@ pub struct LedgerSize {
 #[derive(Clone, Debug, Default)]
 pub struct Owned {
     /// Claims; an unspecified address covers those of its family that the NIC has.
-    pub places: Vec<SocketAddr>,
+    pub endpoints: Vec<SocketAddr>,
     /// Leases.
     pub leases: Vec<std::ops::RangeInclusive<u16>>,
     /// Addresses of the NIC.
@@ -82,11 +82,11 @@ impl Owned {
     }
 
     fn has(&self, local: SocketAddr) -> bool {
-        let mut places = self.places.iter();
-        let is_claimed = places.any(|place| {
-            place.port() == local.port()
-                && place.is_ipv4() == local.is_ipv4()
-                && (place.ip() == local.ip() || place.ip().is_unspecified())
+        let mut endpoints = self.endpoints.iter();
+        let is_claimed = endpoints.any(|endpoint| {
+            endpoint.port() == local.port()
+                && endpoint.is_ipv4() == local.is_ipv4()
+                && (endpoint.ip() == local.ip() || endpoint.ip().is_unspecified())
         });
         let mut leases = self.leases.iter();
         let is_leased = leases.any(|range| range.contains(&local.port()));
@@ -155,7 +155,7 @@ pub struct Resets {
     outside: RawSockets,
     /// For peers at the host's own addresses (`--local`).
     inside: RawSockets,
-    wills: VecDeque<Will>,
+    pending: VecDeque<PendingResets>,
     /// Bytes a second that the resets of one context may take, as its frames could; 0: any number.
     rate: u64,
 }
@@ -167,14 +167,14 @@ impl Resets {
         Ok(Self {
             outside: RawSockets::new()?,
             inside: RawSockets::new()?,
-            wills: VecDeque::new(),
+            pending: VecDeque::new(),
             rate,
         })
     }
 
     /// Queues the connections in `ledger`, whose application owned `owned`.
     pub fn add(&mut self, ledger: Box<dyn Ledger>, size: LedgerSize, owned: Owned) {
-        self.wills.push_back(Will {
+        self.pending.push_back(PendingResets {
             ledger,
             size,
             at: 0,
@@ -186,26 +186,26 @@ impl Resets {
 
     /// The ledgers that are still needed.
     pub fn ledgers(&self) -> impl Iterator<Item = LedgerSize> + '_ {
-        self.wills.iter().map(|will| will.size)
+        self.pending.iter().map(|resets| resets.size)
     }
 
     /// Whether no connections wait.
     pub fn is_idle(&self) -> bool {
-        self.wills.is_empty()
+        self.pending.is_empty()
     }
 
     /// True if a connection can be reset now.
     pub fn is_due(&self, now: Instant) -> bool {
-        self.wills.iter().any(|will| will.not_before <= now)
+        self.pending.iter().any(|resets| resets.not_before <= now)
     }
 
     /// Sends the first round of all that wait, at once: the service is about to end.
     pub fn finish(&mut self) {
         self.rate = 0;
         let now = Instant::now();
-        self.wills.retain(|will| !will.is_second_round);
-        for will in &mut self.wills {
-            will.not_before = now;
+        self.pending.retain(|resets| !resets.is_second_round);
+        for resets in &mut self.pending {
+            resets.not_before = now;
         }
         while self.is_due(now) {
             self.turn(now);
@@ -215,28 +215,32 @@ impl Resets {
     /// Sends the next slice. Ledgers have their slices by turns, so that a long one delays no
     /// other.
     pub fn turn(&mut self, now: Instant) {
-        let Some(index) = self.wills.iter().position(|will| will.not_before <= now) else {
+        let Some(index) = self
+            .pending
+            .iter()
+            .position(|resets| resets.not_before <= now)
+        else {
             return;
         };
-        let Some(mut will) = self.wills.remove(index) else {
+        let Some(mut resets) = self.pending.remove(index) else {
             return;
         };
-        let Some(sent) = self.send_slice(&mut will) else {
+        let Some(sent) = self.send_slice(&mut resets) else {
             // Nothing of it can leave: the NIC is gone.
             return;
         };
-        let is_read = will.ledger.entry(will.at).is_none();
-        match (is_read, will.is_second_round) {
+        let is_read = resets.ledger.entry(resets.at).is_none();
+        match (is_read, resets.is_second_round) {
             (true, true) => return,
             (true, false) => {
                 // The first segment may have been lost, or may have fallen into a peer's window.
-                will.is_second_round = true;
-                will.at = 0;
-                will.not_before = now + Duration::from_nanos(RESET_AGAIN_NS);
+                resets.is_second_round = true;
+                resets.at = 0;
+                resets.not_before = now + Duration::from_nanos(RESET_AGAIN_NS);
             }
-            (false, _) => will.not_before = self.next_slice(will.not_before, now, sent),
+            (false, _) => resets.not_before = self.next_slice(resets.not_before, now, sent),
         }
-        self.wills.push_back(will);
+        self.pending.push_back(resets);
     }
 
     /// When the slice after one of `sent` connections may leave.
@@ -252,17 +256,17 @@ impl Resets {
     }
 
     /// Resets the next peers of a ledger, and counts them; `None` without the NIC.
-    fn send_slice(&self, will: &mut Will) -> Option<usize> {
-        self.outside.bind_to_device(will.owned.link?).ok()?;
+    fn send_slice(&self, resets: &mut PendingResets) -> Option<usize> {
+        self.outside.bind_to_device(resets.owned.link?).ok()?;
         let mut sent = 0;
         for _ in 0..LEDGER_ENTRIES_PER_TURN {
-            let Some(bytes) = will.ledger.entry(will.at) else {
+            let Some(bytes) = resets.ledger.entry(resets.at) else {
                 break;
             };
-            will.at += 1;
+            resets.at += 1;
             let entry = Entry::decode(&bytes);
-            if let Some(entry) = entry.filter(|entry| will.owned.covers(entry)) {
-                self.provoke(&entry, will.owned.is_own(entry.remote));
+            if let Some(entry) = entry.filter(|entry| resets.owned.covers(entry)) {
+                self.provoke(&entry, resets.owned.is_own(entry.remote));
                 sent += 1;
             }
             if sent == RESETS_PER_TURN {

@@ -42,7 +42,7 @@ pub struct ApplicationNote {
     pub family: Option<u64>,
     /// Claims, each with the contexts that listen.
     pub claims: Vec<(SocketAddr, Vec<u16>)>,
-    /// Claimed places that a socket of the application reserves in the kernel.
+    /// Claimed endpoints that a socket of the application reserves in the kernel.
     #[serde(default)]
     pub bound: Vec<SocketAddr>,
     /// Leases: context, first port, last port.

@@ -1,5 +1,5 @@
-//! Places that an application's own socket reserves in the kernel: the application listens on both
-//! sides. In network namespaces, as root, with a data plane that only records calls.
+//! Endpoints that an application's own socket reserves in the kernel: the application listens on
+//! both sides. In network namespaces, as root, with a data plane that only records calls.
 
 mod support;
 
@@ -15,11 +15,11 @@ const ADDRINUSE: i32 = 98;
 const INVAL: i32 = 22;
 const PLACE: &str = "0.0.0.0:8080";
 
-/// Holds a place with a socket of the application; returns 0 or an errno.
-fn hold_bound(client: &mut Client, place: &str, socket: &impl AsFd) -> i32 {
+/// Holds an endpoint with a socket of the application; returns 0 or an errno.
+fn hold_bound(client: &mut Client, endpoint: &str, socket: &impl AsFd) -> i32 {
     let claim = Claim {
         context: HOLD,
-        ..client.claim_of(place)
+        ..client.claim_of(endpoint)
     };
     let message = Message::Bound(claim);
     let socket = Some(socket.as_fd());
@@ -27,10 +27,10 @@ fn hold_bound(client: &mut Client, place: &str, socket: &impl AsFd) -> i32 {
     client.outcome(claim.request)
 }
 
-fn listen(world: &World, place: &str) -> TcpListener {
+fn listen(world: &World, endpoint: &str) -> TcpListener {
     world
         .near
-        .inside(|| TcpListener::bind(place))
+        .inside(|| TcpListener::bind(endpoint))
         .expect("a listener")
 }
 
@@ -47,7 +47,7 @@ fn place_that_the_program_keeps_is_held_until_it_lets_go() {
     assert_eq!(one.claim(PLACE), 0, "its context joins");
     let mut other = world.application();
     assert_eq!(other.claim(PLACE), ADDRINUSE);
-    // The service's copy reserves the place while connections remain.
+    // The service's copy reserves the endpoint while connections remain.
     drop(listener);
     let bound = world.near.inside(|| TcpListener::bind(PLACE));
     assert_eq!(bound.unwrap_err().raw_os_error(), Some(ADDRINUSE));
@@ -66,7 +66,7 @@ fn place_that_the_program_keeps_is_free_after_its_death() {
     let mut one = world.application();
     assert_eq!(hold_bound(&mut one, PLACE, &listener), 0);
     drop((one, listener));
-    world.until("burial", |books| books.claims.is_empty());
+    world.until("burial", |recorded| recorded.claims.is_empty());
     world.must_be_free(PLACE);
 }
 
@@ -83,7 +83,7 @@ fn socket_that_does_not_keep_the_place_is_refused() {
     assert_eq!(hold_bound(&mut one, PLACE, &of_another_namespace), INVAL);
     let (pipe, _end) = rustix::pipe::pipe().unwrap();
     assert_eq!(hold_bound(&mut one, PLACE, &pipe), INVAL);
-    assert!(world.plane.books(|books| books.claims.is_empty()));
+    assert!(world.plane.recorded(|recorded| recorded.claims.is_empty()));
 }
 
 #[test]
@@ -100,8 +100,10 @@ fn place_that_the_program_keeps_survives_the_service() {
     assert_eq!(one.claim(PLACE), 0);
     world.leave();
     world.start();
-    let place: SocketAddr = PLACE.parse().unwrap();
-    let contexts = world.plane.books(|books| books.claims.get(&place).cloned());
+    let endpoint: SocketAddr = PLACE.parse().unwrap();
+    let contexts = world
+        .plane
+        .recorded(|recorded| recorded.claims.get(&endpoint).cloned());
     assert_eq!(contexts, Some((number, vec![0])), "its flows go on");
     let mut again = world.connect();
     again.hello(1);

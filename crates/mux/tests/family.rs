@@ -1,4 +1,4 @@
-//! Several processes of one application share places, each with contexts of its own. In network
+//! Several processes of one application share endpoints, each with contexts of its own. In network
 //! namespaces, as root, with a data plane that only records calls.
 
 mod support;
@@ -45,8 +45,10 @@ fn join_with(mut client: Client, family: &OwnedFd) -> (Client, u16) {
 }
 
 fn listeners(world: &World) -> Option<Vec<u16>> {
-    let place: SocketAddr = PLACE.parse().unwrap();
-    let claim = world.plane.books(|books| books.claims.get(&place).cloned());
+    let endpoint: SocketAddr = PLACE.parse().unwrap();
+    let claim = world
+        .plane
+        .recorded(|recorded| recorded.claims.get(&endpoint).cloned());
     claim.map(|(_, contexts)| contexts)
 }
 
@@ -74,8 +76,8 @@ fn place_held_by_the_master_is_served_by_workers() {
     assert_eq!(stranger.hold(PLACE), ADDRINUSE);
 
     drop(one);
-    world.until("one gone", |books| {
-        books.claims.values().any(|(_, left)| *left == [2])
+    world.until("one gone", |recorded| {
+        recorded.claims.values().any(|(_, left)| *left == [2])
     });
     assert_eq!(two.release(PLACE), 0);
     assert_eq!(listeners(&world), Some(vec![]), "the master holds it");
@@ -97,15 +99,15 @@ fn worker_outlives_the_master_and_the_last_process_frees_the_place() {
     let (mut worker, _) = join(&world, &family);
     assert_eq!(worker.claim(PLACE), 0);
     drop(master);
-    world.until("master gone", |books| books.ports.len() == 1);
+    world.until("master gone", |recorded| recorded.ports.len() == 1);
     assert_eq!(listeners(&world), Some(vec![1]));
     // The master's number is free again.
     let (mut next, _) = join(&world, &family);
     assert_eq!(next.claim(PLACE), 0);
     assert_eq!(listeners(&world), Some(vec![1, 0]));
     drop((worker, next));
-    world.until("all gone", |books| {
-        books.claims.is_empty() && books.ports.is_empty()
+    world.until("all gone", |recorded| {
+        recorded.claims.is_empty() && recorded.ports.is_empty()
     });
     world.must_be_free(PLACE);
 }
@@ -138,14 +140,14 @@ fn offer(client: &Client, request: u32) {
 
 /// Offers a connection whose local end is `local`.
 fn offer_at(client: &Client, request: u32, local: SocketAddr) {
-    let place: SocketAddr = PLACE.parse().unwrap();
+    let endpoint: SocketAddr = PLACE.parse().unwrap();
     let offered = Message::Move(Move {
         request,
         context: 0,
         tuple: Tuple {
             protocol: PROTOCOL_TCP,
-            address: place.ip(),
-            port: place.port(),
+            address: endpoint.ip(),
+            port: endpoint.port(),
         },
         local: local.ip(),
         remote: PEER.parse().unwrap(),
@@ -205,7 +207,7 @@ fn connection_offered_by_one_worker_is_taken_by_another() {
     let flow = |world: &World| {
         world
             .plane
-            .books(|books| books.flows.values().next().copied())
+            .recorded(|recorded| recorded.flows.values().next().copied())
     };
     assert_eq!(flow(&world), None, "it is not taken yet");
     new.send(&Message::Granted {
@@ -227,7 +229,7 @@ fn connection_offered_by_one_worker_is_taken_by_another() {
     assert_eq!(old.outcome(72), AGAIN);
     assert_eq!(flow(&world), taker, "it was not the old one's to forget");
     new.send(&forget);
-    world.until("forgotten", |books| books.flows.is_empty());
+    world.until("forgotten", |recorded| recorded.flows.is_empty());
 }
 
 #[test]
@@ -245,7 +247,7 @@ fn connection_offered_to_a_worker_that_dies_comes_back() {
     drop(new);
     assert_eq!(old.outcome(70), AGAIN);
     offer(&old, 71);
-    assert_eq!(old.outcome(71), NOENT, "it has the place alone");
+    assert_eq!(old.outcome(71), NOENT, "it has the endpoint alone");
 }
 
 #[test]
@@ -261,7 +263,7 @@ fn connection_offered_at_an_address_that_is_not_its_places_ends_the_sender() {
         assert_eq!((old.claim(PLACE), new.claim(PLACE)), (0, 0));
         offer_at(&old, 70, local.parse().unwrap());
         assert!(old.is_disconnected());
-        assert!(world.plane.books(|books| books.flows.is_empty()));
+        assert!(world.plane.recorded(|recorded| recorded.flows.is_empty()));
     }
 }
 

@@ -55,8 +55,8 @@ impl World {
 
     /// A world whose NIC has `queues` queues, each with a thread.
     fn with_queues(slots: usize, queues: usize) -> Self {
-        let books = (0..queues).map(|_| Box::new(NoBook) as Box<dyn FlowBook>);
-        let mut frames = Frames::start(books.collect()).unwrap();
+        let recorded = (0..queues).map(|_| Box::new(NoBook) as Box<dyn FlowBook>);
+        let mut frames = Frames::start(recorded.collect()).unwrap();
         frames.set(&Right::Host(NIC, 1500));
         frames.set(&Right::NextHop(GATEWAY, true));
         frames.set(&Right::Address(OURS.into(), Some(AddressKind::Local)));
@@ -73,12 +73,12 @@ impl World {
 
     /// Makes the application with slot and device `number` own port 8000 + `number`.
     fn own(&mut self, number: u16) {
-        let place = (OURS, 8000 + number).into();
+        let endpoint = (OURS, 8000 + number).into();
         let owner = Owner {
             slot: number,
             tracks: false,
         };
-        self.frames.set(&Right::Claim(place, Some(owner)));
+        self.frames.set(&Right::Claim(endpoint, Some(owner)));
     }
 
     fn join(&mut self, device: u16, ports: Vec<MemifPort>) {
@@ -310,12 +310,12 @@ fn frame_of_an_application_leaves_by_the_nic_if_the_check_says_so() {
 fn right_that_is_taken_away_ends_with_the_next_frame() {
     let mut world = World::new(64);
     let mut port = world.application(0);
-    let place = (OURS, 8000).into();
+    let endpoint = (OURS, 8000).into();
     for round in 1..100 {
         assert!(send(&mut port, &ours(0, 0)));
         assert!(until(LONG, || world.word(0, Word::TxFrames) == round));
         while world.take().is_empty() {}
-        world.frames.set(&Right::Claim(place, None));
+        world.frames.set(&Right::Claim(endpoint, None));
         assert!(send(&mut port, &ours(0, 0)));
         let drops = |world: &World| world.frames.drops(0, Reason::SourcePort);
         assert!(until(LONG, || drops(&world) == round));

@@ -34,8 +34,8 @@ fn cpu_time() -> Duration {
 
 #[test]
 fn threads_without_frames_take_no_cpu_time() {
-    let books = (0..2).map(|_| Box::new(NoBook) as Box<dyn FlowBook>);
-    let mut frames = Frames::start(books.collect()).unwrap();
+    let recorded = (0..2).map(|_| Box::new(NoBook) as Box<dyn FlowBook>);
+    let mut frames = Frames::start(recorded.collect()).unwrap();
     let ends = (0..2).map(|_| pair(&LoopbackOptions::default()).unwrap());
     let (nics, mut wires): (Vec<Loopback>, Vec<Loopback>) = ends.unzip();
     frames.set_nic(nics);

@@ -39,8 +39,8 @@ fn attack_with(test: &str, change: impl FnOnce(&mut ServiceOptions), attack: imp
     attack(&world);
     assert_eq!(honest.claim("10.9.0.1:8081"), 0);
     assert!(honest.lease(32).is_ok());
-    world.until("only the honest one is left", |books| {
-        books.ports.len() == 1
+    world.until("only the honest one is left", |recorded| {
+        recorded.ports.len() == 1
     });
 }
 
@@ -283,7 +283,7 @@ fn memory_of_one_user_has_a_limit() {
         // A context that is opened again needs no more than it had, and one that is gone nothing.
         two.port(0);
         drop(one);
-        world.until("death", |books| books.ports.len() == 3);
+        world.until("death", |recorded| recorded.ports.len() == 3);
         two.port(1);
     });
 }
@@ -324,7 +324,7 @@ fn ledgers_of_the_dead_count_for_their_user() {
     let mut world = World::new("ledgers_of_the_dead");
     world.leave();
     // The peers of a dead application are reset at its rate, so its ledgers stay for long.
-    world.plane.books(|books| books.rate = 1);
+    world.plane.recorded(|recorded| recorded.rate = 1);
     world.start_with(|options| options.ports = 32);
     let ask = |client: &mut Client, context| {
         client.ask_port(Memory {
@@ -351,7 +351,7 @@ fn ledgers_of_the_dead_count_for_their_user() {
     }
     assert_eq!(one.claim("10.9.0.1:9000"), 0);
     drop(one);
-    world.until("death", |books| books.ports.is_empty());
+    world.until("death", |recorded| recorded.ports.is_empty());
     let mut two = world.connect_as(USER);
     two.hello(1);
     assert!(!ask(&mut two, 0));
@@ -368,11 +368,15 @@ fn application_that_dies_with_many_contexts_delays_others_by_one_of_them() {
         let mut large = world.connect();
         large.hello(12);
         (0..12).for_each(|context| drop(large.port(context)));
-        let pause = |pause| world.plane.books(|books| books.port_removal_pause = pause);
-        let removals = || world.plane.books(|books| books.port_removals);
+        let pause = |pause| {
+            world
+                .plane
+                .recorded(|recorded| recorded.port_removal_pause = pause)
+        };
+        let removals = || world.plane.recorded(|recorded| recorded.port_removals);
         pause(Duration::from_millis(60));
         drop(large);
-        world.until("death", |books| books.port_removals > 0);
+        world.until("death", |recorded| recorded.port_removals > 0);
         let before = removals();
         assert_eq!(honest.claim("10.9.0.1:8085"), 0);
         assert!(
@@ -413,7 +417,7 @@ fn next_hops_of_one_user_leave_neighbours_to_others() {
     attack_with("next_hops_of_one_user", many, |world| {
         world.near.ip("address add 10.10.0.1/16 dev eth0");
         let address = "10.10.0.1".parse().unwrap();
-        world.until("address", |books| books.addresses.contains(&address));
+        world.until("address", |recorded| recorded.addresses.contains(&address));
         let ask = |client: &Client, number: u32| {
             client.send(&Message::Resolve {
                 request: number,
@@ -467,10 +471,10 @@ fn requests_that_take_long_delay_others_by_one_of_them() {
     let many = |options: &mut ServiceOptions| options.ports = 16;
     attack_with("requests_that_take_long", many, |world| {
         let mut honest = world.application();
-        let made = || world.plane.books(|books| books.port_adds);
+        let made = || world.plane.recorded(|recorded| recorded.port_adds);
         world
             .plane
-            .books(|books| books.port_add_pause = Duration::from_millis(40));
+            .recorded(|recorded| recorded.port_add_pause = Duration::from_millis(40));
         let hostile = [(); 3].map(|()| {
             let mut client = world.connect_as(USER);
             client.hello(1);
@@ -497,7 +501,7 @@ fn requests_that_take_long_delay_others_by_one_of_them() {
         assert!(made() < 40, "the attack is over: nothing was tested");
         world
             .plane
-            .books(|books| books.port_add_pause = Duration::ZERO);
+            .recorded(|recorded| recorded.port_add_pause = Duration::ZERO);
         drop((hostile, late, honest));
     });
 }

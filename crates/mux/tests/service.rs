@@ -41,7 +41,7 @@ tests! {
     application_that_claims_gets_the_port_and_the_kernel_does_not(world) {
         let mut one = world.application();
         assert_eq!(one.claim("10.9.0.1:8080"), 0);
-        world.until("claim", |books| books.claims.len() == 1);
+        world.until("claim", |recorded| recorded.claims.len() == 1);
         let bound = world.near.inside(|| TcpListener::bind("10.9.0.1:8080"));
         assert_eq!(bound.unwrap_err().raw_os_error(), Some(ADDRINUSE));
         let bound = world.near.inside(|| TcpListener::bind("0.0.0.0:8080"));
@@ -49,7 +49,7 @@ tests! {
         assert_eq!(one.release("10.9.0.1:8080"), 0);
         assert_eq!(one.release("10.9.0.1:8080"), NOENT);
         world.must_be_free("10.9.0.1:8080");
-        assert!(world.plane.books(|books| books.claims.is_empty()));
+        assert!(world.plane.recorded(|recorded| recorded.claims.is_empty()));
     }
 
     bulk_lane_is_for_a_context_that_has_its_port(world) {
@@ -111,7 +111,7 @@ tests! {
         assert_eq!(other.claim("[::]:8080"), 0);
         assert_eq!(one.claim("192.0.2.1:8080"), ADDRNOTAVAIL);
         drop(one);
-        world.until("death", |books| books.claims.len() == 1);
+        world.until("death", |recorded| recorded.claims.len() == 1);
         assert_eq!(other.claim("10.9.0.1:8080"), 0);
     }
 
@@ -120,8 +120,8 @@ tests! {
         assert_eq!(one.claim("10.9.0.1:8080"), 0);
         assert_eq!(one.lease(32), Ok(20_000..=20_031));
         one.port(0);
-        assert!(world.plane.books(|books| books.claims.is_empty() && books.leases.is_empty()));
-        assert_eq!(world.plane.books(|books| books.ports.len()), 2);
+        assert!(world.plane.recorded(|recorded| recorded.claims.is_empty() && recorded.leases.is_empty()));
+        assert_eq!(world.plane.recorded(|recorded| recorded.ports.len()), 2);
         assert_eq!(other.claim("10.9.0.1:8080"), 0);
     }
 
@@ -137,20 +137,20 @@ tests! {
         let reserved = world.near.exec("cat /proc/sys/net/ipv4/ip_local_reserved_ports");
         assert_eq!(reserved.trim(), "20000-20127");
         drop((one, taken));
-        world.until("death", |books| books.leases.len() == 1);
+        world.until("death", |recorded| recorded.leases.len() == 1);
         assert_eq!(other.lease(32), Ok(20_000..=20_031));
     }
 
     next_hop_is_in_the_table_before_the_answer(world) {
         let mut one = world.application();
         let mac = one.resolve("10.9.0.2").unwrap();
-        assert!(world.plane.books(|books| books.next_hops.contains(&mac)));
+        assert!(world.plane.recorded(|recorded| recorded.next_hops.contains(&mac)));
         assert_eq!(one.resolve("10.9.0.99"), Err(HOSTUNREACH));
         for wrong in ["192.0.2.1", "10.9.0.1", "10.9.0.255", "224.0.0.1", "::1"] {
             assert_eq!(one.resolve(wrong), Err(HOSTUNREACH), "{wrong}");
         }
         drop(one);
-        world.until("death", |books| books.next_hops.is_empty());
+        world.until("death", |recorded| recorded.next_hops.is_empty());
     }
 
     application_that_is_slow_to_read_gets_all_routes(world) {
@@ -176,13 +176,13 @@ tests! {
         let mut one = world.application();
         one.claim("0.0.0.0:8080");
         let address: std::net::IpAddr = "10.9.1.1".parse().unwrap();
-        world.until("address", |books| books.addresses.contains(&address));
+        world.until("address", |recorded| recorded.addresses.contains(&address));
         assert_eq!(one.claim("10.9.1.1:9090"), 0);
         world.near.ip("address del 10.9.1.1/24 dev eth0");
         let revoke = one.news(|message| matches!(message, Message::Revoke { .. }));
         assert!(matches!(revoke, Message::Revoke { tuple, errno: NETDOWN } if tuple.port == 9090));
         one.news(|message| matches!(message, Message::Change(Change::AddressRemoved { .. })));
-        assert_eq!(world.plane.books(|books| books.claims.len()), 1);
+        assert_eq!(world.plane.recorded(|recorded| recorded.claims.len()), 1);
         assert_eq!(one.claim("10.9.1.1:9090"), ADDRNOTAVAIL);
     }
 
@@ -190,11 +190,11 @@ tests! {
         world.near.ip("address add 10.9.1.1/24 dev eth0");
         let mut one = world.application();
         let address: std::net::IpAddr = "10.9.1.1".parse().unwrap();
-        world.until("address", |books| books.addresses.contains(&address));
+        world.until("address", |recorded| recorded.addresses.contains(&address));
         assert_eq!(one.claim("10.9.1.1:9090"), 0);
         world.near.ip("address del 10.9.1.1/24 dev eth0");
         std::thread::sleep(Duration::from_millis(200));
-        assert!(world.plane.books(|books| books.addresses.contains(&address)));
+        assert!(world.plane.recorded(|recorded| recorded.addresses.contains(&address)));
         world.near.ip("address add 10.9.1.1/16 dev eth0");
         let added = Change::AddressAdded { address, prefix: 16 };
         one.news(|message| *message == Message::Change(added));
@@ -206,7 +206,7 @@ tests! {
             removed || matches!(message, Message::Revoke { .. })
         };
         assert!(!one.news.iter().any(is_loss), "{:?}", one.news);
-        assert_eq!(world.plane.books(|books| books.claims.len()), 2);
+        assert_eq!(world.plane.recorded(|recorded| recorded.claims.len()), 2);
     }
 
     mtu_beyond_what_virtual_ports_carry_is_said_and_cut(world) {
@@ -214,7 +214,7 @@ tests! {
         world.far.ip("link set eth0 mtu 9000");
         world.near.ip("link set eth0 mtu 9000");
         one.news(|message| *message == Message::Change(Change::Mtu(3498)));
-        assert_eq!(world.plane.books(|books| books.host.map(|(_, mtu)| mtu)), Some(3498));
+        assert_eq!(world.plane.recorded(|recorded| recorded.host.map(|(_, mtu)| mtu)), Some(3498));
         assert!(support::was_said("MTU 9000"));
         let mut two = world.connect();
         assert_eq!(two.hello(1).mtu, 3498);
@@ -240,11 +240,11 @@ tests! {
     broadcast_address_goes_with_its_subnet(world) {
         world.near.ip("address add 10.9.1.1/24 broadcast 10.9.1.255 dev eth0");
         let broadcast: std::net::IpAddr = "10.9.1.255".parse().unwrap();
-        world.until("address", |books| books.addresses.contains(&broadcast));
+        world.until("address", |recorded| recorded.addresses.contains(&broadcast));
         world.near.ip("address del 10.9.1.1/24 dev eth0");
-        world.until("no address", |books| !books.addresses.contains(&broadcast));
+        world.until("no address", |recorded| !recorded.addresses.contains(&broadcast));
         let stays = "10.9.0.1".parse().unwrap();
-        assert!(world.plane.books(|books| books.addresses.contains(&stays)));
+        assert!(world.plane.recorded(|recorded| recorded.addresses.contains(&stays)));
     }
 
     rights_of_the_service_before_end_with_their_causes(world) {
@@ -255,20 +255,20 @@ tests! {
         world.leave();
         let unused = packetio::MacAddr([2, 0, 0, 0, 0, 9]);
         let gone: std::net::IpAddr = "10.9.1.1".parse().unwrap();
-        world.plane.books(|books| {
-            books.addresses.push(gone);
-            books.next_hops.push(unused);
+        world.plane.recorded(|recorded| {
+            recorded.addresses.push(gone);
+            recorded.next_hops.push(unused);
         });
         world.start();
-        world.until("address", |books| !books.addresses.contains(&gone));
+        world.until("address", |recorded| !recorded.addresses.contains(&gone));
         let mut again = world.connect();
         again.hello(1);
         let recover = Message::Recover { request: 9, application: number, context: 0 };
         again.channel.send(&recover, Some(socket.as_fd())).unwrap();
         assert_eq!(again.outcome(9), 0);
         assert_eq!(again.resolve("10.9.0.2"), Ok(used));
-        world.until("next hop", |books| !books.next_hops.contains(&unused));
-        assert!(world.plane.books(|books| books.next_hops.contains(&used)));
+        world.until("next hop", |recorded| !recorded.next_hops.contains(&unused));
+        assert!(world.plane.recorded(|recorded| recorded.next_hops.contains(&used)));
     }
 
     interface_removed_and_back_is_told(world) {
@@ -292,8 +292,8 @@ tests! {
         one.write_ledger(&entry);
         drop(one);
         must_be_reset(peer);
-        world.until("death", |books| {
-            books.claims.is_empty() && books.leases.is_empty() && books.ports.is_empty()
+        world.until("death", |recorded| {
+            recorded.claims.is_empty() && recorded.leases.is_empty() && recorded.ports.is_empty()
         });
         world.must_be_free("10.9.0.1:20000");
     }
@@ -337,7 +337,7 @@ tests! {
         world.start();
         // The next service waits five seconds for the application.
         must_be_reset(peer);
-        world.until("burial", |books| books.ports.is_empty() && books.ledgers.is_empty());
+        world.until("burial", |recorded| recorded.ports.is_empty() && recorded.ledgers.is_empty());
         world.must_be_free("10.9.0.1:8081");
     }
 
@@ -358,7 +358,7 @@ tests! {
         assert_eq!(one.claim("10.9.1.1:8081"), 0);
         let bound = world.near.inside(|| TcpListener::bind("0.0.0.0:8081"));
         assert_eq!(bound.unwrap_err().raw_os_error(), Some(ADDRINUSE));
-        // Another address is another place.
+        // Another address is another endpoint.
         let bound = world.near.inside(|| TcpListener::bind("10.9.0.1:8081"));
         assert!(bound.is_ok());
     }
@@ -367,7 +367,7 @@ tests! {
         world.near.ip("address add 10.9.1.1/24 dev eth0");
         let mut one = world.application();
         let address: std::net::IpAddr = "10.9.1.1".parse().unwrap();
-        world.until("address", |books| books.addresses.contains(&address));
+        world.until("address", |recorded| recorded.addresses.contains(&address));
         assert_eq!(one.claim("10.9.1.1:9090"), 0);
         world.near.ip("address del 10.9.1.1/24 dev eth0");
         one.news(|message| matches!(message, Message::Revoke { .. }));
@@ -425,9 +425,9 @@ tests! {
         assert_eq!(again.outcome(9), 0);
         assert_eq!(again.release("10.9.0.1:8080"), 0);
         // The application that did not come back counts as dead after five seconds.
-        world.until("burial", |books| books.claims.is_empty());
+        world.until("burial", |recorded| recorded.claims.is_empty());
         assert_eq!(other.claim("10.9.0.1:8082"), 0);
-        assert_eq!(world.plane.books(|books| books.leases.len()), 1);
+        assert_eq!(world.plane.recorded(|recorded| recorded.leases.len()), 1);
     }
 
     application_that_may_be_a_lost_one_gets_no_port_of_another(world) {
@@ -468,13 +468,13 @@ tests! {
         two.channel.send(&recover, Some(socket.as_fd())).unwrap();
         assert_eq!(two.outcome(9), NOENT);
         drop(two);
-        world.until("death", |books| books.claims.is_empty());
+        world.until("death", |recorded| recorded.claims.is_empty());
         world.must_be_free("10.9.0.1:8080");
         let mut holder = world.connect();
         holder.hello(1);
         assert_eq!(holder.hold("10.9.0.1:8080"), 0);
         holder.channel.send(&recover, Some(socket.as_fd())).unwrap();
-        assert_eq!(holder.outcome(9), NOENT, "a place is something, too");
+        assert_eq!(holder.outcome(9), NOENT, "an endpoint is something, too");
         let mut more = world.connect();
         more.hello(2);
         more.channel.send(&recover, Some(socket.as_fd())).unwrap();
@@ -493,7 +493,7 @@ tests! {
         assert_eq!(next.answer(), Some(Message::Refused { request: 0, errno: busy }));
         assert!(next.is_disconnected());
         all.pop();
-        world.until("death", |books| books.ports.len() == 3);
+        world.until("death", |recorded| recorded.ports.len() == 3);
         world.application();
     }
 
@@ -517,7 +517,7 @@ tests! {
         world.join();
         assert!(one.is_disconnected());
         assert!(one.news.contains(&Message::Stopping { stays: false }));
-        assert!(world.plane.books(|books| books.is_closed && books.claims.is_empty()));
+        assert!(world.plane.recorded(|recorded| recorded.is_closed && recorded.claims.is_empty()));
         assert!(!std::path::Path::new(&world.socket).exists());
         let reserved = world.near.exec("cat /proc/sys/net/ipv4/ip_local_reserved_ports");
         assert_eq!(reserved.trim(), "");

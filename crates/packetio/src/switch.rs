@@ -339,14 +339,14 @@ impl Fabric {
         self.held = 0;
         let from_wire: usize = (0..self.wire.len()).map(|queue| self.drain(queue)).sum();
         if self.gone != 0 {
-            self.bury();
+            self.remove_dead();
         }
         let from_members: usize = (0..self.ends.len()).map(|index| self.uplink(index)).sum();
         from_wire + from_members
     }
 
     /// Removes queues that have gone, because their descriptors would be readable for ever.
-    fn bury(&mut self) {
+    fn remove_dead(&mut self) {
         let gone = std::mem::take(&mut self.gone);
         let mut queues = 0..;
         self.wire.retain(|_| {

@@ -4,7 +4,7 @@ use std::io::{IoSlice, IoSliceMut};
 
 use posix::{Errno, PollFd, Reply, Request, number};
 
-use crate::engine::{self, What};
+use crate::engine::{self, Object};
 use crate::marks::{self, Mark};
 use crate::sleep::{Attempt, Kept, Signals};
 use crate::sleepers::News;
@@ -229,7 +229,7 @@ pub fn fcntl(fd: i32, key: usize, command: i32, argument: usize) -> Result<i64, 
 pub fn note_signals(key: usize) {
     // If the entry is gone, another thread has closed the socket.
     let _ = engine::locked(|engine| {
-        if let What::Undecided(undecided) = &mut engine.entry(key)?.what {
+        if let Object::Undecided(undecided) = &mut engine.entry(key)?.what {
             undecided.asked_for_signals = true;
         }
         Ok(())
@@ -316,7 +316,7 @@ fn drop_descriptor(fd: i32, is_replaced: bool) -> Result<(), Errno> {
         let entry = engine.entry(key)?;
         entry.refs = entry.refs.saturating_sub(1);
         if entry.refs > 0 {
-            if let What::Undecided(undecided) = &mut entry.what {
+            if let Object::Undecided(undecided) = &mut entry.what {
                 undecided.watched.retain(|(_, watched, _)| *watched != fd);
             }
             return Ok(None);

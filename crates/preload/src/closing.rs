@@ -2,7 +2,7 @@
 
 use posix::{Request, number};
 
-use crate::engine::{Engine, Entry, What};
+use crate::engine::{Engine, Entry, Object};
 use crate::waits::Place;
 use crate::watches;
 
@@ -32,7 +32,7 @@ pub fn close_abandoned(engine: &mut Engine, abandoned: Vec<usize>, but: &[usize]
 /// Removes an entry that neither a descriptor nor a waiting call uses.
 pub fn take_unused(engine: &mut Engine, key: usize) -> Option<Entry> {
     let entry = engine.entry(key).ok()?;
-    let is_epoll = matches!(entry.what, What::Epoll(_));
+    let is_epoll = matches!(entry.what, Object::Epoll(_));
     if entry.refs > 0 || engine.waits.has(key) {
         return None;
     }

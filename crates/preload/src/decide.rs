@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use packetio::Backend;
 use posix::{Address, EpollEvent, Errno, Reply, Request, number};
 
-use crate::engine::{Engine, Net, Socket, Undecided, What};
+use crate::engine::{Engine, Net, Object, Socket, Undecided};
 use crate::kernel_epoll_unsafe::{has_told, kernel_epoll_ctl};
 use crate::marks::{self, Mark};
 use crate::rules::Owner;
@@ -66,7 +66,7 @@ pub fn connects(engine: &mut Engine, remote: SocketAddr) -> Result<bool, Errno> 
 fn wants_signals(engine: &mut Engine, key: usize, fd: i32) -> bool {
     let has_asked = engine
         .entry(key)
-        .is_ok_and(|entry| matches!(&entry.what, What::Undecided(u) if u.asked_for_signals));
+        .is_ok_and(|entry| matches!(&entry.what, Object::Undecided(u) if u.asked_for_signals));
     let flags = || memory_unsafe::fcntl(fd, number::F_GETFL, 0).unwrap_or(0) as i32;
     let has_owner = || memory_unsafe::fcntl(fd, number::F_GETOWN, 0) != Ok(0);
     has_asked && (flags() & libc::O_ASYNC != 0 || has_owner())
@@ -87,15 +87,15 @@ pub fn take(engine: &mut Engine, key: usize, fd: i32) -> Result<Socket, Errno> {
         return Err(crate::calls::refuse_signals());
     }
     let undecided = match &mut engine.entry(key)?.what {
-        What::Undecided(undecided) => std::mem::take(undecided),
-        What::Socket(socket) => return Ok(*socket),
+        Object::Undecided(undecided) => std::mem::take(undecided),
+        Object::Socket(socket) => return Ok(*socket),
         _ => return Err(Errno::BADF),
     };
     let made = make(engine, &undecided, fd);
     let entry = engine.entry(key)?;
     match made {
         Ok(socket) => {
-            entry.what = What::Socket(socket);
+            entry.what = Object::Socket(socket);
             mark_copies(key, fd, entry.refs, Mark::Socket(key));
             for &(epfd, watched_fd, event) in &undecided.watched {
                 move_watch(engine, epfd, (watched_fd, key), socket, event);
@@ -103,7 +103,7 @@ pub fn take(engine: &mut Engine, key: usize, fd: i32) -> Result<Socket, Errno> {
             Ok(socket)
         }
         Err(errno) => {
-            entry.what = What::Undecided(undecided);
+            entry.what = Object::Undecided(undecided);
             Err(errno)
         }
     }
@@ -199,7 +199,7 @@ pub fn is_granted_by_service() -> bool {
 /// `EADDRINUSE`
 pub fn check_port(engine: &mut Engine, key: usize, local: SocketAddr) -> Result<(), Errno> {
     let (is_v6, options) = match &engine.entry(key)?.what {
-        What::Undecided(undecided) => (undecided.is_v6, undecided.options.clone()),
+        Object::Undecided(undecided) => (undecided.is_v6, undecided.options.clone()),
         _ => return Ok(()),
     };
     let Ok(net) = engine.open() else {
@@ -247,7 +247,7 @@ fn move_watch(
 /// Leaves an undecided socket to the kernel for good.
 pub fn leave_to_kernel(engine: &mut Engine, key: usize, fd: i32) {
     if let Ok(entry) = engine.entry(key)
-        && matches!(entry.what, What::Undecided(_))
+        && matches!(entry.what, Object::Undecided(_))
     {
         let refs = entry.refs;
         engine.remove(key);

@@ -3,7 +3,7 @@
 use libc::{c_int, c_uint, c_ulong};
 use posix::{Errno, Reply, Request, number};
 
-use crate::door_unsafe::{c, told};
+use crate::errno_unsafe::{c, told};
 use crate::marks::{self, Mark};
 use crate::real_unsafe;
 use crate::{calls, engine, family, kernel_listeners, listeners, memory_unsafe, own_process};

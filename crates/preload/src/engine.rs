@@ -35,7 +35,7 @@ pub struct Entry {
     /// Number of descriptors of the entry.
     pub refs: u32,
     /// The kind of object, and its owner.
-    pub what: What,
+    pub what: Object,
     /// The listener, if the socket listens on a `mux` wire or is bound there.
     pub listener: Option<Listener>,
     /// This process holds the listener's address and port at the service.
@@ -60,7 +60,7 @@ pub struct Watch {
 }
 
 /// See [`Entry`].
-pub enum What {
+pub enum Object {
     /// A TCP socket without an address or a peer, still the kernel's or Millstream's to be.
     Undecided(Undecided),
     /// A socket of Millstream's.
@@ -79,11 +79,11 @@ pub enum What {
     },
 }
 
-impl What {
+impl Object {
     /// Millstream's socket, if it is one.
     pub fn socket(&self) -> Option<Socket> {
         match self {
-            What::Socket(socket) => Some(*socket),
+            Object::Socket(socket) => Some(*socket),
             _ => None,
         }
     }
@@ -91,14 +91,14 @@ impl What {
     /// The number in `posix` of an object that an epoll can watch.
     pub fn watched_id(&self) -> Option<i32> {
         match self {
-            What::Socket(socket) => Some(socket.id),
-            What::Epoll(id) => Some(*id),
+            Object::Socket(socket) => Some(socket.id),
+            Object::Epoll(id) => Some(*id),
             _ => None,
         }
     }
 }
 
-/// See [`What::Undecided`].
+/// See [`Object::Undecided`].
 #[derive(Default)]
 pub struct Undecided {
     /// True for an IPv6 socket.
@@ -247,7 +247,7 @@ pub fn inherit(all: Vec<Inherited>) {
                     key
                 }
                 None => {
-                    let key = engine.put(What::Parents);
+                    let key = engine.put(Object::Parents);
                     engine.entry(key)?.listener = Some(listener);
                     keys.push((number, key));
                     key
@@ -264,8 +264,8 @@ pub fn add_strange(fd: i32, tag: Tag) {
     // Fails only in a signal handler inside the library; the socket is the kernel's then.
     let _ = locked(|engine| {
         let mark = match tag {
-            Tag::Connection => Mark::Socket(engine.put(What::Parents)),
-            Tag::Waits => Mark::Listener(engine.put(What::Kernels { waits: true })),
+            Tag::Connection => Mark::Socket(engine.put(Object::Parents)),
+            Tag::Waits => Mark::Listener(engine.put(Object::Kernels { waits: true })),
         };
         marks::set(fd, mark);
         Ok(())
@@ -298,7 +298,7 @@ pub fn moving<T>(call: impl FnOnce(&mut Engine) -> Result<T, Errno>) -> Result<T
     locked(|engine| {
         engine.visit();
         let outcome = call(engine);
-        engine.settle();
+        engine.before_unlock();
         outcome
     })
 }
@@ -339,7 +339,7 @@ pub fn locked<T>(call: impl FnOnce(&mut Engine) -> Result<T, Errno>) -> Result<T
 
 impl Engine {
     /// Adds an entry for one descriptor; returns its key.
-    pub fn put(&mut self, what: What) -> usize {
+    pub fn put(&mut self, what: Object) -> usize {
         let entry = Some(Entry {
             refs: 1,
             what,
@@ -402,8 +402,8 @@ impl Engine {
     pub fn is_told_twice(&self, epoll: usize, data: u64) -> bool {
         let entries = self.entries.iter().filter_map(|slot| slot.entry.as_ref());
         let of_both = entries.filter(|entry| match entry.what {
-            What::Socket(socket) => socket.is_both,
-            What::Epoll(_) => true,
+            Object::Socket(socket) => socket.is_both,
+            Object::Epoll(_) => true,
             _ => false,
         });
         let mut watches = of_both.flat_map(|entry| &entry.watches);
@@ -425,8 +425,8 @@ impl Engine {
     /// The socket of an entry.
     pub fn socket(&mut self, key: usize) -> Result<Socket, Errno> {
         match &self.entry(key)?.what {
-            What::Socket(socket) => Ok(*socket),
-            What::Parents => {
+            Object::Socket(socket) => Ok(*socket),
+            Object::Parents => {
                 log::once("a connection or listener of another process's stack: EBADF");
                 Err(Errno::BADF)
             }
@@ -511,7 +511,8 @@ impl Engine {
             .iter_mut()
             .filter_map(|slot| slot.entry.as_mut())
         {
-            let (Some(listener), What::Socket(socket)) = (&mut entry.listener, &entry.what) else {
+            let (Some(listener), Object::Socket(socket)) = (&mut entry.listener, &entry.what)
+            else {
                 continue;
             };
             let flags = net.call(Request::Fcntl {
@@ -536,7 +537,7 @@ impl Engine {
                 let key = slot.generation << PLACE_BITS | place;
                 Some((key, slot.entry.as_mut()?))
             })
-            .filter(|(_, entry)| matches!(entry.what, What::Parents) && !entry.is_held)
+            .filter(|(_, entry)| matches!(entry.what, Object::Parents) && !entry.is_held)
             .filter_map(|(key, entry)| Some((key, entry.listener.as_ref()?, &mut entry.is_held)))
             .collect();
         if unheld.is_empty() {
@@ -562,10 +563,10 @@ impl Engine {
         }
     }
 
-    /// See [`Sleepers::settle`].
-    pub fn settle(&mut self) {
+    /// See [`Sleepers::before_unlock`].
+    pub fn before_unlock(&mut self) {
         match &mut self.wire {
-            Wire::Open(net) => self.sleepers.settle(net.sockets()),
+            Wire::Open(net) => self.sleepers.before_unlock(net.sockets()),
             _ => self.sleepers.wake_all(),
         }
     }
@@ -748,8 +749,8 @@ pub fn after_fork_in_child(inherit: impl FnOnce(&mut Engine)) {
         }
         entry.is_held = false;
         entry.watches.clear();
-        if let What::Socket(_) | What::Epoll(_) = entry.what {
-            entry.what = What::Parents;
+        if let Object::Socket(_) | Object::Epoll(_) = entry.what {
+            entry.what = Object::Parents;
         }
     }
     end_fork((engine, numbers));

@@ -6,7 +6,7 @@
 
 use posix::{EpollEvent, Errno, Request, number};
 
-use crate::engine::{self, Engine, Socket, Watch, What};
+use crate::engine::{self, Engine, Object, Socket, Watch};
 use crate::kernel_epoll_unsafe::{kernel_epoll_ctl, kernel_epoll_events};
 use crate::marks::{self, Mark};
 use crate::sleep::{self, Attempt, Signals};
@@ -17,7 +17,7 @@ use crate::{listeners, memory_unsafe, own_process};
 /// The entry of an epoll and the epoll of `posix` beside it, made at the first call.
 fn beside(engine: &mut Engine, epfd: i32) -> Result<(usize, i32), Errno> {
     if let Mark::Epoll(key) = marks::of(epfd)
-        && let What::Epoll(id) = engine.entry(key)?.what
+        && let Object::Epoll(id) = engine.entry(key)?.what
     {
         return Ok((key, id));
     }
@@ -27,7 +27,7 @@ fn beside(engine: &mut Engine, epfd: i32) -> Result<(usize, i32), Errno> {
     // The kernel's error for a descriptor that is not an epoll.
     crate::kernel_epoll_unsafe::check_epoll(epfd)?;
     let (id, _) = engine.net()?.call(Request::EpollCreate { flags: 0 })?;
-    let key = engine.put(What::Epoll(id as i32));
+    let key = engine.put(Object::Epoll(id as i32));
     marks::set(epfd, Mark::Epoll(key));
     Ok((key, id as i32))
 }
@@ -37,7 +37,7 @@ fn join(engine: &mut Engine, key: usize) -> Result<(usize, i32), Errno> {
     let (id, _) = engine.net()?.call(Request::EpollCreate { flags: 0 })?;
     let id = id as i32;
     let entry = engine.entry(key)?;
-    let before = std::mem::replace(&mut entry.what, What::Epoll(id));
+    let before = std::mem::replace(&mut entry.what, Object::Epoll(id));
     marks::replace(Mark::Watcher(key), Mark::Epoll(key));
     let (over, left) = std::mem::take(&mut engine.watchers)
         .into_iter()
@@ -45,7 +45,7 @@ fn join(engine: &mut Engine, key: usize) -> Result<(usize, i32), Errno> {
     engine.watchers = left;
     let over: Vec<(usize, i32)> = over;
     over.iter().for_each(|(_, bell)| memory_unsafe::ring(*bell));
-    if let What::Watcher(watched) = before {
+    if let Object::Watcher(watched) = before {
         for (outer, fd, event) in watched {
             // The program may have closed the outer epoll, and its number may have been used again.
             if kernel_epoll_ctl(outer, number::EPOLL_CTL_MOD, fd, event).is_ok() {
@@ -94,7 +94,7 @@ pub fn note_made(epfd: i32) {
     }
     // If this fails, the epoll is noted when it watches its first socket of Millstream's.
     let _ = engine::locked(|engine| {
-        let key = engine.put(What::Watcher(Vec::new()));
+        let key = engine.put(Object::Watcher(Vec::new()));
         marks::set(epfd, Mark::Watcher(key));
         Ok(())
     });
@@ -236,8 +236,8 @@ pub fn control_inner(
 ) -> Result<i64, Errno> {
     engine::with(|engine| {
         let id = match &mut engine.entry(key)?.what {
-            What::Epoll(id) => *id,
-            What::Watcher(watched) => {
+            Object::Epoll(id) => *id,
+            Object::Watcher(watched) => {
                 remember(watched, epfd, op, fd, event);
                 return Ok(0);
             }
@@ -270,7 +270,7 @@ fn remember(
 pub fn note(epfd: i32, op: i32, fd: i32, key: usize, event: EpollEvent) {
     // If the entry is gone, another thread has closed the socket.
     let _ = engine::locked(|engine| {
-        if let What::Undecided(undecided) = &mut engine.entry(key)?.what {
+        if let Object::Undecided(undecided) = &mut engine.entry(key)?.what {
             remember(&mut undecided.watched, epfd, op, fd, event);
         }
         Ok(())
@@ -294,7 +294,7 @@ pub fn wait(
     sleepers::told_of(0);
     sleep::until_done(Signals::End(mask), Some(key), |engine| {
         let id = match engine.entry(key)?.what {
-            What::Epoll(id) => id,
+            Object::Epoll(id) => id,
             _ => return Err(Errno::BADF),
         };
         let news = found_of_both(engine, (epfd, key), id, room, &mut found)?;
@@ -354,7 +354,7 @@ fn found_of_both(
 /// sockets of Millstream's by now.
 pub fn begin_sleep(key: usize, bell: i32) -> bool {
     let begun = engine::locked(|engine| {
-        let is_kernels = matches!(engine.entry(key)?.what, What::Watcher(_));
+        let is_kernels = matches!(engine.entry(key)?.what, Object::Watcher(_));
         if is_kernels {
             engine.watchers.push((key, bell));
         }

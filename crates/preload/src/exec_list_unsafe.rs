@@ -121,6 +121,6 @@ mod tests {
         // SAFETY: strings, and a null pointer at the end.
         let failed = unsafe { execl(path, a, b, c, d, e, f, g, none) };
         assert_eq!(failed, -1);
-        assert_eq!(crate::door_unsafe::errno_number(), libc::ENOENT);
+        assert_eq!(crate::errno_unsafe::errno_number(), libc::ENOENT);
     }
 }

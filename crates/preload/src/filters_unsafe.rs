@@ -15,7 +15,7 @@ use std::mem::size_of;
 use libc::{c_int, c_void, sock_filter, socklen_t};
 use posix::Errno;
 
-use crate::door_unsafe::told;
+use crate::errno_unsafe::told;
 use crate::limits::{FILTER_MAX, INSTRUCTIONS_MAX};
 use crate::real_unsafe;
 

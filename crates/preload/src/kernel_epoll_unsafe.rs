@@ -3,7 +3,7 @@
 use libc::epoll_event;
 use posix::{EpollEvent, Errno, number};
 
-use crate::door_unsafe::told;
+use crate::errno_unsafe::told;
 use crate::memory_unsafe::{by_number, uncancelled};
 use crate::real_unsafe;
 

@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use packetio::Backend;
 use posix::{Errno, Reply, Request, number};
 
-use crate::engine::{Engine, What};
+use crate::engine::{Engine, Object};
 use crate::marks::{self, Mark};
 use crate::tags::{self, Tag};
 use crate::{memory_unsafe, shared_ports, signals_unsafe};
@@ -98,7 +98,7 @@ fn shared(engine: &mut Engine, key: usize) -> Option<(u16, bool)> {
 pub fn inherit(engine: &mut Engine) {
     for (key, waits) in std::mem::take(&mut engine.shared) {
         if let Ok(entry) = engine.entry(key) {
-            entry.what = What::Kernels { waits };
+            entry.what = Object::Kernels { waits };
             for (fd, _) in marks::marked(0, u32::MAX).filter(|(_, mark)| *mark == Mark::Socket(key))
             {
                 marks::set(fd, Mark::Listener(key));
@@ -140,7 +140,7 @@ pub fn until_done(
 
 fn waits(key: usize) -> Result<bool, Errno> {
     crate::engine::locked(|engine| match engine.entry(key)?.what {
-        What::Kernels { waits } => Ok(waits),
+        Object::Kernels { waits } => Ok(waits),
         _ => Err(Errno::BADF),
     })
 }
@@ -151,7 +151,7 @@ fn waits(key: usize) -> Result<bool, Errno> {
 /// `EBADF`
 pub fn set_waits(key: usize, fd: i32, now_waits: bool) -> Result<(), Errno> {
     crate::engine::locked(|engine| match &mut engine.entry(key)?.what {
-        What::Kernels { waits } => {
+        Object::Kernels { waits } => {
             *waits = now_waits;
             tell(fd, now_waits);
             Ok(())

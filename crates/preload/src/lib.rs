@@ -42,7 +42,7 @@
 //! | `watches` | the end of watches |
 //! | `polling`, `epoll` | waits for descriptors of both sides |
 //! | `rules`, `config` | the rules and settings that `mill run` passes |
-//! | `door_unsafe` | results of exported calls: failures become `errno` |
+//! | `errno_unsafe` | results of exported calls: failures become `errno` |
 
 #![deny(unsafe_code)]
 // The functions that programs call have no such names in the tests, which are a program themselves.
@@ -58,10 +58,10 @@ mod copies_unsafe;
 mod decide;
 #[allow(unsafe_code)]
 mod descriptor_unsafe;
-#[allow(unsafe_code)]
-mod door_unsafe;
 mod engine;
 mod epoll;
+#[allow(unsafe_code)]
+mod errno_unsafe;
 #[allow(unsafe_code)]
 mod exec_list_unsafe;
 #[allow(unsafe_code)]

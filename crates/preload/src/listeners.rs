@@ -13,7 +13,7 @@ use std::net::SocketAddr;
 
 use posix::{Address, Errno, Request, number};
 
-use crate::engine::{Engine, Net, Socket, What};
+use crate::engine::{Engine, Net, Object, Socket};
 use crate::handover::{Listener, SetOption};
 use crate::{holds, rights_unsafe};
 
@@ -106,11 +106,11 @@ fn hold(engine: &mut Engine, key: usize, listener: &Listener) -> Result<(), Errn
 pub fn socket(engine: &mut Engine, key: usize) -> Result<Socket, Errno> {
     let entry = engine.entry(key)?;
     match (&entry.what, &entry.listener) {
-        (What::Parents, Some(listener)) => {
+        (Object::Parents, Some(listener)) => {
             let listener = listener.clone();
             hold(engine, key, &listener)?;
             let socket = make(engine, &listener)?;
-            engine.entry(key)?.what = What::Socket(socket);
+            engine.entry(key)?.what = Object::Socket(socket);
             Ok(socket)
         }
         _ => engine.socket(key),

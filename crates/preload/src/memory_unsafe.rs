@@ -11,7 +11,7 @@ use posix::c_layout::{SOCKADDR_LEN_MAX, to_address};
 use posix::{Address, Errno};
 use ring::published::Published32;
 
-use crate::door_unsafe::told;
+use crate::errno_unsafe::told;
 use crate::limits::{FDS_MAX, OWN_FDS_FROM, OWN_FDS_MAX, PIECES_MAX};
 use crate::marks::{self, Mark};
 use crate::{inside, postponed_unsafe, real_unsafe};
@@ -327,8 +327,8 @@ pub fn copy_high(fd: c_int) -> Result<c_int, Errno> {
 /// stack's watchdog may copy descriptors at any time.
 static NUMBERS: Mutex<()> = Mutex::new(());
 
-/// Keeps other threads from taking high numbers. The thread is inside the library meanwhile, so that
-/// no handler of a signal waits for the numbers.
+/// Keeps other threads from taking high numbers. The thread is inside the library meanwhile, so
+/// that no handler of a signal waits for the numbers.
 pub struct NumbersHeld {
     guard: Option<MutexGuard<'static, ()>>,
     was_inside: bool,

@@ -4,7 +4,7 @@ use libc::{c_int, c_uint, mmsghdr, msghdr, timespec};
 use packetio::wait::monotonic_ns;
 use posix::{Errno, Reply, Request, number, receive_messages, send_messages};
 
-use crate::door_unsafe::c;
+use crate::errno_unsafe::c;
 use crate::limits::PIECES_MAX;
 use crate::marks::{self, Mark};
 use crate::memory_unsafe::{is_nowhere, message_pieces, optional, value};

@@ -16,7 +16,7 @@ use posix::Errno;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, socketpair};
 
-use crate::engine::{Engine, What};
+use crate::engine::{Engine, Object};
 use crate::filters_unsafe::{self, Kind};
 use crate::limits::PASSES_MAX;
 use crate::marks::{self, Mark};
@@ -67,7 +67,7 @@ pub fn end(engine: &mut Engine, fd: i32) -> Result<(), Errno> {
     memory_unsafe::copy_onto(template, fd)?;
     let pass = engine.passes.under_way.swap_remove(at);
     close_end(pass.end);
-    if let What::Socket(socket) = &mut engine.entry(pass.key)?.what {
+    if let Object::Socket(socket) = &mut engine.entry(pass.key)?.what {
         socket.has_own = false;
     }
     marks::set(fd, Mark::Socket(pass.key));

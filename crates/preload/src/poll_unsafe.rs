@@ -4,9 +4,9 @@ use libc::{c_int, epoll_event, fd_set, nfds_t, pollfd, sigset_t, timespec, timev
 use packetio::wait::monotonic_ns;
 use posix::{EpollEvent, Errno, PollFd, Selection, number};
 
-use crate::door_unsafe::c;
 use crate::engine;
 use crate::epoll;
+use crate::errno_unsafe::c;
 use crate::limits::{FDS_MAX, POLL_FDS_MAX};
 use crate::marks::{self, Mark};
 use crate::memory_unsafe::{self, is_beyond, is_nowhere, optional, value};

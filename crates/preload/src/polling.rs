@@ -4,7 +4,7 @@ use libc::{pollfd, sigset_t};
 use packetio::wait::monotonic_ns;
 use posix::{Errno, PollFd};
 
-use crate::engine::{Engine, What};
+use crate::engine::{Engine, Object};
 use crate::marks::{self, Mark};
 use crate::sleep::{self, Attempt, Signals};
 use crate::sleepers::{self, News};
@@ -51,9 +51,9 @@ pub fn wait(
     Ok(count)
 }
 
-/// Reads the marks anew. True if other threads have closed descriptors of Millstream's meanwhile, or
-/// opened others at their numbers. As in Linux, a wait goes on with what it began with, and looks
-/// at the descriptors again when it is told of an event.
+/// Reads the marks anew. True if other threads have closed descriptors of Millstream's meanwhile,
+/// or opened others at their numbers. As in Linux, a wait goes on with what it began with, and
+/// looks at the descriptors again when it is told of an event.
 fn has_changed(fds: &[pollfd], watched: &mut [Mark]) -> bool {
     let mut has_changed = false;
     for (entry, mark) in fds.iter().zip(watched) {
@@ -78,7 +78,7 @@ fn id(engine: &mut Engine, mark: Mark) -> Result<Option<i32>, Errno> {
     match mark {
         Mark::Socket(key) => Ok(Some(listeners::ready(engine, key)?.id)),
         Mark::Epoll(key) => Ok(match engine.entry(key)?.what {
-            What::Epoll(id) => Some(id),
+            Object::Epoll(id) => Some(id),
             _ => None,
         }),
         _ => Ok(None),

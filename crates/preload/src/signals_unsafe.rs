@@ -20,7 +20,7 @@ use ring::published::Published64;
 
 use crate::limits::SIGNALS_MAX;
 use crate::postponed_unsafe::{self, bit, unblock};
-use crate::{door_unsafe, inside, memory_unsafe, own_process, real_unsafe};
+use crate::{errno_unsafe, inside, memory_unsafe, own_process, real_unsafe};
 
 /// The program's handler of each signal with the flags of [`KEPT`], packed. 0: the kernel has the
 /// handler that the program installed.
@@ -151,16 +151,16 @@ unsafe extern "C-unwind" fn deliver(signal: c_int, info: *mut siginfo_t, context
     RAN.set(ran);
     BELL.set(bell);
     if bell >= 0 {
-        let errno = door_unsafe::errno_number();
+        let errno = errno_unsafe::errno_number();
         memory_unsafe::ring(bell);
-        door_unsafe::set_errno(errno);
+        errno_unsafe::set_errno(errno);
     }
 }
 
 /// Postpones a signal until the lock is free: queues it again for this thread, and blocks it in the
 /// mask that is restored when this handler returns. False: the kernel's queue is full.
 unsafe fn postpone(signal: c_int, info: *mut siginfo_t, context: *mut ucontext_t) -> bool {
-    let errno = door_unsafe::errno_number();
+    let errno = errno_unsafe::errno_number();
     // SAFETY: the kernel reads the information that it gave.
     let queued = unsafe {
         let thread = real_unsafe::syscall(libc::SYS_gettid, 0, 0, 0, 0, 0, 0) as usize;
@@ -169,7 +169,7 @@ unsafe fn postpone(signal: c_int, info: *mut siginfo_t, context: *mut ucontext_t
         let call = libc::SYS_rt_tgsigqueueinfo;
         real_unsafe::syscall(call, process, thread, signal, info, 0, 0)
     };
-    door_unsafe::set_errno(errno);
+    errno_unsafe::set_errno(errno);
     if queued != 0 {
         return false;
     }
@@ -273,7 +273,7 @@ unsafe fn install(signal: c_int, handler: sighandler_t, flags: c_int) -> sighand
 pub unsafe extern "C-unwind" fn signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
     let is_known = (1..=SIGNALS_MAX as c_int).contains(&signal);
     if handler == libc::SIG_ERR || !is_known {
-        door_unsafe::set_errno(libc::EINVAL);
+        errno_unsafe::set_errno(libc::EINVAL);
         return libc::SIG_ERR;
     }
     let flags = match ENDING.load() & bit(signal) {
@@ -304,7 +304,7 @@ pub unsafe extern "C-unwind" fn __sysv_signal(
     handler: sighandler_t,
 ) -> sighandler_t {
     if handler == libc::SIG_ERR {
-        door_unsafe::set_errno(libc::EINVAL);
+        errno_unsafe::set_errno(libc::EINVAL);
         return libc::SIG_ERR;
     }
     // SAFETY: the caller's promise.

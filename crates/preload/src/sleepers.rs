@@ -118,7 +118,7 @@ impl Sleepers {
 
     /// Ends such a call, as the last step before the lock is released. Requests leave, threads with
     /// news are woken, and a sleeper becomes leader if there is none.
-    pub fn settle(&mut self, sockets: &Sockets) {
+    pub fn before_unlock(&mut self, sockets: &Sockets) {
         if self.0.is_empty() {
             return;
         }
@@ -257,7 +257,7 @@ mod tests {
         let listeners = [80, 81].map(|port| listener(&mut sockets, port));
         let mut sleepers = acceptors(&sockets, listeners);
         connect(&mut sockets, 81);
-        sleepers.settle(&sockets);
+        sleepers.before_unlock(&sockets);
         assert_eq!(rung(&sleepers), [SECOND]);
     }
 
@@ -267,12 +267,12 @@ mod tests {
         let listener = listener(&mut sockets, 80);
         let mut sleepers = acceptors(&sockets, [listener; 2]);
         connect(&mut sockets, 80);
-        sleepers.settle(&sockets);
-        sleepers.settle(&sockets);
+        sleepers.before_unlock(&sockets);
+        sleepers.before_unlock(&sockets);
         assert_eq!(rung(&sleepers), [FIRST]);
         // It has accepted, and leaves: there may be another connection.
         assert!(sleepers.take_out(FIRST).is_some());
-        sleepers.settle(&sockets);
+        sleepers.before_unlock(&sockets);
         assert_eq!(rung(&sleepers), [SECOND]);
     }
 
@@ -282,7 +282,7 @@ mod tests {
         let listener = listener(&mut sockets, 80);
         let mut sleepers = acceptors(&sockets, [listener; 2]);
         connect(&mut sockets, 80);
-        sleepers.settle(&sockets);
+        sleepers.before_unlock(&sockets);
         assert!(sleepers.take_out(FIRST).is_some());
         sleepers.enlist(acceptor(&sockets, FIRST, listener));
         assert!(sleepers.0.iter().all(|one| !one.news.has_news(&sockets)));
@@ -293,8 +293,8 @@ mod tests {
         let mut sockets = sockets();
         let listeners = [80, 81].map(|port| listener(&mut sockets, port));
         let mut sleepers = acceptors(&sockets, listeners);
-        sleepers.settle(&sockets);
-        sleepers.settle(&sockets);
+        sleepers.before_unlock(&sockets);
+        sleepers.before_unlock(&sockets);
         assert_eq!(rung(&sleepers), [FIRST]);
     }
 
@@ -305,7 +305,7 @@ mod tests {
         let mut sleepers = acceptors(&sockets, listeners);
         let fd = listeners[1];
         done(&mut sockets, Request::Close { fd }).unwrap();
-        sleepers.settle(&sockets);
+        sleepers.before_unlock(&sockets);
         assert_eq!(rung(&sleepers), [SECOND]);
     }
 }

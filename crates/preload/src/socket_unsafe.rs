@@ -6,8 +6,8 @@ use libc::{c_int, c_void, sockaddr, socklen_t};
 use posix::c_layout::{SOCKADDR_LEN_MAX, from_address, to_address, to_bound_address};
 use posix::{Address, EpollEvent, Errno, PollFd, Reply, Request, number};
 
-use crate::door_unsafe::{c, told};
-use crate::engine::{self, Engine, Undecided, What};
+use crate::engine::{self, Engine, Object, Undecided};
+use crate::errno_unsafe::{c, told};
 use crate::handover::SetOption;
 use crate::kernel_epoll_unsafe::kernel_epoll_ctl;
 use crate::limits::{FDS_MAX, OPTION_LEN_MAX};
@@ -42,7 +42,7 @@ pub unsafe extern "C-unwind" fn socket(domain: c_int, kind: c_int, protocol: c_i
     }
     // If this fails, the socket stays the kernel's.
     let _ = engine::locked(|engine| {
-        let key = engine.put(What::Undecided(Undecided {
+        let key = engine.put(Object::Undecided(Undecided {
             is_v6: domain == number::AF_INET6,
             ..Undecided::default()
         }));
@@ -102,7 +102,7 @@ pub unsafe extern "C-unwind" fn bind(fd: c_int, addr: *const sockaddr, len: sock
                         }
                         // SAFETY: the caller's promise.
                         told(unsafe { real_unsafe::bind(fd, addr, len) }.into())?;
-                        if let What::Undecided(undecided) = &mut engine.entry(key)?.what {
+                        if let Object::Undecided(undecided) = &mut engine.entry(key)?.what {
                             undecided.is_bound = true;
                         }
                         if owner == Owner::Kernel && !local.ip().is_unspecified() {
@@ -139,7 +139,7 @@ fn bind_shared(engine: &mut Engine, key: usize, fd: c_int) -> Result<bool, Errno
     }
     let past = undecided_of(engine, key)?;
     let watched = match &mut engine.entry(key)?.what {
-        What::Undecided(undecided) => {
+        Object::Undecided(undecided) => {
             // The kernel keeps the port. This process's stack binds when it listens.
             undecided.is_bound = false;
             undecided.watched.clone()
@@ -147,7 +147,7 @@ fn bind_shared(engine: &mut Engine, key: usize, fd: c_int) -> Result<bool, Errno
         _ => Vec::new(),
     };
     decide::take(engine, key, fd)?;
-    if let What::Socket(socket) = &mut engine.entry(key)?.what {
+    if let Object::Socket(socket) = &mut engine.entry(key)?.what {
         socket.is_both = true;
     }
     watch_both(&watched)?;
@@ -189,7 +189,7 @@ fn listen_in_kernel(fd: c_int, backlog: c_int) -> Result<i64, Errno> {
 /// The family and the options of an undecided socket.
 fn undecided_of(engine: &mut Engine, key: usize) -> Result<(bool, Vec<SetOption>), Errno> {
     match &engine.entry(key)?.what {
-        What::Undecided(undecided) => Ok((undecided.is_v6, undecided.options.clone())),
+        Object::Undecided(undecided) => Ok((undecided.is_v6, undecided.options.clone())),
         _ => Err(Errno::BADF),
     }
 }
@@ -251,7 +251,7 @@ fn listen_undecided(
     // Hold the place before the kernel listens. Otherwise connections over the wire could begin in
     // the kernel in between, and would be reset.
     let is_bound = match &engine.entry(key)?.what {
-        What::Undecided(undecided) => undecided.is_bound,
+        Object::Undecided(undecided) => undecided.is_bound,
         _ => false,
     };
     if is_bound && listen_shared(engine, key, fd, backlog)? {
@@ -263,11 +263,11 @@ fn listen_undecided(
     if !is_bound && listen_shared(engine, key, fd, backlog)? {
         return Ok(0);
     }
-    if let What::Undecided(undecided) = &mut engine.entry(key)?.what {
+    if let Object::Undecided(undecided) = &mut engine.entry(key)?.what {
         undecided.is_bound = true;
     }
     let watched = match &engine.entry(key)?.what {
-        What::Undecided(undecided) => undecided.watched.clone(),
+        Object::Undecided(undecided) => undecided.watched.clone(),
         _ => Vec::new(),
     };
     let socket = decide::take(engine, key, fd).inspect_err(|errno| {
@@ -280,7 +280,7 @@ fn listen_undecided(
     engine.open()?.call(request).inspect_err(|errno| {
         log::once(&format!("{local}: the wire refuses the listener: {errno}"));
     })?;
-    if let What::Socket(socket) = &mut engine.entry(key)?.what {
+    if let Object::Socket(socket) = &mut engine.entry(key)?.what {
         socket.is_both = true;
     }
     watch_both(&watched)?;
@@ -433,7 +433,7 @@ fn accept_wire(
     let outcome = call.poll(net.sockets());
     let fd = match (outcome, placeholder) {
         (posix::Outcome::Done(Ok(accepted)), Some(fd)) if (fd as usize) < FDS_MAX => {
-            let key = engine.put(What::Socket(engine::Socket {
+            let key = engine.put(Object::Socket(engine::Socket {
                 id: accepted as i32,
                 is_both: false,
                 has_own: false,
@@ -543,7 +543,7 @@ pub unsafe fn decide_fast(fd: c_int, addr: *const sockaddr, len: socklen_t) -> R
 /// listens.
 fn is_alone(engine: &mut Engine, key: usize, fd: c_int) -> Result<bool, Errno> {
     let is_alone = !memory_unsafe::is_listening(fd);
-    if let What::Socket(socket) = &mut engine.entry(key)?.what {
+    if let Object::Socket(socket) = &mut engine.entry(key)?.what {
         socket.is_both = !is_alone;
     }
     Ok(is_alone)
@@ -644,7 +644,7 @@ pub unsafe extern "C-unwind" fn setsockopt(
             {
                 // If the entry is gone, another thread has closed the socket.
                 let _ = engine::locked(|engine| {
-                    if let What::Undecided(undecided) = &mut engine.entry(key)?.what {
+                    if let Object::Undecided(undecided) = &mut engine.entry(key)?.what {
                         let options = &mut undecided.options;
                         options.retain(|(of, number, _)| (*of, *number) != (level, name));
                         options.push((level, name, value));

@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat};
 use rustix::pipe::{PipeFlags, SpliceFlags, pipe_with, tee};
 
-use crate::door_unsafe::{c, told};
+use crate::errno_unsafe::{c, told};
 use crate::limits::SPLICE_BYTES;
 use crate::marks::{self, Mark};
 use crate::memory_unsafe::{sigpipe, with_borrowed};

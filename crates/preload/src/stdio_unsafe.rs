@@ -8,7 +8,7 @@ use std::ffi::CStr;
 
 use libc::{FILE, c_char, c_int, c_void, off64_t, size_t, ssize_t};
 
-use crate::door_unsafe::set_errno;
+use crate::errno_unsafe::set_errno;
 use crate::marks::{self, Mark};
 use crate::{engine, own_process, real_unsafe};
 
@@ -38,8 +38,8 @@ struct Beginning {
     write_base: *const c_char,
 }
 
-/// Makes libc's stream of descriptor 0, 1 or 2 one of ours, now that the descriptor is a socket. Its
-/// functions serve descriptors of the kernel's as well, so it stays.
+/// Makes libc's stream of descriptor 0, 1 or 2 one of ours, now that the descriptor is a socket.
+/// Its functions serve descriptors of the kernel's as well, so it stays.
 pub fn follow(fd: c_int) {
     let is_ours = matches!(marks::of(fd), Mark::Socket(_) | Mark::Undecided(_));
     if !is_ours || own_process::is_vforked() {

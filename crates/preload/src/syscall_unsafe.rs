@@ -4,7 +4,7 @@
 use libc::{c_int, c_long, size_t};
 
 use crate::real_unsafe;
-use crate::{descriptor_unsafe, door_unsafe, engine, exec_unsafe, memory_unsafe, splice_unsafe};
+use crate::{descriptor_unsafe, engine, errno_unsafe, exec_unsafe, memory_unsafe, splice_unsafe};
 use crate::{messages_unsafe, poll_unsafe, process_unsafe, socket_unsafe, transfer_unsafe};
 
 /// `syscall`.
@@ -75,7 +75,7 @@ pub unsafe extern "C-unwind" fn syscall(
             libc::SYS_exit_group => process_unsafe::_exit(fd),
             // io_uring reaches descriptors without calls that could be intercepted.
             libc::SYS_io_uring_setup => {
-                door_unsafe::set_errno(libc::ENOSYS);
+                errno_unsafe::set_errno(libc::ENOSYS);
                 -1
             }
             _ => real_unsafe::syscall(number, a, b, c, d, e, f),

@@ -6,7 +6,7 @@ use libc::{c_int, c_void, iovec, msghdr, off_t, size_t, sockaddr, socklen_t, ssi
 use posix::c_layout::{SOCKADDR_LEN_MAX, from_control, to_address, to_control};
 use posix::{Errno, Reply, Request, number};
 
-use crate::door_unsafe::{c, told};
+use crate::errno_unsafe::{c, told};
 use crate::limits::SENDFILE_BYTES;
 use crate::marks::{self, Mark};
 use crate::memory_unsafe::{

@@ -5,8 +5,8 @@ pub(crate) mod accepted;
 mod captured_in;
 pub(crate) mod demux;
 pub(crate) mod fast_open_in;
+pub(crate) mod frame_order;
 mod handed;
-pub(crate) mod line;
 mod merged_in;
 pub(crate) mod other_in;
 pub(crate) mod packet_in;
@@ -19,7 +19,7 @@ use packetio::ChecksumPolicy;
 use ring::prefetch::Ahead;
 
 pub(crate) use self::captured_in::DropNotes;
-use self::line::FlowOrder;
+use self::frame_order::FlowOrder;
 use self::packet_in::Looked;
 use self::tcp_in::OpenRun;
 use crate::config::StackConfig;

@@ -202,8 +202,8 @@ fn ports(one: &Value) -> String {
 /// Claims and leases of an application.
 fn owned(one: &Value) -> String {
     let claims = list(&one["ports"]).map(|claim| {
-        let place = word(&claim["place"]);
-        format!("    {place}, contexts {}\n", claim["contexts"])
+        let endpoint = word(&claim["endpoint"]);
+        format!("    {endpoint}, contexts {}\n", claim["contexts"])
     });
     let leases = list(&one["leases"]).map(|lease| {
         let (first, last) = (&lease["first"], &lease["last"]);

@@ -57,7 +57,7 @@ fn status_shows_applications_with_what_they_own() {
         "mode": "native XDP", "virtual_ports_max": 254, "ingress_drops": {"fragment": 2},
         "applications": [{
             "application": 0, "name": "mill", "pid": 7, "uid": 1000, "state": "connected",
-            "ports": [{"place": "0.0.0.0:8080", "contexts": [0]}],
+            "ports": [{"endpoint": "0.0.0.0:8080", "contexts": [0]}],
             "leases": [{"context": 0, "first": 20000, "last": 20031}],
             "contexts": [{
                 "context": 0, "rx_frames": 1, "rx_bytes": 60, "tx_frames": 2, "tx_bytes": 120,

@@ -145,15 +145,15 @@ impl Dataplane {
             let mut contexts = entry.contexts.iter();
             contexts.any(|context| is_here((entry.slot, *context)))
         });
-        let places = self.reachable(owned.map(|(place, _)| *place));
-        for place in places.into_iter().flatten() {
-            let mut frame = segment(far_peer(place), place);
+        let endpoints = self.reachable(owned.map(|(endpoint, _)| *endpoint));
+        for endpoint in endpoints.into_iter().flatten() {
+            let mut frame = segment(far_peer(endpoint), endpoint);
             frame[..6].copy_from_slice(&self.mac.0);
             match bpf::dry_run(self.nic_program(), &frame, 0) {
                 Ok(XDP_REDIRECT) => {}
                 other => {
                     return Err(format!(
-                        "the program says {other:?} to a segment for {place}"
+                        "the program says {other:?} to a segment for {endpoint}"
                     ));
                 }
             }
@@ -161,22 +161,22 @@ impl Dataplane {
         Ok(())
     }
 
-    /// The first place of each version of IP. An address of the NIC stands for all of them; a
-    /// place for all addresses of a version of which the NIC has none cannot be reached.
+    /// The first endpoint of each version of IP. An address of the NIC stands for all of them; a
+    /// endpoint for all addresses of a version of which the NIC has none cannot be reached.
     pub(super) fn reachable(
         &self,
-        places: impl Iterator<Item = SocketAddr>,
+        endpoints: impl Iterator<Item = SocketAddr>,
     ) -> [Option<SocketAddr>; 2] {
         let own = self.own_addresses();
         let mut found = [None, None];
-        for place in places {
+        for endpoint in endpoints {
             let mut own = own.iter().copied();
-            let address = match place.ip().is_unspecified() {
-                true => own.find(|one| one.is_ipv4() == place.is_ipv4()),
-                false => Some(place.ip()),
+            let address = match endpoint.ip().is_unspecified() {
+                true => own.find(|one| one.is_ipv4() == endpoint.is_ipv4()),
+                false => Some(endpoint.ip()),
             };
-            let room = &mut found[usize::from(place.is_ipv6())];
-            *room = room.or(address.map(|address| SocketAddr::new(address, place.port())));
+            let room = &mut found[usize::from(endpoint.is_ipv6())];
+            *room = room.or(address.map(|address| SocketAddr::new(address, endpoint.port())));
         }
         found
     }
@@ -215,30 +215,30 @@ pub(super) fn check_end(name: &str, index: u32) -> Result<(), String> {
     }
 }
 
-/// An address for documentation, of the version of `place`.
-fn far_peer(place: SocketAddr) -> IpAddr {
-    match place.is_ipv4() {
+/// An address for documentation, of the version of `endpoint`.
+fn far_peer(endpoint: SocketAddr) -> IpAddr {
+    match endpoint.is_ipv4() {
         true => IpAddr::from([192, 0, 2, 1]),
         false => IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, 1]),
     }
 }
 
-/// The frame of a segment to `place` from a peer of the same version of IP.
-pub(super) fn segment(from: IpAddr, place: SocketAddr) -> Vec<u8> {
+/// The frame of a segment to `endpoint` from a peer of the same version of IP.
+pub(super) fn segment(from: IpAddr, endpoint: SocketAddr) -> Vec<u8> {
     let mut frame = vec![0; 12];
-    match place {
+    match endpoint {
         SocketAddr::V4(_) => frame.extend([8, 0, 0x45, 0, 0, 40, 0, 0, 0, 0, 64, 6, 0, 0]),
         SocketAddr::V6(_) => frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 20, 6, 64]),
     }
-    for end in [from, place.ip()] {
+    for end in [from, endpoint.ip()] {
         match end {
             IpAddr::V4(v4) => frame.extend(v4.octets()),
             IpAddr::V6(v6) => frame.extend(v6.octets()),
         }
     }
     frame.extend([0, 9]);
-    frame.extend(place.port().to_be_bytes());
-    let header_bytes = if place.is_ipv4() { 20 } else { 40 };
+    frame.extend(endpoint.port().to_be_bytes());
+    let header_bytes = if endpoint.is_ipv4() { 20 } else { 40 };
     frame.resize((14 + header_bytes + 20).max(60), 0);
     frame
 }

@@ -11,7 +11,7 @@ use crate::limits::LISTENERS_PER_PLACE_MAX;
 
 /// Number of devices, and of entries in every map with one entry for each device.
 pub const SLOTS: u32 = 256;
-/// Contexts of one application that can listen at the same place (`struct claim`).
+/// Contexts of one application that can listen at the same endpoint (`struct claim`).
 pub const MEMBERS_MAX: usize = LISTENERS_PER_PLACE_MAX;
 /// Entries of `port_counters` for each device.
 pub const COUNTS_EACH: u32 = 32;
@@ -74,8 +74,8 @@ pub fn address_of(key: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// `struct place`
-pub fn place(of: SocketAddr) -> [u8; 20] {
+/// `struct endpoint`
+pub fn endpoint(of: SocketAddr) -> [u8; 20] {
     let mut key = [0; 20];
     let (octets, family) = words(of.ip());
     key[..16].copy_from_slice(&octets);

@@ -237,20 +237,20 @@ impl Dataplane {
         far.unwrap_or_else(|error| Err(error.to_string()))
     }
 
-    /// A segment from an address of the NIC to itself, to a place that is owned, of each version
-    /// of IP, if there is any.
+    /// A segment from an address of the NIC to itself, to an endpoint that is owned, of each
+    /// version of IP, if there is any.
     fn check_lo(&self) -> Result<(), String> {
         let Some(programs) = &self.maps.local else {
             return Ok(());
         };
-        let places = self.reachable(self.claims.keys().copied());
-        for place in places.into_iter().flatten() {
-            let frame = segment(place.ip(), place);
+        let endpoints = self.reachable(self.claims.keys().copied());
+        for endpoint in endpoints.into_iter().flatten() {
+            let frame = segment(endpoint.ip(), endpoint);
             match bpf::dry_run(programs.lo.as_fd(), &frame, 0) {
                 Ok(REDIRECT) => {}
                 other => {
                     return Err(format!(
-                        "the program says {other:?} to a segment for {place}"
+                        "the program says {other:?} to a segment for {endpoint}"
                     ));
                 }
             }

@@ -377,7 +377,7 @@ impl Dataplane {
         self.unpin(device);
     }
 
-    /// Gives `place` to the application of `slot`, with `contexts` listening. Without listeners
+    /// Gives `endpoint` to the application of `slot`, with `contexts` listening. Without listeners
     /// SYNs are dropped, and peers retransmit them. An unspecified address means all addresses of
     /// its family that the NIC has. Flows keep their context when `contexts` changes.
     ///
@@ -385,7 +385,7 @@ impl Dataplane {
     /// `NOENT` if a context has no virtual port; errors of the maps.
     pub fn claim_set(
         &mut self,
-        place: SocketAddr,
+        endpoint: SocketAddr,
         slot: u16,
         contexts: &[u16],
     ) -> Result<(), DataplaneError> {
@@ -396,38 +396,39 @@ impl Dataplane {
         let devices = devices.ok_or_else(|| DataplaneError::io("claim", Errno::NOENT))?;
         // A claim without listeners may get several. Once a claim tracks flows it goes on doing so:
         // contexts that come later must not get the segments of older flows.
-        let tracked = self.claims.get(&place).is_some_and(|claim| claim.tracks);
+        let tracked = self.claims.get(&endpoint).is_some_and(|claim| claim.tracks);
         let is_shared = self.devices.keys().filter(|(of, _)| *of == slot).count() > 1;
         let tracks = tracked || is_shared || contexts.is_empty();
-        self.set_right(&Right::Claim(place, Some(Owner { slot, tracks })));
+        self.set_right(&Right::Claim(endpoint, Some(Owner { slot, tracks })));
         let value = layout::claim(owner(slot), &devices, tracks);
-        self.maps.set("claims", &layout::place(place), &value)?;
+        self.maps
+            .set("claims", &layout::endpoint(endpoint), &value)?;
         let entry = ClaimEntry {
             slot,
             contexts: contexts.to_vec(),
             tracks,
         };
-        if self.claims.insert(place, entry).is_none() {
-            *self.claims_at.entry(place.port()).or_default() += 1;
-            self.write_claims_at(place.port())?;
+        if self.claims.insert(endpoint, entry).is_none() {
+            *self.claims_at.entry(endpoint.port()).or_default() += 1;
+            self.write_claims_at(endpoint.port())?;
         }
         Ok(())
     }
 
-    /// Returns `place` to the kernel, if it is claimed.
+    /// Returns `endpoint` to the kernel, if it is claimed.
     ///
     /// # Errors
     /// Errors of the maps.
-    pub fn claim_remove(&mut self, place: SocketAddr) -> Result<(), DataplaneError> {
-        if self.claims.remove(&place).is_none() {
+    pub fn claim_remove(&mut self, endpoint: SocketAddr) -> Result<(), DataplaneError> {
+        if self.claims.remove(&endpoint).is_none() {
             return Ok(());
         }
-        self.set_right(&Right::Claim(place, None));
-        if let Some(count) = self.claims_at.get_mut(&place.port()) {
+        self.set_right(&Right::Claim(endpoint, None));
+        if let Some(count) = self.claims_at.get_mut(&endpoint.port()) {
             *count = count.saturating_sub(1);
         }
-        self.write_claims_at(place.port())?;
-        self.maps.remove("claims", &layout::place(place))
+        self.write_claims_at(endpoint.port())?;
+        self.maps.remove("claims", &layout::endpoint(endpoint))
     }
 
     /// Gives the flow between two ends, this host's first, to a context. No effect if the context
@@ -491,9 +492,9 @@ impl Dataplane {
         Ok(found.is_ok() && layout::flow_device(known) == device)
     }
 
-    /// The slot that owns `place`, and the contexts that listen there.
-    pub fn claim(&self, place: SocketAddr) -> Option<(u16, &[u16])> {
-        let entry = self.claims.get(&place)?;
+    /// The slot that owns `endpoint`, and the contexts that listen there.
+    pub fn claim(&self, endpoint: SocketAddr) -> Option<(u16, &[u16])> {
+        let entry = self.claims.get(&endpoint)?;
         Some((entry.slot, &entry.contexts))
     }
 

@@ -203,7 +203,7 @@ impl Dataplane {
             .keys()
             .map_err(|errno| DataplaneError::io("keys of map claims", errno))?;
         for key in keys {
-            let Some(place) = layout::place_of(&key) else {
+            let Some(endpoint) = layout::place_of(&key) else {
                 continue;
             };
             let mut value = [0; 40];
@@ -222,8 +222,8 @@ impl Dataplane {
                 contexts,
                 tracks: layout::tracks(&value),
             };
-            self.claims.insert(place, entry);
-            *self.claims_at.entry(place.port()).or_default() += 1;
+            self.claims.insert(endpoint, entry);
+            *self.claims_at.entry(endpoint.port()).or_default() += 1;
         }
         Ok(())
     }

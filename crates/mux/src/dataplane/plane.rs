@@ -62,16 +62,16 @@ impl Plane for Dataplane {
 
     fn claim_set(
         &mut self,
-        place: SocketAddr,
+        endpoint: SocketAddr,
         application: u16,
         contexts: &[u16],
     ) -> Result<(), Errno> {
-        Dataplane::claim_set(self, place, application, contexts).map_err(|error| error.errno())
+        Dataplane::claim_set(self, endpoint, application, contexts).map_err(|error| error.errno())
     }
 
-    fn claim_remove(&mut self, place: SocketAddr) {
+    fn claim_remove(&mut self, endpoint: SocketAddr) {
         // An entry that cannot be removed from a map is not there.
-        let _ = Dataplane::claim_remove(self, place);
+        let _ = Dataplane::claim_remove(self, endpoint);
     }
 
     fn flow_set(&mut self, application: u16, context: u16, ends: (SocketAddr, SocketAddr)) {

@@ -172,8 +172,8 @@ fn new_service_takes_over_what_the_old_one_left() {
     };
     let mut plane = host.open();
     let port = add_port(&mut plane, 3, 1);
-    let place = "0.0.0.0:80".parse().unwrap();
-    plane.claim_set(place, 3, &[1]).unwrap();
+    let endpoint = "0.0.0.0:80".parse().unwrap();
+    plane.claim_set(endpoint, 3, &[1]).unwrap();
     drop(plane);
     let mut plane = host.open();
     let recovered = RecoveredPort {
@@ -182,8 +182,8 @@ fn new_service_takes_over_what_the_old_one_left() {
         cookie: port.cookie,
     };
     assert_eq!(plane.recovered(), [recovered]);
-    assert_eq!(plane.claim(place), Some((3, &[1][..])));
-    plane.claim_remove(place).unwrap();
+    assert_eq!(plane.claim(endpoint), Some((3, &[1][..])));
+    plane.claim_remove(endpoint).unwrap();
     plane.port_remove(3, 1);
     assert_eq!(plane.recovered(), []);
     plane.close();

@@ -28,8 +28,8 @@ impl Right {
     /// Applies the change to a table.
     pub(super) fn apply(self, table: &mut EgressTable) {
         match self {
-            Self::Claim(place, Some(owner)) => drop(table.claims.insert(place, owner)),
-            Self::Claim(place, None) => drop(table.claims.remove(&place)),
+            Self::Claim(endpoint, Some(owner)) => drop(table.claims.insert(endpoint, owner)),
+            Self::Claim(endpoint, None) => drop(table.claims.remove(&endpoint)),
             Self::Lease(ports, device) => {
                 for port in ports {
                     match device {

@@ -10,7 +10,7 @@ fn free_port() -> u16 {
     listener.local_addr().unwrap().port()
 }
 
-fn place(address: &str, port: u16) -> SocketAddr {
+fn endpoint(address: &str, port: u16) -> SocketAddr {
     SocketAddr::new(address.parse().unwrap(), port)
 }
 
@@ -22,13 +22,13 @@ fn ownership() -> Ownership {
 fn claim_of_one_application_is_in_use_for_another() {
     let mut table = ownership();
     let port = free_port();
-    let local = place("127.0.0.1", port);
+    let local = endpoint("127.0.0.1", port);
     assert_eq!(table.claim_add(1, 0, local), Ok(vec![0]));
     assert_eq!(table.claim_add(1, 1, local), Ok(vec![0, 1]));
     assert_eq!(table.claim_add(1, 1, local), Ok(vec![0, 1]));
     assert_eq!(table.claim_add(2, 0, local), Err(Errno::ADDRINUSE));
     assert_eq!(
-        table.claim_add(2, 0, place("0.0.0.0", port)),
+        table.claim_add(2, 0, endpoint("0.0.0.0", port)),
         Err(Errno::ADDRINUSE)
     );
     assert_eq!(table.claim_remove(1, 0, local), Ok(vec![1]));
@@ -41,10 +41,13 @@ fn claim_of_one_application_is_in_use_for_another() {
 fn wildcard_covers_the_addresses_of_its_family() {
     let mut table = ownership();
     let port = free_port();
-    assert_eq!(table.claim_add(1, 0, place("0.0.0.0", port)), Ok(vec![0]));
-    let other = table.claim_add(2, 0, place("127.0.0.2", port));
+    assert_eq!(
+        table.claim_add(1, 0, endpoint("0.0.0.0", port)),
+        Ok(vec![0])
+    );
+    let other = table.claim_add(2, 0, endpoint("127.0.0.2", port));
     assert_eq!(other, Err(Errno::ADDRINUSE));
-    assert_eq!(table.claim_add(2, 0, place("::", port)), Ok(vec![0]));
+    assert_eq!(table.claim_add(2, 0, endpoint("::", port)), Ok(vec![0]));
 }
 
 #[test]
@@ -52,7 +55,7 @@ fn port_of_a_kernel_listener_is_in_use_and_a_claimed_port_is_for_the_kernel() {
     let mut table = ownership();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let local = listener.local_addr().unwrap();
-    let everywhere = place("0.0.0.0", local.port());
+    let everywhere = endpoint("0.0.0.0", local.port());
     assert_eq!(table.claim_add(1, 0, local), Err(Errno::ADDRINUSE));
     assert_eq!(table.claim_add(1, 0, everywhere), Err(Errno::ADDRINUSE));
     drop(listener);
@@ -78,14 +81,14 @@ fn leases_are_whole_blocks_that_do_not_overlap() {
         table.lease_again(3, 0, 10_060..=10_091),
         Err(Errno::ADDRINUSE)
     );
-    let claim = table.claim_add(3, 0, place("127.0.0.1", 10_000));
+    let claim = table.claim_add(3, 0, endpoint("127.0.0.1", 10_000));
     assert_eq!(claim, Err(Errno::ADDRINUSE));
 }
 
 #[test]
 fn application_that_died_leaves_nothing() {
     let mut table = ownership();
-    let local = place("127.0.0.1", free_port());
+    let local = endpoint("127.0.0.1", free_port());
     table.claim_add(1, 0, local).unwrap();
     table.lease_add(1, 0, 32).unwrap();
     let (claims, leases) = table.take_all(1);
@@ -99,9 +102,9 @@ fn application_that_died_leaves_nothing() {
 fn address_that_is_lost_takes_its_claims_and_leaves_the_wildcard() {
     let mut table = ownership();
     let port = free_port();
-    table.claim_add(1, 0, place("127.0.0.3", port)).unwrap();
+    table.claim_add(1, 0, endpoint("127.0.0.3", port)).unwrap();
     table
-        .claim_add(1, 0, place("0.0.0.0", free_port()))
+        .claim_add(1, 0, endpoint("0.0.0.0", free_port()))
         .unwrap();
     let lost = table.take_address("127.0.0.3".parse().unwrap());
     assert_eq!(lost.len(), 1);

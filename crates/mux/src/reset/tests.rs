@@ -9,7 +9,7 @@ use super::*;
 
 fn owned() -> Owned {
     Owned {
-        places: vec![
+        endpoints: vec![
             "0.0.0.0:80".parse().unwrap(),
             "[fd00::1]:81".parse().unwrap(),
         ],

@@ -194,8 +194,8 @@ impl<P: Plane> Service<P> {
             return;
         }
         self.plane.address_remove(address);
-        for (place, claim) in self.ownership.take_address(address) {
-            self.plane.claim_remove(place);
+        for (endpoint, claim) in self.ownership.take_address(address) {
+            self.plane.claim_remove(endpoint);
             self.are_notes_old = true;
             let application = self.applications.get(&claim.application);
             let ids = application.map(|one| one.clients.clone());
@@ -203,7 +203,7 @@ impl<P: Plane> Service<P> {
                 let tuple = Tuple {
                     protocol: PROTOCOL_TCP,
                     address,
-                    port: place.port(),
+                    port: endpoint.port(),
                 };
                 let errno = Errno::NETDOWN.raw_os_error() as u16;
                 self.send(id, &Message::Revoke { tuple, errno });

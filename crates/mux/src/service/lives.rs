@@ -248,7 +248,7 @@ impl<P: Plane> Service<P> {
         };
         application.clients.retain(|one| *one != id);
         if application.clients.is_empty() {
-            return self.bury(number, cause);
+            return self.remove_dead(number, cause);
         }
         application.contexts = application.contexts.saturating_sub(client.contexts);
         let range = client.base..client.base.saturating_add(client.contexts);
@@ -257,9 +257,9 @@ impl<P: Plane> Service<P> {
         for context in open {
             self.bury_context(number, context);
         }
-        for place in self.ownership.holds(number, id.0) {
+        for endpoint in self.ownership.holds(number, id.0) {
             // The hold was just listed, so this cannot fail.
-            let _ = self.unhold(number, id, place);
+            let _ = self.unhold(number, id, endpoint);
         }
         self.forget_next_hops();
         self.are_notes_old = true;
@@ -278,10 +278,10 @@ impl<P: Plane> Service<P> {
         };
         let claims = self.ownership.claims();
         let claims = claims.filter(|(_, claim)| claim.application == number);
-        let places = claims.map(|(place, _)| place).collect();
+        let endpoints = claims.map(|(endpoint, _)| endpoint).collect();
         let leases = self.ownership.leases().filter(is_own);
         let leases = leases.map(|one| one.ports.clone()).collect();
-        let owned = self.owned(places, leases);
+        let owned = self.owned(endpoints, leases);
         // Answers of the peers reach another context or the kernel, which both reset them.
         if self.take_all_of(number, context) {
             self.dying.push(number, context, size.uid);
@@ -302,11 +302,11 @@ impl<P: Plane> Service<P> {
     }
 
     /// The rights of an application that dies now.
-    fn owned(&self, places: Vec<SocketAddr>, leases: Vec<RangeInclusive<u16>>) -> Owned {
+    fn owned(&self, endpoints: Vec<SocketAddr>, leases: Vec<RangeInclusive<u16>>) -> Owned {
         let host = self.mirror.host();
         let own = host.addresses.iter();
         Owned {
-            places,
+            endpoints,
             leases,
             addresses: own.clone().map(|one| one.address).collect(),
             broadcasts: own.filter_map(|one| one.broadcast).collect(),
@@ -316,18 +316,18 @@ impl<P: Plane> Service<P> {
     }
 
     /// Removes everything from an application that is gone, and resets its peers.
-    pub(super) fn bury(&mut self, number: u16, cause: &str) {
+    pub(super) fn remove_dead(&mut self, number: u16, cause: &str) {
         let Some(application) = self.applications.remove(&number) else {
             return;
         };
         let uid = application.peer.uid;
         let (claims, leases) = self.ownership.take_all(number);
-        let places = claims.iter().map(|(place, _)| *place).collect();
+        let endpoints = claims.iter().map(|(endpoint, _)| *endpoint).collect();
         let owned_leases = leases.iter().map(|lease| lease.ports.clone()).collect();
-        let owned = self.owned(places, owned_leases);
+        let owned = self.owned(endpoints, owned_leases);
         // Without the claims, the peers' answers reach the kernel, which resets the connections.
-        for place in &owned.places {
-            self.plane.claim_remove(*place);
+        for endpoint in &owned.endpoints {
+            self.plane.claim_remove(*endpoint);
         }
         for ports in &owned.leases {
             self.plane.lease_remove(ports.clone());
@@ -376,21 +376,23 @@ impl<P: Plane> Service<P> {
 
     fn recover_one(&mut self, note: ApplicationNote, cookies: BTreeMap<u16, u64>) {
         let number = note.number;
-        for (place, contexts) in &note.claims {
-            let added = match note.bound.contains(place) {
-                true => self.ownership.claim_again(number, contexts.clone(), *place),
+        for (endpoint, contexts) in &note.claims {
+            let added = match note.bound.contains(endpoint) {
+                true => self
+                    .ownership
+                    .claim_again(number, contexts.clone(), *endpoint),
                 false => contexts.iter().try_for_each(|context| {
-                    let added = self.ownership.claim_add(number, *context, *place);
+                    let added = self.ownership.claim_add(number, *context, *endpoint);
                     added.map(drop)
                 }),
             };
-            // The data plane must know a place before it can release it.
-            let set = self.plane.claim_set(*place, number, contexts);
-            // A place without listeners stays its holder's, who may come back.
-            let waits = contexts.is_empty() && !note.bound.contains(place);
+            // The data plane must know an endpoint before it can release it.
+            let set = self.plane.claim_set(*endpoint, number, contexts);
+            // An endpoint without listeners stays its holder's, who may come back.
+            let waits = contexts.is_empty() && !note.bound.contains(endpoint);
             if added.is_err() || set.is_err() || waits {
                 // The kernel has given the port to another socket meanwhile, which keeps it.
-                self.plane.claim_remove(*place);
+                self.plane.claim_remove(*endpoint);
             }
         }
         for &(context, first, last) in &note.leases {
@@ -612,7 +614,7 @@ impl<P: Plane> Service<P> {
                         self.bury_context(number, context);
                     }
                 }
-                _ => self.bury(number, "it did not come back after the restart"),
+                _ => self.remove_dead(number, "it did not come back after the restart"),
             }
         }
     }
@@ -635,9 +637,9 @@ impl<P: Plane> Service<P> {
                 contexts: one.contexts,
                 family: one.family,
                 claims: claims
-                    .map(|(place, claim)| (place, claim.contexts.clone()))
+                    .map(|(endpoint, claim)| (endpoint, claim.contexts.clone()))
                     .collect(),
-                bound: bound.map(|(place, _)| place).collect(),
+                bound: bound.map(|(endpoint, _)| endpoint).collect(),
                 leases: leases
                     .map(|lease| (lease.context, *lease.ports.start(), *lease.ports.end()))
                     .collect(),

@@ -359,7 +359,7 @@ impl<P: Plane> Service<P> {
         }
         let numbers: Vec<u16> = self.applications.keys().copied().collect();
         for number in numbers {
-            self.bury(number, "the service ends");
+            self.remove_dead(number, "the service ends");
         }
         self.remove_all_dead_ports();
         self.clients.clear();

@@ -2,9 +2,9 @@
 //! before they were accepted.
 //!
 //! Owns the unanswered offers. The service does not read a connection's state: it passes the file
-//! on to a process of the same application that listens at the place, and the answer back. The data
-//! path knows the flow's new owner before the sender hears that its connection was taken. Otherwise
-//! the sender might end, and a segment that came to a third process would be reset.
+//! on to a process of the same application that listens at the endpoint, and the answer back. The
+//! data path knows the flow's new owner before the sender hears that its connection was taken.
+//! Otherwise the sender might end, and a segment that came to a third process would be reset.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, BorrowedFd};
@@ -34,9 +34,9 @@ pub(super) struct Moving {
 }
 
 impl<P: Plane> Service<P> {
-    /// Offers a connection to another process that listens at its place. If no process can take the
-    /// offer now, the sender is told to try again; if no other process has the place, that the
-    /// connection is lost.
+    /// Offers a connection to another process that listens at its endpoint. If no process can take
+    /// the offer now, the sender is told to try again; if no other process has the endpoint, that
+    /// the connection is lost.
     ///
     /// # Errors
     /// The reason why the sender's connection must end.
@@ -47,7 +47,9 @@ impl<P: Plane> Service<P> {
         one: &Move,
         descriptor: Foreign,
     ) -> Result<(), &'static str> {
-        let ends = self.ends_of(one).ok_or("a connection of another place")?;
+        let ends = self
+            .ends_of(one)
+            .ok_or("a connection of another endpoint")?;
         let check = |file: BorrowedFd<'_>| memory_file::check(file, one.bytes.into());
         let file = descriptor.keep_if("no memory file", check)?;
         match self.taker(id, number, one) {
@@ -74,14 +76,14 @@ impl<P: Plane> Service<P> {
         Ok(())
     }
 
-    /// Both ends of a connection; `None` if the connection cannot belong to its place.
+    /// Both ends of a connection; `None` if the connection cannot belong to its endpoint.
     fn ends_of(&self, one: &Move) -> Option<(SocketAddr, SocketAddr)> {
-        let place = one.tuple.address;
-        let is_there = match place.is_unspecified() {
+        let endpoint = one.tuple.address;
+        let is_there = match endpoint.is_unspecified() {
             true => self.mirror.host().has(one.local),
-            false => one.local == place,
+            false => one.local == endpoint,
         };
-        let families = [place, one.local, one.remote.ip()].map(|ip| ip.is_ipv4());
+        let families = [endpoint, one.local, one.remote.ip()].map(|ip| ip.is_ipv4());
         let is_right = is_there && families.iter().all(|is_v4| *is_v4 == families[0]);
         is_right.then(|| (SocketAddr::new(one.local, one.tuple.port), one.remote))
     }
@@ -89,8 +91,8 @@ impl<P: Plane> Service<P> {
     /// The process that gets a connection, the number of its first context, and the context that
     /// takes it.
     fn taker(&self, id: ClientId, number: u16, one: &Move) -> Result<(ClientId, u16, u16), Errno> {
-        let place = SocketAddr::new(one.tuple.address, one.tuple.port);
-        let claim = self.ownership.claim(place).ok_or(Errno::NOENT)?;
+        let endpoint = SocketAddr::new(one.tuple.address, one.tuple.port);
+        let claim = self.ownership.claim(endpoint).ok_or(Errno::NOENT)?;
         let is_shared = claim.holders.iter().any(|holder| *holder != id.0);
         if claim.application != number || !is_shared && claim.contexts.is_empty() {
             return Err(Errno::NOENT);

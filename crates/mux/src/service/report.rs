@@ -98,7 +98,7 @@ impl<P: Plane> Service<P> {
         let claims = self.ownership.claims();
         let claims = claims.filter(|(_, claim)| claim.application == number);
         claims
-            .map(|(place, claim)| json!({"place": place.to_string(), "contexts": claim.contexts}))
+            .map(|(endpoint, claim)| json!({"endpoint": endpoint.to_string(), "contexts": claim.contexts}))
             .collect()
     }
 

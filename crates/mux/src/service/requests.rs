@@ -242,7 +242,7 @@ impl<P: Plane> Service<P> {
         }
     }
 
-    /// Takes its ports, its leases and its place in the notes from a context. False: it has no
+    /// Takes its ports, its leases and its endpoint in the notes from a context. False: it has no
     /// virtual port.
     pub(super) fn take_all_of(&mut self, number: u16, context: u16) -> bool {
         let Some(application) = self.applications.get_mut(&number) else {
@@ -256,9 +256,9 @@ impl<P: Plane> Service<P> {
             .ownership
             .claims()
             .filter(|(_, claim)| claim.application == number && claim.contexts.contains(&context));
-        let places: Vec<SocketAddr> = claims.map(|(place, _)| place).collect();
-        for place in places {
-            let _ = self.unclaim(number, context, place);
+        let endpoints: Vec<SocketAddr> = claims.map(|(endpoint, _)| endpoint).collect();
+        for endpoint in endpoints {
+            let _ = self.unclaim(number, context, endpoint);
         }
         let leases = self
             .ownership
@@ -272,7 +272,7 @@ impl<P: Plane> Service<P> {
         true
     }
 
-    /// Holds a place that a socket of the application reserves in the kernel.
+    /// Holds an endpoint that a socket of the application reserves in the kernel.
     fn hold_bound(
         &mut self,
         id: ClientId,
@@ -280,8 +280,8 @@ impl<P: Plane> Service<P> {
         claim: &Claim,
         descriptor: Foreign,
     ) -> io::Result<()> {
-        let place = SocketAddr::new(claim.tuple.address, claim.tuple.port);
-        let check = |socket: BorrowedFd<'_>| bound_unsafe::check(socket, place);
+        let endpoint = SocketAddr::new(claim.tuple.address, claim.tuple.port);
+        let check = |socket: BorrowedFd<'_>| bound_unsafe::check(socket, endpoint);
         let socket = descriptor.keep_if("no socket", check);
         let socket = socket.map_err(|_| Errno::INVAL)?;
         let client = self.clients.get(&id).ok_or(Errno::NOTCONN)?;
@@ -292,7 +292,8 @@ impl<P: Plane> Service<P> {
         }
     }
 
-    /// Claims a place. `bound`: the application's socket that reserves the place in the kernel.
+    /// Claims an endpoint. `bound`: the application's socket that reserves the endpoint in the
+    /// kernel.
     fn claim(
         &mut self,
         id: ClientId,
@@ -300,34 +301,34 @@ impl<P: Plane> Service<P> {
         claim: &Claim,
         bound: Option<Reservation>,
     ) -> io::Result<()> {
-        let place = self.place(&claim.tuple)?;
-        // A process may hold a place without a context that listens.
+        let endpoint = self.endpoint(&claim.tuple)?;
+        // A process may hold an endpoint without a context that listens.
         let context = match claim.context {
             HOLD => None,
             context => Some(self.must_have(id, number, context)?),
         };
         let peer = &self.clients.get(&id).ok_or(Errno::NOTCONN)?.peer;
         // A worker without privileges may join a claim of its master.
-        let known = self.ownership.claim(place);
+        let known = self.ownership.claim(endpoint);
         let is_joined = known.is_some_and(|known| known.application == number);
-        if !is_joined && !self.policy.allows(peer, place.port()) {
+        if !is_joined && !self.policy.allows(peer, endpoint.port()) {
             return Err(Errno::ACCESS);
         }
         let claims = self.ownership.claims();
         let own = claims.filter(|(_, claim)| claim.application == number);
         let is_full =
             own.count() >= CLAIMS_PER_APPLICATION_MAX || !self.may_have(peer.uid, Thing::Claims, 1);
-        if is_full && self.ownership.claim(place).is_none() {
+        if is_full && self.ownership.claim(endpoint).is_none() {
             return Err(Errno::NOBUFS);
         }
         let contexts = match context {
-            Some(context) => self.ownership.claim_add(number, context, place)?,
-            None => self.ownership.hold_add(number, id.0, place, bound)?,
+            Some(context) => self.ownership.claim_add(number, context, endpoint)?,
+            None => self.ownership.hold_add(number, id.0, endpoint, bound)?,
         };
-        if let Err(errno) = self.plane.claim_set(place, number, &contexts) {
+        if let Err(errno) = self.plane.claim_set(endpoint, number, &contexts) {
             let _ = match context {
-                Some(context) => self.unclaim(number, context, place),
-                None => self.unhold(number, id, place),
+                Some(context) => self.unclaim(number, context, endpoint),
+                None => self.unhold(number, id, endpoint),
             };
             return Err(errno);
         }
@@ -340,12 +341,12 @@ impl<P: Plane> Service<P> {
     }
 
     fn release(&mut self, id: ClientId, number: u16, claim: &Claim) -> io::Result<()> {
-        let place = SocketAddr::new(claim.tuple.address, claim.tuple.port);
+        let endpoint = SocketAddr::new(claim.tuple.address, claim.tuple.port);
         if claim.context == HOLD {
-            return self.unhold(number, id, place);
+            return self.unhold(number, id, endpoint);
         }
         let context = self.context_of(id, claim.context).ok_or(Errno::NOENT)?;
-        self.unclaim(number, context, place)
+        self.unclaim(number, context, endpoint)
     }
 
     /// Ends a hold of a process. Other processes of its application may still hold or listen.
@@ -353,34 +354,34 @@ impl<P: Plane> Service<P> {
         &mut self,
         number: u16,
         id: ClientId,
-        place: SocketAddr,
+        endpoint: SocketAddr,
     ) -> io::Result<()> {
-        let claim = self.ownership.claim(place).ok_or(Errno::NOENT)?;
+        let claim = self.ownership.claim(endpoint).ok_or(Errno::NOENT)?;
         let is_own = claim.application == number && claim.holders == [id.0];
         if is_own && claim.contexts.is_empty() {
-            self.plane.claim_remove(place);
+            self.plane.claim_remove(endpoint);
         }
         self.are_notes_old = true;
-        self.ownership.hold_remove(number, id.0, place).map(drop)
+        self.ownership.hold_remove(number, id.0, endpoint).map(drop)
     }
 
-    /// Ends a claim. The data plane releases the place before the kernel gets it back.
-    fn unclaim(&mut self, number: u16, context: u16, place: SocketAddr) -> io::Result<()> {
-        let claim = self.ownership.claim(place).ok_or(Errno::NOENT)?;
+    /// Ends a claim. The data plane releases the endpoint before the kernel gets it back.
+    fn unclaim(&mut self, number: u16, context: u16, endpoint: SocketAddr) -> io::Result<()> {
+        let claim = self.ownership.claim(endpoint).ok_or(Errno::NOENT)?;
         let is_own = claim.application == number && claim.contexts == [context];
         if is_own && claim.holders.is_empty() {
-            self.plane.claim_remove(place);
+            self.plane.claim_remove(endpoint);
         }
-        let left = self.ownership.claim_remove(number, context, place)?;
-        if self.ownership.claim(place).is_some() {
-            self.plane.claim_set(place, number, &left)?;
+        let left = self.ownership.claim_remove(number, context, endpoint)?;
+        if self.ownership.claim(endpoint).is_some() {
+            self.plane.claim_set(endpoint, number, &left)?;
         }
         self.are_notes_old = true;
         Ok(())
     }
 
-    /// The place of a claim, if it can be claimed on this NIC.
-    fn place(&self, tuple: &Tuple) -> io::Result<SocketAddr> {
+    /// The endpoint of a claim, if it can be claimed on this NIC.
+    fn endpoint(&self, tuple: &Tuple) -> io::Result<SocketAddr> {
         if tuple.protocol != PROTOCOL_TCP {
             return Err(Errno::PROTONOSUPPORT);
         }

@@ -21,7 +21,7 @@ pub(super) enum Thing {
     Memory,
     /// Bytes of ledgers.
     Ledgers,
-    /// Places.
+    /// Endpoints.
     Claims,
     /// Local ports.
     LocalPorts,

@@ -35,7 +35,7 @@ use netns::Namespace;
 
 /// The calls that a data plane has recorded.
 #[derive(Debug, Default)]
-pub struct Books {
+pub struct RecordedCalls {
     pub ports: BTreeMap<(u16, u16), u64>,
     pub claims: BTreeMap<SocketAddr, (u16, Vec<u16>)>,
     pub flows: BTreeMap<(SocketAddr, SocketAddr), (u16, u16)>,
@@ -86,10 +86,10 @@ impl Ledger for FileLedger {
 
 /// A data plane that moves no frames.
 #[derive(Clone, Debug, Default)]
-pub struct FakePlane(pub Arc<Mutex<Books>>);
+pub struct FakePlane(pub Arc<Mutex<RecordedCalls>>);
 
 impl FakePlane {
-    pub fn books<T>(&self, look: impl FnOnce(&mut Books) -> T) -> T {
+    pub fn recorded<T>(&self, look: impl FnOnce(&mut RecordedCalls) -> T) -> T {
         look(&mut self.0.lock().unwrap())
     }
 }
@@ -102,9 +102,9 @@ impl Plane for FakePlane {
         _: &Memory,
         _: BorrowedFd<'_>,
     ) -> Result<(OwnedFd, u64), Errno> {
-        let pause = self.books(|books| {
-            books.port_adds += 1;
-            books.port_add_pause
+        let pause = self.recorded(|recorded| {
+            recorded.port_adds += 1;
+            recorded.port_add_pause
         });
         std::thread::sleep(pause);
         // Any socket will do: it has a cookie, too.
@@ -115,12 +115,12 @@ impl Plane for FakePlane {
             None,
         )?;
         let cookie = sockopt::socket_cookie(&socket)?;
-        self.books(|books| books.ports.insert((application, context), cookie));
+        self.recorded(|recorded| recorded.ports.insert((application, context), cookie));
         Ok((socket, cookie))
     }
 
     fn bulk_add(&mut self, application: u16, context: u16) -> Result<OwnedFd, Errno> {
-        match self.books(|books| books.ports.contains_key(&(application, context))) {
+        match self.recorded(|recorded| recorded.ports.contains_key(&(application, context))) {
             // Any descriptor will do.
             true => memfd_create("bulk", MemfdFlags::CLOEXEC),
             false => Err(Errno::NOENT),
@@ -128,12 +128,12 @@ impl Plane for FakePlane {
     }
 
     fn port_remove(&mut self, application: u16, context: u16) {
-        let pause = self.books(|books| books.port_removal_pause);
+        let pause = self.recorded(|recorded| recorded.port_removal_pause);
         std::thread::sleep(pause);
-        self.books(|books| {
-            books.port_removals += 1;
-            books.ports.remove(&(application, context));
-            books.ledgers.remove(&(application, context));
+        self.recorded(|recorded| {
+            recorded.port_removals += 1;
+            recorded.ports.remove(&(application, context));
+            recorded.ledgers.remove(&(application, context));
         });
     }
 
@@ -147,12 +147,13 @@ impl Plane for FakePlane {
         ftruncate(&file, u64::from(entries) * ENTRY_BYTES as u64)?;
         let copy = rustix::io::fcntl_dupfd_cloexec(&file, 0)?;
         let id = (application, context);
-        self.books(|books| books.ledgers.insert(id, Arc::new(file)));
+        self.recorded(|recorded| recorded.ledgers.insert(id, Arc::new(file)));
         Ok(copy)
     }
 
     fn ledger(&self, application: u16, context: u16) -> Option<Box<dyn Ledger>> {
-        let found = self.books(|books| books.ledgers.get(&(application, context)).cloned());
+        let found =
+            self.recorded(|recorded| recorded.ledgers.get(&(application, context)).cloned());
         found.map(|file| {
             let read = Mutex::default();
             Box::new(FileLedger { file, read }) as Box<dyn Ledger>
@@ -161,12 +162,12 @@ impl Plane for FakePlane {
 
     fn claim_set(
         &mut self,
-        place: SocketAddr,
+        endpoint: SocketAddr,
         application: u16,
         contexts: &[u16],
     ) -> Result<(), Errno> {
         let entry = (application, contexts.to_vec());
-        self.books(|books| books.claims.insert(place, entry));
+        self.recorded(|recorded| recorded.claims.insert(endpoint, entry));
         Ok(())
     }
 
@@ -175,23 +176,23 @@ impl Plane for FakePlane {
     }
 
     fn rate(&self) -> u64 {
-        self.books(|books| books.rate)
+        self.recorded(|recorded| recorded.rate)
     }
 
     fn flow_set(&mut self, application: u16, context: u16, ends: (SocketAddr, SocketAddr)) {
-        self.books(|books| books.flows.insert(ends, (application, context)));
+        self.recorded(|recorded| recorded.flows.insert(ends, (application, context)));
     }
 
     fn flow_forget(&mut self, application: u16, context: u16, ends: (SocketAddr, SocketAddr)) {
-        self.books(|books| {
-            if books.flows.get(&ends) == Some(&(application, context)) {
-                books.flows.remove(&ends);
+        self.recorded(|recorded| {
+            if recorded.flows.get(&ends) == Some(&(application, context)) {
+                recorded.flows.remove(&ends);
             }
         });
     }
 
-    fn claim_remove(&mut self, place: SocketAddr) {
-        self.books(|books| books.claims.remove(&place));
+    fn claim_remove(&mut self, endpoint: SocketAddr) {
+        self.recorded(|recorded| recorded.claims.remove(&endpoint));
     }
 
     fn lease_add(
@@ -201,44 +202,44 @@ impl Plane for FakePlane {
         context: u16,
     ) -> Result<(), Errno> {
         let entry = (*ports.end(), application, context);
-        self.books(|books| books.leases.insert(*ports.start(), entry));
+        self.recorded(|recorded| recorded.leases.insert(*ports.start(), entry));
         Ok(())
     }
 
     fn lease_remove(&mut self, ports: RangeInclusive<u16>) {
-        self.books(|books| books.leases.remove(ports.start()));
+        self.recorded(|recorded| recorded.leases.remove(ports.start()));
     }
 
     fn address_add(&mut self, address: IpAddr, broadcast: Option<IpAddr>) {
-        self.books(|books| {
-            books.addresses.push(address);
-            books.addresses.extend(broadcast);
+        self.recorded(|recorded| {
+            recorded.addresses.push(address);
+            recorded.addresses.extend(broadcast);
         });
     }
 
     fn address_remove(&mut self, address: IpAddr) {
-        self.books(|books| books.addresses.retain(|one| *one != address));
+        self.recorded(|recorded| recorded.addresses.retain(|one| *one != address));
     }
 
     fn addresses(&self) -> Vec<IpAddr> {
-        self.books(|books| books.addresses.clone())
+        self.recorded(|recorded| recorded.addresses.clone())
     }
 
     fn next_hops(&self) -> Vec<MacAddr> {
-        self.books(|books| books.next_hops.clone())
+        self.recorded(|recorded| recorded.next_hops.clone())
     }
 
     fn next_hop_set(&mut self, mac: MacAddr, on: bool) {
-        self.books(|books| {
-            books.next_hops.retain(|one| *one != mac);
+        self.recorded(|recorded| {
+            recorded.next_hops.retain(|one| *one != mac);
             if on {
-                books.next_hops.push(mac);
+                recorded.next_hops.push(mac);
             }
         });
     }
 
     fn host_set(&mut self, mac: MacAddr, mtu: u32) {
-        self.books(|books| books.host = Some((mac, mtu)));
+        self.recorded(|recorded| recorded.host = Some((mac, mtu)));
     }
 
     fn nic_back(&mut self) -> Result<(), String> {
@@ -246,8 +247,8 @@ impl Plane for FakePlane {
     }
 
     fn recovered(&self) -> Vec<Recovered> {
-        self.books(|books| {
-            let ports = books.ports.iter();
+        self.recorded(|recorded| {
+            let ports = recorded.ports.iter();
             ports
                 .map(|(&(application, context), &cookie)| Recovered {
                     application,
@@ -274,11 +275,11 @@ impl Plane for FakePlane {
     }
 
     fn mode(&self) -> String {
-        "books".into()
+        "recorded".into()
     }
 
     fn close(self) {
-        self.books(|books| books.is_closed = true);
+        self.recorded(|recorded| recorded.is_closed = true);
     }
 }
 
@@ -412,20 +413,20 @@ impl World {
     }
 
     /// Waits until the recorded calls satisfy `found`.
-    pub fn until(&self, what: &str, found: impl Fn(&mut Books) -> bool) {
+    pub fn until(&self, what: &str, found: impl Fn(&mut RecordedCalls) -> bool) {
         let end = Instant::now() + Duration::from_secs(10);
-        while !self.plane.books(&found) {
-            assert!(Instant::now() < end, "not in the books: {what}");
+        while !self.plane.recorded(&found) {
+            assert!(Instant::now() < end, "not in the recorded: {what}");
             std::thread::sleep(Duration::from_millis(5));
         }
     }
 
-    /// Waits until the kernel can bind the place again. A program that another test starts may keep
-    /// copies of the service's descriptors for a moment.
-    pub fn must_be_free(&self, place: &str) {
+    /// Waits until the kernel can bind the endpoint again. A program that another test starts may
+    /// keep copies of the service's descriptors for a moment.
+    pub fn must_be_free(&self, endpoint: &str) {
         let end = Instant::now() + Duration::from_secs(10);
-        while self.near.inside(|| TcpListener::bind(place)).is_err() {
-            assert!(Instant::now() < end, "{place} is not free");
+        while self.near.inside(|| TcpListener::bind(endpoint)).is_err() {
+            assert!(Instant::now() < end, "{endpoint} is not free");
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -570,46 +571,46 @@ impl Client {
         (socket, port.cookie)
     }
 
-    /// Claims a place; returns 0 or an errno.
-    pub fn claim(&mut self, place: &str) -> i32 {
-        let claim = self.claim_of(place);
+    /// Claims an endpoint; returns 0 or an errno.
+    pub fn claim(&mut self, endpoint: &str) -> i32 {
+        let claim = self.claim_of(endpoint);
         self.send(&Message::Claim(claim));
         self.outcome(claim.request)
     }
 
     /// A claim of a context other than the first.
-    pub fn claim_for(&mut self, context: u16, place: &str) -> i32 {
+    pub fn claim_for(&mut self, context: u16, endpoint: &str) -> i32 {
         let claim = Claim {
             context,
-            ..self.claim_of(place)
+            ..self.claim_of(endpoint)
         };
         self.send(&Message::Claim(claim));
         self.outcome(claim.request)
     }
 
-    pub fn release(&mut self, place: &str) -> i32 {
-        let claim = self.claim_of(place);
+    pub fn release(&mut self, endpoint: &str) -> i32 {
+        let claim = self.claim_of(endpoint);
         self.send(&Message::Release(claim));
         self.outcome(claim.request)
     }
 
-    /// Holds a place without listening there.
-    pub fn hold(&mut self, place: &str) -> i32 {
+    /// Holds an endpoint without listening there.
+    pub fn hold(&mut self, endpoint: &str) -> i32 {
         let context = HOLD;
         let claim = Claim {
             context,
-            ..self.claim_of(place)
+            ..self.claim_of(endpoint)
         };
         self.send(&Message::Claim(claim));
         self.outcome(claim.request)
     }
 
     /// Ends a hold.
-    pub fn let_go(&mut self, place: &str) -> i32 {
+    pub fn let_go(&mut self, endpoint: &str) -> i32 {
         let context = HOLD;
         let claim = Claim {
             context,
-            ..self.claim_of(place)
+            ..self.claim_of(endpoint)
         };
         self.send(&Message::Release(claim));
         self.outcome(claim.request)
@@ -677,16 +678,16 @@ impl Client {
         }
     }
 
-    pub fn claim_of(&mut self, place: &str) -> Claim {
-        let place: SocketAddr = place.parse().unwrap();
+    pub fn claim_of(&mut self, endpoint: &str) -> Claim {
+        let endpoint: SocketAddr = endpoint.parse().unwrap();
         self.request += 1;
         Claim {
             request: self.request,
             context: 0,
             tuple: Tuple {
                 protocol: PROTOCOL_TCP,
-                address: place.ip(),
-                port: place.port(),
+                address: endpoint.ip(),
+                port: endpoint.port(),
             },
         }
     }

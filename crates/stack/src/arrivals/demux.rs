@@ -108,7 +108,7 @@ impl Arrival {
 }
 
 /// The kind of a frame.
-pub(crate) enum Found {
+pub(crate) enum FrameKind {
     /// A TCP segment for this stack; `classify` has filled in the arrival.
     Tcp,
     /// ARP, ICMP, neighbour discovery or an unknown protocol: a packet for the cold path.
@@ -175,7 +175,11 @@ fn is_from_group<const N: usize>(head: &[u8; N]) -> bool {
 impl Demux<'_> {
     /// Determines what a frame is, by the shortcuts for plain packets and SYNs where they apply.
     #[inline(always)]
-    pub fn classify(&mut self, frame: &RxFrame, arrival: &mut Arrival) -> Result<Found, Dropped> {
+    pub fn classify(
+        &mut self,
+        frame: &RxFrame,
+        arrival: &mut Arrival,
+    ) -> Result<FrameKind, Dropped> {
         if !shortcuts::are_taken() {
             return self.classify_generally(frame, arrival);
         }
@@ -189,7 +193,7 @@ impl Demux<'_> {
         self.plain(frame, &packet, arrival)?;
         arrival.is_plain = true;
         arrival.segment.options.reset_to(packet.timestamp);
-        Ok(Found::Tcp)
+        Ok(FrameKind::Tcp)
     }
 
     /// [`classify`](Self::classify) without shortcuts. The head of a plain packet or SYN is still
@@ -199,7 +203,7 @@ impl Demux<'_> {
         &mut self,
         frame: &RxFrame,
         arrival: &mut Arrival,
-    ) -> Result<Found, Dropped> {
+    ) -> Result<FrameKind, Dropped> {
         let found = self.classify_any(frame, arrival);
         let (head, syn_head) = (frame.head(), frame.head::<{ plain::SYN_BYTES }>());
         if plain::parse(&head, frame.len()).is_some()
@@ -212,7 +216,11 @@ impl Demux<'_> {
 
     /// Classifies a SYN or SYN-ACK, the most frequent packet that is not plain.
     #[inline(never)]
-    fn classify_syn(&mut self, frame: &RxFrame, arrival: &mut Arrival) -> Result<Found, Dropped> {
+    fn classify_syn(
+        &mut self,
+        frame: &RxFrame,
+        arrival: &mut Arrival,
+    ) -> Result<FrameKind, Dropped> {
         let head = frame.head::<{ plain::SYN_BYTES }>();
         let Some((packet, syn)) = plain::parse_syn(&head, frame.len()) else {
             return self.classify_any(frame, arrival);
@@ -224,7 +232,7 @@ impl Demux<'_> {
         arrival.is_plain = false;
         let options = &mut arrival.segment.options;
         options.reset_to_syn(packet.timestamp, syn);
-        Ok(Found::Tcp)
+        Ok(FrameKind::Tcp)
     }
 
     /// Fills the arrival from a plain packet, TCP options apart.
@@ -266,7 +274,11 @@ impl Demux<'_> {
 
     /// Classifies any frame, field by field.
     #[inline(never)]
-    fn classify_any(&mut self, frame: &RxFrame, arrival: &mut Arrival) -> Result<Found, Dropped> {
+    fn classify_any(
+        &mut self,
+        frame: &RxFrame,
+        arrival: &mut Arrival,
+    ) -> Result<FrameKind, Dropped> {
         let mut copy = [0; HEADER_BYTES_MAX];
         let n = frame.copy_to(0, &mut copy);
         let bytes = &copy[..n];
@@ -297,16 +309,16 @@ impl Demux<'_> {
         let transport = match ethernet.ethertype {
             EtherType::IPV4 => self.ipv4(packet, packet_len),
             EtherType::IPV6 => self.ipv6(packet, packet_len),
-            EtherType::ARP => return Ok(Found::Other(other)),
+            EtherType::ARP => return Ok(FrameKind::Other(other)),
             _ => return Err(self.drop(|c| &mut c.rx_drop_ethertype)),
         };
         match transport? {
             Some(_) if ethernet.dst.is_multicast() => Err(self.drop(|c| &mut c.rx_drop_other_mac)),
             Some(transport) => {
                 *arrival = self.tcp(frame, bytes, network_at, &transport)?;
-                Ok(Found::Tcp)
+                Ok(FrameKind::Tcp)
             }
-            None => Ok(Found::Other(other)),
+            None => Ok(FrameKind::Other(other)),
         }
     }
 

@@ -50,7 +50,7 @@ impl Arrivals {
 }
 
 /// The segments of a merged frame that have not been processed yet.
-struct Behind {
+struct RemainingSegments {
     /// Payload bytes of all these segments together.
     bytes: u32,
     /// Payload bytes of each segment; the last one may be shorter.
@@ -61,12 +61,16 @@ struct Behind {
 
 /// Reduces the arrival of a merged frame to the frame's first segment. A frame with a wrong
 /// checksum stays whole, so that it is dropped and counted once.
-fn take_first(counters: &mut Counters, arrival: &mut Arrival, frame: &RxFrame) -> Behind {
+fn take_first(
+    counters: &mut Counters,
+    arrival: &mut Arrival,
+    frame: &RxFrame,
+) -> RemainingSegments {
     let size = u32::from(frame.segment_bytes());
     let segment = &arrival.segment;
     let (whole, flags) = (segment.len, segment.flags);
     if whole <= size || !is_right(arrival, frame) {
-        return Behind::NOTHING;
+        return RemainingSegments::NOTHING;
     }
     // The checksum of a merged frame covers all its bytes and has just been verified.
     arrival.unverified = None;
@@ -75,7 +79,7 @@ fn take_first(counters: &mut Counters, arrival: &mut Arrival, frame: &RxFrame) -
     let count = u64::from(whole.div_ceil(size));
     counters.rx_segments += count - 1;
     counters.rx_segments_in_large += count;
-    Behind {
+    RemainingSegments {
         bytes: whole - size,
         size,
         flags: flags.without(Flags::CWR),
@@ -87,7 +91,7 @@ fn is_right(arrival: &Arrival, frame: &RxFrame) -> bool {
     (arrival.unverified).is_none_or(|sum| payload_holds(sum, arrival, frame))
 }
 
-impl Behind {
+impl RemainingSegments {
     /// No further segments: the frame holds one segment.
     const NOTHING: Self = Self {
         bytes: 0,

@@ -11,8 +11,8 @@ use ring::prefetch::Ahead;
 use wire::{MacAddr, plain};
 
 use crate::arrivals::Arrivals;
-use crate::arrivals::demux::{Arrival, Demux, Dropped, Found};
-use crate::arrivals::line::Line;
+use crate::arrivals::demux::{Arrival, Demux, Dropped, FrameKind};
+use crate::arrivals::frame_order::FrameOrder;
 use crate::arrivals::other_in::other_in;
 use crate::core::Core;
 use crate::counters::Counters;
@@ -31,7 +31,7 @@ use crate::stage_clock::Stage;
 /// A frame whose headers have been read.
 pub(crate) struct Looked {
     arrival: Arrival,
-    found: Result<Found, Dropped>,
+    found: Result<FrameKind, Dropped>,
 }
 
 impl Looked {
@@ -47,7 +47,7 @@ impl Looked {
     /// True if the frame may belong to the same flow as the TCP segment before it.
     #[inline]
     fn may_follow(&self, before: &Looked) -> bool {
-        !matches!(self.found, Ok(Found::Tcp)) || self.arrival.hash == before.arrival.hash
+        !matches!(self.found, Ok(FrameKind::Tcp)) || self.arrival.hash == before.arrival.hash
     }
 }
 
@@ -185,7 +185,7 @@ impl Arrivals {
         counters.rx_bytes += bytes;
         let orders =
             self.aggregation_max > 1 && bytes >= frames.len() as u64 * FLOW_ORDER_BYTES_MIN;
-        let taken = self.take_line(core, frames, looked, orders);
+        let taken = self.take_in_order(core, frames, looked, orders);
         if taken < frames.len() {
             self.take_by_flow(core, &frames[taken..], looked);
         }
@@ -195,7 +195,7 @@ impl Arrivals {
     #[inline(never)]
     fn take_by_flow(&mut self, core: &mut Core, frames: &[RxFrame], looked: &mut [Looked]) {
         let Some(mut order) = self.flow_order.take() else {
-            self.take_line(core, frames, looked, false);
+            self.take_in_order(core, frames, looked, false);
             return;
         };
         let mut rest = frames;
@@ -203,10 +203,10 @@ impl Arrivals {
             let line = order.arrange(rest);
             let count = line.len();
             if count > 0 {
-                self.take_line(core, line, looked, false);
+                self.take_in_order(core, line, looked, false);
                 rest = &rest[count..];
             } else {
-                self.take_line(core, &rest[..1], looked, false);
+                self.take_in_order(core, &rest[..1], looked, false);
                 rest = &rest[1..];
             }
         }
@@ -215,7 +215,7 @@ impl Arrivals {
 
     /// Processes the frames of a line in order, and returns how many. With `orders` it stops where
     /// flows turn out to interleave.
-    fn take_line<L: Line>(
+    fn take_in_order<L: FrameOrder>(
         &mut self,
         core: &mut Core,
         line: L,
@@ -278,11 +278,11 @@ impl Arrivals {
         may_go_on: bool,
     ) {
         match &one.found {
-            Ok(Found::Tcp) => match frame.segment_bytes() {
+            Ok(FrameKind::Tcp) => match frame.segment_bytes() {
                 0 => self.tcp_in(core, &mut one.arrival, frame, may_go_on),
                 _ => self.merged_in(core, &mut one.arrival, frame, may_go_on),
             },
-            Ok(Found::Other(other)) => {
+            Ok(FrameKind::Other(other)) => {
                 self.end_run(core.engine_mut());
                 other_in(core.split(), frame, other, self.hops > 0);
             }
@@ -293,7 +293,7 @@ impl Arrivals {
     /// True if the next frames interleave: the first one cuts the run of `last` short, or the first
     /// two belong to different flows.
     #[inline]
-    fn is_interleaved(&self, last: &Arrival, rest: impl Line) -> bool {
+    fn is_interleaved(&self, last: &Arrival, rest: impl FrameOrder) -> bool {
         let [Some(first), Some(second)] = [rest.get(0), rest.get(1)] else {
             return false;
         };
@@ -306,7 +306,7 @@ impl Arrivals {
     pub(super) fn look_at(
         &mut self,
         (flows, network, counters): (&Flows, &Network, &mut Counters),
-        frames: impl Line,
+        frames: impl FrameOrder,
         looked: &mut [Looked],
     ) -> usize {
         let mut demux = Demux {
@@ -329,7 +329,7 @@ impl Arrivals {
             };
             count += 1;
             one.found = demux.classify(frame, &mut one.arrival);
-            if !matches!(one.found, Ok(Found::Tcp)) {
+            if !matches!(one.found, Ok(FrameKind::Tcp)) {
                 // Prevents `take_sequels` from comparing sequels with this frame.
                 one.arrival.is_plain = false;
                 continue;
@@ -350,7 +350,7 @@ impl Arrivals {
         }
         let mut last = (0, None);
         for one in &mut looked[..count] {
-            if let Ok(Found::Tcp) = one.found {
+            if let Ok(FrameKind::Tcp) = one.found {
                 if one.arrival.hash != last.0 {
                     last = (one.arrival.hash, flows.likely_flow(one.arrival.hash));
                     flows.prefetch(last.1);

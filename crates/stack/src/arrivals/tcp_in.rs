@@ -16,7 +16,7 @@
 //! Congestion control on both sides behaves as without runs. A run saves repeated work per visit:
 //! finding the flow, planning output, timers, events.
 //!
-//! Interleaved flows of a batch are processed flow by flow ([`line`](crate::arrivals::line)), so
+//! Interleaved flows of a batch are processed flow by flow ([`line`](crate::arrivals::frame_order)), so
 //! that each flow forms one run.
 //!
 //! A run ends with the batch at the latest: nothing ever waits to be merged.
@@ -44,7 +44,7 @@ use wire::{Ecn, FlowKey, SeqNumber};
 
 use crate::arrivals::Arrivals;
 use crate::arrivals::demux::{Arrival, Unverified};
-use crate::arrivals::line::Line;
+use crate::arrivals::frame_order::FrameOrder;
 use crate::core::Core;
 use crate::counters::Counters;
 use crate::departures::ack_trains::{AckTrains, Train};
@@ -274,7 +274,7 @@ impl Arrivals {
         &mut self,
         engine: &mut Engine,
         last: &Arrival,
-        frames: impl Line,
+        frames: impl FrameOrder,
     ) -> usize {
         let Some(open) = self.open_run.as_ref().filter(|_| last.is_plain) else {
             return 0;
@@ -302,7 +302,7 @@ impl Arrivals {
         &mut self,
         engine: &mut Engine,
         (socket, last): (u32, &Arrival),
-        frames: impl Line,
+        frames: impl FrameOrder,
         wanted: Range<usize>,
         is_asked: bool,
     ) -> (usize, bool) {

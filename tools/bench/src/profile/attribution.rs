@@ -348,7 +348,7 @@ mod tests {
             ("schedule", KERNEL, Received::Other),
             ("ring::copy_unsafe::copy", OURS, Received::PerByte),
             (
-                "stack::arrivals::line::Line::order",
+                "stack::arrivals::frame_order::Line::order",
                 OURS,
                 Received::Aggregation,
             ),

@@ -37,13 +37,13 @@ impl Bench {
     pub(super) fn over(mut plane: Dataplane) -> Self {
         drop(add_port(&mut plane, 0, 0));
         drop(add_port(&mut plane, 1, 0));
-        let places: [(SocketAddr, u16); 3] = [
+        let endpoints: [(SocketAddr, u16); 3] = [
             ("0.0.0.0:80".parse().unwrap(), 0),
             ("[fd00::1]:443".parse().unwrap(), 0),
             ("10.0.0.1:81".parse().unwrap(), 1),
         ];
-        for (place, slot) in places {
-            plane.claim_set(place, slot, &[0]).unwrap();
+        for (endpoint, slot) in endpoints {
+            plane.claim_set(endpoint, slot, &[0]).unwrap();
         }
         plane.lease_add(20_000..=20_000, 0, 0).unwrap();
         plane.lease_add(20_001..=20_001, 1, 0).unwrap();
@@ -56,9 +56,9 @@ impl Bench {
         ]
         .into_iter()
         .collect();
-        table.claims = places
+        table.claims = endpoints
             .into_iter()
-            .map(|(place, slot)| (place, owner_of(slot)))
+            .map(|(endpoint, slot)| (endpoint, owner_of(slot)))
             .collect();
         table.leases = [(20_000, 0), (20_001, 1)].into_iter().collect();
         Self {

@@ -1,4 +1,4 @@
-//! Flows of a place whose listeners change: which context gets a retransmitted SYN, and how the
+//! Flows of an endpoint whose listeners change: which context gets a retransmitted SYN, and how the
 //! service writes the owner of a flow.
 
 use super::*;
@@ -36,14 +36,14 @@ fn taker(plane: &Dataplane, flags: u8) -> Option<u16> {
     (0u16..2).find(|context| received(*context) > before[usize::from(*context)])
 }
 
-/// A place that two contexts of an application had, of which only the second listens.
+/// An endpoint that two contexts of an application had, of which only the second listens.
 fn left_by_the_first(host: &Host) -> Dataplane {
     let mut plane = host.open();
     for context in 0..2 {
         drop(add_port(&mut plane, 0, context));
     }
-    let place = "0.0.0.0:80".parse().unwrap();
-    plane.claim_set(place, 0, &[1]).unwrap();
+    let endpoint = "0.0.0.0:80".parse().unwrap();
+    plane.claim_set(endpoint, 0, &[1]).unwrap();
     plane
 }
 

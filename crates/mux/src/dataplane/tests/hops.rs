@@ -14,8 +14,8 @@ fn served(host: &Host) -> (Dataplane, NewPort) {
     let mut plane = host.open();
     assert!(run("ethtool", &["-K", "peer0", "gro", "on"]));
     let port = add_port(&mut plane, 0, 0);
-    for place in ["0.0.0.0:80", "[::]:80"] {
-        plane.claim_set(place.parse().unwrap(), 0, &[0]).unwrap();
+    for endpoint in ["0.0.0.0:80", "[::]:80"] {
+        plane.claim_set(endpoint.parse().unwrap(), 0, &[0]).unwrap();
     }
     assert_eq!(wrong(&mut plane), [""; 0]);
     (plane, port)
@@ -78,8 +78,8 @@ fn claim_for_all_addresses_that_the_program_does_not_know_is_named() {
         return;
     };
     let (mut plane, _port) = served(&host);
-    for place in ["0.0.0.0:80", "[::]:80"] {
-        let key = layout::place(place.parse().unwrap());
+    for endpoint in ["0.0.0.0:80", "[::]:80"] {
+        let key = layout::endpoint(endpoint.parse().unwrap());
         let mut value = [0; 40];
         let claims = plane.maps.map("claims").unwrap();
         claims.lookup(&key, &mut value).unwrap();
@@ -161,13 +161,13 @@ fn end_of_the_pair_of_the_same_host_that_is_down_is_named() {
     ip(&plane, "link set local down");
     assert_eq!(local(&mut plane), ["same host: both ends of its pair"]);
     ip(&plane, "link set local up");
-    // A place for all addresses is tried with one of the interface's.
+    // An endpoint for all addresses is tried with one of the interface's.
     drop(add_port(&mut plane, 0, 0));
     plane.address_add("fd00::1".parse().unwrap(), None).unwrap();
-    let place = "[::]:80".parse().unwrap();
-    plane.claim_set(place, 0, &[0]).unwrap();
+    let endpoint = "[::]:80".parse().unwrap();
+    plane.claim_set(endpoint, 0, &[0]).unwrap();
     assert_eq!(local(&mut plane), [""; 0]);
-    let key = layout::place(place);
+    let key = layout::endpoint(endpoint);
     plane.maps.remove("claims", &key).unwrap();
     assert_eq!(
         local(&mut plane),

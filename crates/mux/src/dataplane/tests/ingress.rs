@@ -208,8 +208,8 @@ fn flow_keeps_its_context_when_listeners_come_and_go() {
     for context in 0..3 {
         drop(add_port(&mut plane, 0, context));
     }
-    let place: SocketAddr = "0.0.0.0:80".parse().unwrap();
-    plane.claim_set(place, 0, &[0, 1]).unwrap();
+    let endpoint: SocketAddr = "0.0.0.0:80".parse().unwrap();
+    plane.claim_set(endpoint, 0, &[0, 1]).unwrap();
     let ours = OURS.octets();
     let from = |port: u16| ethernet([8, 0], &v4_packet(PEER, ours, 6, [0, 0], &tcp(port, 80)));
     let context_of = |plane: &Dataplane, frame: &[u8]| {
@@ -251,7 +251,7 @@ fn flow_keeps_its_context_when_listeners_come_and_go() {
     for (port, context) in (1000..).zip(&first) {
         answer(&plane, *context, port);
     }
-    plane.claim_set(place, 0, &[2]).unwrap();
+    plane.claim_set(endpoint, 0, &[2]).unwrap();
     let later: Vec<u16> = (1000..1064)
         .map(|port| context_of(&plane, &from(port)))
         .collect();

@@ -81,16 +81,16 @@ fn bench(plane: &mut Dataplane) -> (MemifPort, EgressTable) {
     let port = plane.channel_add(0, 0).unwrap();
     let port = join(plane, port.socket);
     drop(plane.channel_add(1, 0).unwrap());
-    let places: [(SocketAddr, u16); 3] = [
+    let endpoints: [(SocketAddr, u16); 3] = [
         ("0.0.0.0:80".parse().unwrap(), 0),
         ("[fd00::1]:443".parse().unwrap(), 0),
         ("10.0.0.1:81".parse().unwrap(), 1),
     ];
     let mut table = EgressTable::new(plane.nic().mac, 1500);
-    for (place, slot) in places {
-        plane.claim_set(place, slot, &[0]).unwrap();
+    for (endpoint, slot) in endpoints {
+        plane.claim_set(endpoint, slot, &[0]).unwrap();
         let tracks = false;
-        table.claims.insert(place, Owner { slot, tracks });
+        table.claims.insert(endpoint, Owner { slot, tracks });
     }
     for (leased, slot) in [(20_000, 0), (20_001, 1)] {
         plane.lease_add(leased..=leased, slot, 0).unwrap();
@@ -192,8 +192,8 @@ fn program_names_the_owner_of_a_frame_for_the_nic() {
         bpf::dry_run(plane.maps.switch.as_fd(), frame, 0).unwrap()
     };
     let to = |port: u16| {
-        let place = SocketAddr::new(OURS.into(), port);
-        let mut frame = check::segment(IpAddr::from([10, 0, 0, 2]), place);
+        let endpoint = SocketAddr::new(OURS.into(), port);
+        let mut frame = check::segment(IpAddr::from([10, 0, 0, 2]), endpoint);
         frame[..6].copy_from_slice(&plane.nic().mac.0);
         frame
     };

@@ -55,7 +55,7 @@ impl Claims {
     /// the service must be asked.
     pub fn reserve(&mut self, context: u16, local: SocketAddr) -> bool {
         let is_held = self.holds().any(|held| held == local);
-        if !is_held && !self.members().any(|(_, place)| place == local) {
+        if !is_held && !self.members().any(|(_, endpoint)| endpoint == local) {
             return false;
         }
         match self.find(context, local) {
@@ -174,13 +174,13 @@ impl Claims {
 
     /// Removes a context with all its sockets.
     pub fn end_context(&mut self, context: u16) -> Releases {
-        let mut places = Vec::new();
+        let mut endpoints = Vec::new();
         for claimed in self.claimed.iter_mut().filter(|one| one.context == context) {
             (claimed.uses, claimed.leaving) = (0, 0);
-            places.push(claimed.local);
+            endpoints.push(claimed.local);
         }
         let mut releases = Vec::new();
-        for local in places {
+        for local in endpoints {
             releases.extend(self.settle(local));
         }
         releases
@@ -327,7 +327,7 @@ mod tests {
         claims.granted(0, local());
         assert!(claims.reserve(1, local()));
         assert!(!claims.is_member(1, local()));
-        assert!(claims.leave(0, local()).is_empty(), "it has the place");
+        assert!(claims.leave(0, local()).is_empty(), "it has the endpoint");
         assert_eq!(claims.joined(1, local()), [(0, local())]);
         assert!(claims.end(0, local()).is_empty());
         assert!(claims.leave(1, local()).is_empty());
@@ -360,8 +360,8 @@ mod tests {
         assert!(!claims.hold(0, local), "the service must be asked");
         assert!(!claims.keep(local), "the service must be asked");
         assert!(claims.revoked_at("10.0.0.2".parse().unwrap()).is_empty());
-        let places = [(HOLD, local), (0, local), (1, local)];
-        assert_eq!(claims.revoked_at(local.ip()), places);
+        let endpoints = [(HOLD, local), (0, local), (1, local)];
+        assert_eq!(claims.revoked_at(local.ip()), endpoints);
         assert!(claims.granted_again(HOLD, local).is_empty());
         assert!(claims.granted_again(0, local).is_empty());
         // The socket of context 1 closes before the service answers.

@@ -3,7 +3,7 @@
 use packetio::Port;
 use packetio::loopback::{self, LoopbackOptions};
 
-use super::{FlowOrder, Line};
+use super::{FlowOrder, FrameOrder};
 use crate::limits::FLOW_ORDER_FRAMES_MAX;
 
 /// The start of a TCP packet from `port`; `number` tells it from others.

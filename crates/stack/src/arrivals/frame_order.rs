@@ -13,7 +13,7 @@ use crate::limits::{FLOW_ORDER_FRAMES_MAX, FLOW_ORDER_PROBES_MAX, FLOW_ORDER_SLO
 const NONE: u16 = u16::MAX;
 
 /// Frames in the order in which they are processed.
-pub(crate) trait Line: Copy {
+pub(crate) trait FrameOrder: Copy {
     /// The frame at this position.
     fn get(&self, at: usize) -> Option<&RxFrame>;
     /// The line without its first `count` frames.
@@ -22,7 +22,7 @@ pub(crate) trait Line: Copy {
     fn len(&self) -> usize;
 }
 
-impl Line for &[RxFrame] {
+impl FrameOrder for &[RxFrame] {
     #[inline(always)]
     fn get(&self, at: usize) -> Option<&RxFrame> {
         <[RxFrame]>::get(self, at)
@@ -47,7 +47,7 @@ pub(crate) struct ByFlow<'a> {
     order: &'a [u16],
 }
 
-impl Line for ByFlow<'_> {
+impl FrameOrder for ByFlow<'_> {
     #[inline(always)]
     fn get(&self, at: usize) -> Option<&RxFrame> {
         self.frames.get(usize::from(*self.order.get(at)?))

@@ -67,7 +67,7 @@ pub fn agents() -> Vec<Client> {
     agents_but(&HashSet::new())
 }
 
-/// The [agents](agents) whose sockets are none of these files, by device and inode. A reader that
+/// The [agents] whose sockets are none of these files, by device and inode. A reader that
 /// looks again and again does not disturb agents that it is connected to.
 #[must_use]
 pub fn agents_but(known: &HashSet<(u64, u64)>) -> Vec<Client> {

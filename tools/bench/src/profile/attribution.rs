@@ -248,7 +248,7 @@ impl Received {
         match sample.crate_name() {
             _ if has(&["copy", "checksum", "memcpy", "memmove"]) => Self::PerByte,
             Some("packetio") => Self::Driver,
-            Some("stack") if has(&["::line", "aggregat", "::run"]) => Self::Aggregation,
+            Some("stack") if has(&["::frame_order", "aggregat", "::run"]) => Self::Aggregation,
             Some("stack" | "wire" | "tcp")
                 if has(&["departures", "transfer", "::ack", "_ack", "send"]) =>
             {
@@ -348,7 +348,7 @@ mod tests {
             ("schedule", KERNEL, Received::Other),
             ("ring::copy_unsafe::copy", OURS, Received::PerByte),
             (
-                "stack::arrivals::frame_order::Line::order",
+                "stack::arrivals::frame_order::FlowOrder::order",
                 OURS,
                 Received::Aggregation,
             ),

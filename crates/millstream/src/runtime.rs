@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use packetio::mesh::{MeshReceiver, MeshSender};
 use packetio::mirror::Follower;
-use packetio::signals_unsafe::with_signals_blocked;
+use packetio::signals_unsafe::BlockedSignals;
 use packetio::spec::Backend;
 use packetio::xdp::{Take, XdpOptions};
 use packetio::{Port, WireSpec};
@@ -190,7 +190,8 @@ impl Runtime {
         if !is_free {
             return Err(Error::Context(index, "was taken before"));
         }
-        let open = with_signals_blocked(|| self.open_stack(index))?;
+        let _blocked = BlockedSignals::new();
+        let open = self.open_stack(index)?;
         *place = ContextState::Waiting(Box::new(open));
         Ok(())
     }
@@ -234,9 +235,8 @@ impl Runtime {
             .into_iter()
             .enumerate()
             .map(|(index, port)| {
-                let open = with_signals_blocked(|| {
-                    open_context(&config, config.stack(index), (vec![port], None), index)
-                })?;
+                let _blocked = BlockedSignals::new();
+                let open = open_context(&config, config.stack(index), (vec![port], None), index)?;
                 Ok(ContextState::Waiting(Box::new(open)))
             })
             .collect();
@@ -328,7 +328,8 @@ fn check(config: &Config) -> Result<(), Error> {
 /// The parts of the wires that contexts share, `at_once` or each when its context opens, and the
 /// mirror.
 fn wires(config: &Config, at_once: bool) -> Result<(Sharing, Option<Arc<Follower>>), Error> {
-    with_signals_blocked(|| Ok((Sharing::new(config, at_once)?, mirror(config)?)))
+    let _blocked = BlockedSignals::new();
+    Ok((Sharing::new(config, at_once)?, mirror(config)?))
 }
 
 /// Starts the thread that follows the kernel, on a wire with `mirror`. Addresses that the user gave

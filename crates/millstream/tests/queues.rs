@@ -339,6 +339,9 @@ fn shares(far: &Namespace, agents: &[Agent]) {
     new.assert_unmoved();
 }
 
+/// Times that a context stays away until frames find no room in the queue to it.
+const STALLS_MAX: u32 = 20;
+
 /// A context that stays away for long falls behind. Frames without room in the queue to it are
 /// dropped and counted, and TCP retransmits them.
 #[test]
@@ -354,11 +357,17 @@ fn owner_away_the_queue_to_it_is_full_and_counts() {
     let mut clients = Clients::connect(&veth.far, 1);
     veth.steer(FIRST);
     let bytes = 4_000_000;
-    agents[1].stall();
-    let (stream, _) = &mut clients.0[0];
-    stream.write_all(&vec![agent::MUTE; bytes]).expect("sent");
     let count = |name: fn(&agent::Counters) -> u64| name(&agents[0].report().stack);
-    assert_eq!(ask(stream), 1, "all of it has come");
+    let (stream, _) = &mut clients.0[0];
+    // A peer that gets little of the CPU does not fill the queue each time.
+    for _ in 0..STALLS_MAX {
+        agents[1].stall();
+        stream.write_all(&vec![agent::MUTE; bytes]).expect("sent");
+        assert_eq!(ask(stream), 1, "all of it has come");
+        if count(|stack| stack.hand_over_full) > 0 {
+            break;
+        }
+    }
     let (done, full) = (
         count(|stack| stack.handed_over),
         count(|stack| stack.hand_over_full),

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::limits::CLOSING_MAX;
-use crate::signals_unsafe::with_signals_blocked;
+use crate::signals_unsafe::BlockedSignals;
 
 /// Closes descriptors on a thread that lives while there are any.
 #[derive(Clone, Debug, Default)]
@@ -63,8 +63,8 @@ impl Closer {
         if !closing.at_it && !closing.waiting.is_empty() {
             let own = self.clone();
             let thread = std::thread::Builder::new().name("millstream-close".into());
-            let started = with_signals_blocked(|| thread.spawn(move || own.close_all()));
-            closing.at_it = started.is_ok();
+            let _blocked = BlockedSignals::new();
+            closing.at_it = thread.spawn(move || own.close_all()).is_ok();
         }
     }
 

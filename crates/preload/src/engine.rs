@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use millstream::{Config, Heir, HugePages, IpCidr, Runtime};
 use packetio::Backend;
 use packetio::mux::MuxHost;
-use packetio::signals_unsafe::with_signals_blocked;
+use packetio::signals_unsafe::BlockedSignals;
 use posix::{EpollEvent, Errno, Outcome, Reply, Request, Sockets, number};
 
 use crate::config::Settings;
@@ -544,7 +544,8 @@ impl Engine {
             return;
         }
         let host = memory_unsafe::with_high_numbers(|| {
-            with_signals_blocked(|| packetio::mux::host(options))
+            let _blocked = BlockedSignals::new();
+            packetio::mux::host(options)
         });
         let host = match host {
             Ok(host) => host,

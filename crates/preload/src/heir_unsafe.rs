@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 
 use libc::c_int;
-use packetio::signals_unsafe::with_signals_blocked;
+use packetio::signals_unsafe::BlockedSignals;
 use ring::published::Published32;
 use rustix::net::{AddressFamily, SocketAddrUnix, getsockname, sockopt};
 
@@ -36,26 +36,26 @@ pub fn take_over(place: OwnedFd) -> bool {
         return false;
     };
     // No signal handler of the program may run in the child.
-    let is_left = with_signals_blocked(|| {
-        // SAFETY: the child goes on in this thread alone. The caller holds the stack, which no
-        // other thread uses, and libc's `fork` keeps its allocator whole.
-        match unsafe { libc::fork() } {
-            0 => {
-                IS_HEIR.store(1);
-                drop(ready);
-                shed(&place, &says);
-                // The heir keeps the name until it ends.
-                std::mem::forget(place);
-                // An error means that the parent is gone and does not wait.
-                let _ = std::fs::File::from(says).write(&[1]);
-                false
-            }
-            child => {
-                drop(says);
-                child > 0 && is_ready(ready)
-            }
+    let blocked = BlockedSignals::new();
+    // SAFETY: the child goes on in this thread alone. The caller holds the stack, which no
+    // other thread uses, and libc's `fork` keeps its allocator whole.
+    let is_left = match unsafe { libc::fork() } {
+        0 => {
+            IS_HEIR.store(1);
+            drop(ready);
+            shed(&place, &says);
+            // The heir keeps the name until it ends.
+            std::mem::forget(place);
+            // An error means that the parent is gone and does not wait.
+            let _ = std::fs::File::from(says).write(&[1]);
+            false
         }
-    });
+        child => {
+            drop(says);
+            child > 0 && is_ready(ready)
+        }
+    };
+    drop(blocked);
     if is_heir() {
         unblock_signals();
     }

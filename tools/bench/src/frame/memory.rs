@@ -17,9 +17,10 @@ mod tests {
     #[test]
     fn what_we_touch_counts() {
         let before = held_bytes(std::process::id()).unwrap();
-        let touched = std::hint::black_box(vec![1u8; 8 << 20]);
+        let touched = std::hint::black_box(vec![1u8; 64 << 20]);
         let after = held_bytes(std::process::id()).unwrap();
-        assert!(after >= before + (7 << 20), "{before} {after}");
+        // Other tests may free memory meanwhile.
+        assert!(after >= before + (32 << 20), "{before} {after}");
         drop(touched);
         assert_eq!(held_bytes(u32::MAX), None);
     }

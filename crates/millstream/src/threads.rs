@@ -152,6 +152,8 @@ impl Context {
     #[doc = include_str!("doc/connected.txt")]
     /// let mut poll = Poll::new(&here);
     /// poll.register(&client, Token(0), Interest::READABLE, Mode::Level)?;
+    /// // A socket with news that no wait has looked at counts once.
+    /// poll.wait(&mut Events::with_capacity(1), Some(std::time::Duration::ZERO))?;
     /// let before = here.news_of_poll(&poll);
     /// server.write_all(b"hello")?;
     /// client.peek(&mut [0])?;

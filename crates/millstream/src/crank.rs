@@ -109,8 +109,8 @@ impl Crank {
         self.turn_with(Stack::turn)
     }
 
-    /// Like [`turn_once`](Self::turn_once), for a caller that hands out events and returns with the answers
-    /// to them.
+    /// Like [`turn_once`](Self::turn_once), for a caller that hands out events and returns with the
+    /// answers to them.
     pub fn turn_before_answers(&mut self) -> std::io::Result<Turn> {
         self.turn_with(Stack::turn_before_answers)
     }

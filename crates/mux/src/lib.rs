@@ -18,8 +18,7 @@
 //! | `abandon_unsafe` | sockets that are closed without a wait for what lies in their queues |
 //! | `capabilities` | what the service's threads may do after the start |
 //! | `bound_unsafe` | sockets of applications that keep an endpoint in the kernel |
-//! | `device_unsafe` | sockets that send by one interface |
-//! | `rights_unsafe` | whether peers may send descriptors to a socket |
+//! | `socket_option_unsafe` | the interface by which a socket sends, and descriptors that peers may send it |
 //! | `peer_unsafe` | the process at the other end of a connection |
 //! | `notify` | news for systemd |
 //! | `egress` | the check of what applications send, in user space |
@@ -37,8 +36,6 @@ mod abandon_unsafe;
 mod bound_unsafe;
 pub mod capabilities;
 pub mod dataplane;
-#[allow(unsafe_code)]
-mod device_unsafe;
 pub mod egress;
 pub mod frames;
 pub mod limits;
@@ -53,9 +50,9 @@ pub mod reason;
 mod reservation;
 mod reserved_ports;
 mod reset;
-#[allow(unsafe_code)]
-mod rights_unsafe;
 pub mod service;
+#[allow(unsafe_code)]
+mod socket_option_unsafe;
 mod state;
 
 pub use service::{Service, ServiceError, ServiceOptions};

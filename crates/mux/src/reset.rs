@@ -23,9 +23,9 @@ use rustix::net::{
 
 use wire::checksum::{pseudo_header_v4, pseudo_header_v6};
 
-use crate::device_unsafe::bind_to_device;
 use crate::limits::{LEDGER_ENTRIES_PER_TURN, RESET_AGAIN_NS, RESET_BURST_NS, RESETS_PER_TURN};
 use crate::plane::Ledger;
+use crate::socket_option_unsafe::bind_to_device;
 
 /// TCP's number among the IP protocols.
 const TCP: u8 = 6;

@@ -133,8 +133,8 @@ fn in_opened(opened: &OwnedFd, directory: &Path, known: &HashSet<(u64, u64)>) ->
     found.filter_map(connect).collect()
 }
 
-/// Connects to the socket `name`, which is the file `seen`. One at which nobody listens is removed: an agent gives its socket
-/// this name only once it listens.
+/// Connects to the socket `name`, which is the file `seen`. One at which nobody listens is removed:
+/// an agent gives its socket this name only once it listens.
 fn connected(opened: &OwnedFd, directory: &Path, name: &str, seen: (u64, u64)) -> Option<Client> {
     // The path of a socket that is connected to leads through the opened directory.
     let through = PathBuf::from(format!("/proc/self/fd/{}/{name}", opened.as_raw_fd()));

@@ -1,7 +1,8 @@
 //! The host behind a port that shares its NIC with the kernel: the kernel's addresses, routes and
 //! next hops for the stack.
 //!
-//! Stacks call the host through [`Port::host`](crate::port::Port::host). The queues are in `host_queues`.
+//! Stacks call the host through [`Port::host`](crate::port::Port::host). The queues are in
+//! `host_queues`.
 
 pub(crate) mod host_queues;
 

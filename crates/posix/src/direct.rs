@@ -137,8 +137,8 @@ impl Sockets {
         Ok(())
     }
 
-    /// Ends a wait that could sleep, for callers that sleep apart from their looks. The program calls
-    /// the next wait as soon as it has handled its events, and its answers leave then.
+    /// Ends a wait that could sleep, for callers that sleep apart from their looks. The program
+    /// calls the next wait as soon as it has handled its events, and its answers leave then.
     pub fn end_sleeping_wait(&mut self) {
         self.polled_last = -1;
     }

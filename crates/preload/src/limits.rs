@@ -35,16 +35,16 @@ pub const HEIR_LIFE_S: u32 = 35;
 /// Largest resident memory of a program that may have an heir, in bytes. A larger program waits for
 /// its connections itself, since the machine may need the memory.
 pub const HEIR_MEMORY_BYTES_MAX: u64 = 512 << 20;
-/// Instructions of a program's packet filter that stay on a socket behind a tag. Behind a longer one
-/// the socket gets no tag.
+/// Instructions of a program's packet filter that stay on a socket behind a tag. Behind a longer
+/// one the socket gets no tag.
 pub const FILTER_MAX: usize = 256;
 /// Instructions of a packet filter (`BPF_MAXINSNS`).
 pub const INSTRUCTIONS_MAX: usize = 4096;
-/// Variables of the environment that a child of `vfork` passes on, with the library's own. A program
-/// with more variables gets no listeners of a `mux` wire from such a child.
+/// Variables of the environment that a child of `vfork` passes on, with the library's own. A
+/// program with more variables gets no listeners of a `mux` wire from such a child.
 pub const VFORK_VARIABLES_MAX: usize = 1024;
-/// Connections that are under way over UNIX sockets at once. A further one is one of another process
-/// to its receiver.
+/// Connections that are under way over UNIX sockets at once. A further one is one of another
+/// process to its receiver.
 pub const PASSES_MAX: usize = 1024;
 /// Highest signal number.
 pub const SIGNALS_MAX: usize = 64;

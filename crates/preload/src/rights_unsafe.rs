@@ -2,8 +2,8 @@
 //!
 //! The passed descriptor is the kernel's socket that keeps the number, which does not show that
 //! Millstream has a listener there. So the sender writes the listener's specification onto that
-//! socket, in front of its packet filter ([`filters_unsafe`]). Every process that has the socket can
-//! read it. The receiver then has the listener like a child of `fork`.
+//! socket, in front of its packet filter ([`filters_unsafe`]). Every process that has the socket
+//! can read it. The receiver then has the listener like a child of `fork`.
 
 use std::mem::size_of;
 use std::os::fd::{AsRawFd as _, OwnedFd};

@@ -1,9 +1,9 @@
 //! The process that runs the steps of `cargo xtask test` that compute, beside the steps that wait.
 //!
-//! It is this program with the same choice of steps and `--beside`. Once the packages are there, it
-//! takes the lowest priority, so tests that wait for the wire are hardly delayed. Its output goes
-//! to a file and is printed when the steps of the caller are over, so that the two logs do not mix.
-//! Called by [`crate::suite`].
+//! The process is this program with the same choice of steps and `--beside`. Once the packages are
+//! there, it takes the lowest priority, so tests that wait for the wire are hardly delayed. Its
+//! output goes to a file and is printed when the steps of the caller are over, so that the two logs
+//! do not mix. Called by [`crate::suite`].
 
 use std::fs::{self, File};
 use std::io::{self, Read};

@@ -199,8 +199,8 @@ pub fn fuzz(root: &Path, options: &FuzzOptions) -> Result<bool, String> {
     Ok(true)
 }
 
-/// Fuzzes every target for some seconds of CPU time. This finds shallow faults, and proves that each target
-/// still builds and runs.
+/// Fuzzes every target for some seconds of CPU time. This finds shallow faults, and proves that
+/// each target still builds and runs.
 pub fn fuzz_smoke(root: &Path, seconds: u64) -> Result<(), String> {
     fuzz_each(root, &fuzz_targets(root)?, seconds)
 }

@@ -6,7 +6,8 @@ use clap::{Args, Parser, Subcommand};
 
 /// Seconds of CPU time that each fuzz target has in `cargo xtask test`.
 const FUZZ_SMOKE_SECONDS: u64 = 20;
-/// Seconds of CPU time that each fuzz target has in `cargo xtask fuzz`: as long as a release requires.
+/// Seconds of CPU time that each fuzz target has in `cargo xtask fuzz`: as long as a release
+/// requires.
 const FUZZ_SECONDS: u64 = 3600;
 /// Number of mutants that `cargo xtask mutants` draws.
 const MUTANTS_COUNT: usize = 100;

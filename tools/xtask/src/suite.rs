@@ -100,7 +100,7 @@ fn run_both(root: &Path, options: &TestOptions, report: &mut Report) -> Result<(
     Ok(())
 }
 
-/// What the process beside does. The packages come first, since [`run_both`] waits for them. The
+/// Steps of the process beside. The packages come first, since [`run_both`] waits for them. The
 /// tools that are compiled can wait.
 fn run_beside(root: &Path, options: &TestOptions, report: &mut Report) {
     let need = need_of(options);
@@ -144,7 +144,7 @@ fn quick_demo(root: &Path) -> Result<(), String> {
     demo::demo(root, &options).map(|_| ())
 }
 
-/// What the chosen steps need, wherever they run.
+/// Needs of the chosen steps, wherever they run.
 fn need_of(options: &TestOptions) -> Need {
     let chosen = |name: &str| is_chosen(options, name);
     Need {

@@ -22,7 +22,7 @@ use crate::limits::{
 use crate::peer_unsafe::{peer, process};
 use crate::plane::Plane;
 use crate::policy::Peer;
-use crate::rights_unsafe::let_descriptors_in;
+use crate::socket_option_unsafe::let_descriptors_in;
 
 /// A connection's number; never reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -67,7 +67,7 @@ use crate::plane::Plane;
 use crate::policy::{Policy, Rule};
 use crate::reserved_ports::ReservedPorts;
 use crate::reset::Resets;
-use crate::rights_unsafe::let_descriptors_in;
+use crate::socket_option_unsafe::let_descriptors_in;
 use crate::state::NotesFile;
 
 const LISTENER: u64 = 0;

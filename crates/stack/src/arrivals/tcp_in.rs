@@ -16,8 +16,8 @@
 //! Congestion control on both sides behaves as without runs. A run saves repeated work per visit:
 //! finding the flow, planning output, timers, events.
 //!
-//! Interleaved flows of a batch are processed flow by flow ([`line`](crate::arrivals::frame_order)), so
-//! that each flow forms one run.
+//! Interleaved flows of a batch are processed flow by flow
+//! ([`frame_order`](crate::arrivals::frame_order)), so that each flow forms one run.
 //!
 //! A run ends with the batch at the latest: nothing ever waits to be merged.
 //! [`StackConfig::aggregation_max`](crate::StackConfig) bounds it; 1 turns runs off.

@@ -74,8 +74,8 @@ impl AckTrains {
         (usize::from(last.len) < ACKS_PER_TRAIN_MAX && last.key == *key).then_some(last)
     }
 
-    /// Adds a plain ACK to the last train, which [`last_of`](Self::last_of) returned. False: the ACK
-    /// differs from the template in more than a [`Point`] holds.
+    /// Adds a plain ACK to the last train, which [`last_of`](Self::last_of) returned. False: the
+    /// ACK differs from the template in more than a [`Point`] holds.
     #[inline]
     pub fn couple(&mut self, ack: &PlainAck) -> bool {
         let Some(last) = self.trains.last_mut().filter(|last| last.couples(ack)) else {

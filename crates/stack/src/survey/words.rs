@@ -286,8 +286,8 @@ impl FlowWords {
         )
     }
 
-    /// The flow's identity and key, for [`Stack::kill_flow`](crate::Stack::kill_flow); `None` if the
-    /// words name no table.
+    /// The flow's identity and key, for [`Stack::kill_flow`](crate::Stack::kill_flow); `None` if
+    /// the words name no table.
     #[must_use]
     pub fn target(&self) -> Option<(SurveyId, FlowKey)> {
         let index = self.at(FlowWord::Index) as u32;

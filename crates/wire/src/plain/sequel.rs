@@ -157,8 +157,8 @@ pub fn have_same_ends(one: &[u8; BYTES_MAX], other: &[u8; BYTES_MAX]) -> bool {
     one[ends.clone()] == other[ends]
 }
 
-/// True if a packet may be a [`Sequel`] of a plain one, given their heads: one flow, the same header
-/// length, and the same flags but PSH. A quick check before a closer one.
+/// True if a packet may be a [`Sequel`] of a plain one, given their heads: one flow, the same
+/// header length, and the same flags but PSH. A quick check before a closer one.
 #[inline]
 #[must_use]
 pub fn may_continue(first: &[u8; BYTES_MAX], next: &[u8; BYTES_MAX]) -> bool {

@@ -155,8 +155,9 @@ fn end(
     Ok(cost)
 }
 
-/// Checks that all bursts that are counted had the frames that the load asks for. A flow that waits for its window
-/// sends in a row afterwards, and a row of frames is cheaper than frames that interleave.
+/// Checks that all bursts that are counted had the frames that the load asks for. A flow that waits
+/// for its window sends in a row afterwards, and a row of frames is cheaper than frames that
+/// interleave.
 fn check_evenness(name: &str, short: &Counted, long: &Counted) -> Result<(), String> {
     match long.uneven_bursts - short.uneven_bursts {
         0 => Ok(()),

@@ -1,5 +1,5 @@
-//! Instructions of an exchange under the library that `mill run` preloads, against those of the same
-//! program on the crate `posix`.
+//! Instructions of an exchange under the library that `mill run` preloads, against those of the
+//! same program on the crate `posix`.
 
 use super::Cost;
 use super::callgrind::{self, Load};

@@ -1,6 +1,7 @@
-//! Whether peers may send descriptors to a UNIX socket (`SO_PASSRIGHTS`).
+//! Options of sockets for which no crate has a function.
 //!
-//! Owns nothing. Called for the listener and for each connection that is accepted.
+//! Owns nothing. Called for the raw sockets of resets, for the listener, and for each connection
+//! that is accepted.
 
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 
@@ -9,18 +10,32 @@ use rustix::io::{self, Errno};
 /// asm-generic/socket.h
 const SO_PASSRIGHTS: libc::c_int = 83;
 
-/// Lets peers send descriptors, or refuses them (`PERM`) together with the message.
+/// Binds `socket` to the interface `index`, by which alone it sends then (`SO_BINDTOIFINDEX`).
+///
+/// # Errors
+/// Those of `setsockopt`: no such interface, no `CAP_NET_RAW`.
+pub fn bind_to_device(socket: BorrowedFd<'_>, index: u32) -> io::Result<()> {
+    let index = libc::c_int::try_from(index).map_err(|_| Errno::NODEV)?;
+    set(socket, libc::SO_BINDTOIFINDEX, index)
+}
+
+/// Lets peers send descriptors to a UNIX socket, or refuses them (`PERM`) together with the message
+/// (`SO_PASSRIGHTS`).
 ///
 /// # Errors
 /// `NOPROTOOPT` before Linux 6.16.
 pub fn let_descriptors_in(socket: BorrowedFd<'_>, on: bool) -> io::Result<()> {
-    let value = libc::c_int::from(on);
+    set(socket, SO_PASSRIGHTS, on.into())
+}
+
+/// Sets an option of the level `SOL_SOCKET` whose value is an `int`.
+fn set(socket: BorrowedFd<'_>, option: libc::c_int, value: libc::c_int) -> io::Result<()> {
     // SAFETY: the kernel reads one `int` from `value`, which outlives the call.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
             libc::SOL_SOCKET,
-            SO_PASSRIGHTS,
+            option,
             (&raw const value).cast(),
             size_of::<libc::c_int>() as libc::socklen_t,
         )

@@ -27,8 +27,8 @@ mod wishes;
 pub struct CapturePort {
     inner: Box<dyn Port + Send>,
     recorder: Recorder,
-    /// Log records of the batch that is lent; `None`: no reader wants the frame.
-    lent: Vec<Option<Record>>,
+    /// Frames of the lent batch that are logged: position in the batch, and record.
+    lent: Vec<(usize, Record)>,
 }
 
 /// The log, and the readers' wishes.
@@ -39,55 +39,60 @@ struct Recorder {
     scratch: Vec<u8>,
 }
 
-impl Recorder {
-    /// Logs a frame of `bytes` bytes if some reader wants it. `copy` copies its first bytes into a
-    /// slice and returns how many. `complete` modifies them before they are logged.
-    #[inline]
-    fn record(
-        &mut self,
-        (at_ns, is_outbound): (u64, bool),
-        bytes: usize,
-        copy: impl Fn(&mut [u8]) -> usize,
-        complete: impl Fn(&mut [u8]),
-    ) -> Option<Record> {
-        if !self.wishes.want(bytes, &mut self.scratch, &copy) {
-            return None;
-        }
-        let copied = copy(&mut self.scratch);
-        let first = &mut self.scratch[..copied];
-        complete(first);
-        Some(self.log.write(at_ns, is_outbound, first, bytes))
-    }
+/// The time at which a batch passes the port, read only if a frame of it is logged.
+#[derive(Default)]
+struct Stamp(Option<u64>);
 
-    /// Logs a batch of received frames.
-    fn record_received(&mut self, frames: &[RxFrame], lent: &mut Vec<Option<Record>>) {
-        if frames.is_empty() {
-            return;
-        }
-        let stamp = (realtime_ns(), false);
-        for frame in frames {
-            let copy = |out: &mut [u8]| frame.copy_to(0, out);
-            lent.push(self.record(stamp, frame.len(), copy, |_| {}));
+impl Stamp {
+    #[inline]
+    fn ns(&mut self) -> u64 {
+        *self.0.get_or_insert_with(realtime_ns)
+    }
+}
+
+impl Recorder {
+    /// Logs a batch of received frames, and adds those that are logged to `lent`.
+    fn record_received(&mut self, frames: &[RxFrame], lent: &mut Vec<(usize, Record)>) {
+        let mut stamp = Stamp::default();
+        for (at, frame) in frames.iter().enumerate() {
+            if !self.wishes.want(frame, frame.len()) {
+                continue;
+            }
+            let copied = frame.copy_to(0, &mut self.scratch);
+            let first = &self.scratch[..copied];
+            let record = self.log.write(stamp.ns(), false, first, frame.len());
+            lent.push((at, record));
         }
     }
 
     /// Logs a batch of frames that are about to be sent.
     fn record_sent(&mut self, frames: &[TxFrame]) {
-        let stamp = (realtime_ns(), true);
+        let mut stamp = Stamp::default();
         for frame in frames.iter().filter(|frame| !frame.is_empty()) {
-            let copy = |out: &mut [u8]| frame.copy_to(0, out);
+            if !self.wishes.want(frame, frame.len()) {
+                continue;
+            }
+            let copied = frame.copy_to(0, &mut self.scratch);
+            let first = &mut self.scratch[..copied];
             // The slot holds a partial sum if the driver computes the checksum. The log gets the
             // complete checksum, for a frame that the wire cuts too, as if it were one segment.
-            let complete = |first: &mut [u8]| {
-                if let Some((start, offset)) = frame.checksum_offload()
-                    && first.len() == frame.len()
-                {
-                    complete_at(first, start.into(), offset.into());
-                }
-            };
-            self.record(stamp, frame.len(), copy, complete);
+            if let Some((start, offset)) = frame.checksum_offload()
+                && first.len() == frame.len()
+            {
+                complete_at(first, start.into(), offset.into());
+            }
+            self.log.write(stamp.ns(), true, first, frame.len());
         }
         self.log.publish();
+    }
+
+    /// Logs the first bytes of a frame of `wire_bytes` bytes that was given up.
+    fn record_unsent(&mut self, bytes: &[u8], wire_bytes: usize, reason: usize) {
+        if self.wishes.want(bytes, wire_bytes) {
+            let record = self.log.write(realtime_ns(), true, bytes, wire_bytes);
+            self.log.drop_record(record, reason);
+            self.log.publish();
+        }
     }
 }
 
@@ -146,39 +151,29 @@ impl CapturePort {
     /// Notes that the caller dropped the frame at position `at` of the lent batch. `reason`: the
     /// number of the drop reason.
     pub fn note_drop(&mut self, at: usize, reason: usize) {
-        if let Some(&Some(record)) = self.lent.get(at) {
-            self.recorder.log.drop_record(record, reason);
+        if let Ok(index) = self.lent.binary_search_by_key(&at, |(logged, _)| *logged) {
+            self.recorder.log.drop_record(self.lent[index].1, reason);
         }
     }
 
-    /// Receives like [`Port::receive`], and sets one flag per frame in `logged`: true if the frame
-    /// is logged. Only drops of such frames need to be [noted](Self::note_drop).
+    /// Receives like [`Port::receive`], and replaces `logged` by the positions of the frames that are
+    /// logged, in rising order. Only drops of such frames need to be [noted](Self::note_drop).
     ///
     /// # Errors
     /// The errors of [`Port::receive`].
-    pub fn receive_noting(&mut self, logged: &mut Vec<bool>) -> Result<&[RxFrame], PortError> {
+    pub fn receive_noting(&mut self, logged: &mut Vec<usize>) -> Result<&[RxFrame], PortError> {
         self.give_back();
         let frames = self.inner.receive()?;
         self.recorder.record_received(frames, &mut self.lent);
         logged.clear();
-        logged.extend(self.lent.iter().map(Option::is_some));
+        logged.extend(self.lent.iter().map(|(at, _)| *at));
         Ok(frames)
     }
 
     /// Logs the first bytes of a frame that the caller gave up. `reason`: the number of the drop
     /// reason. No batch may be lent.
     pub fn note_unsent(&mut self, bytes: &[u8], wire_bytes: usize, reason: usize) {
-        let copy = |out: &mut [u8]| {
-            let n = bytes.len().min(out.len());
-            out[..n].copy_from_slice(&bytes[..n]);
-            n
-        };
-        let stamp = (realtime_ns(), true);
-        let recorder = &mut self.recorder;
-        if let Some(record) = recorder.record(stamp, wire_bytes, copy, |_| {}) {
-            recorder.log.drop_record(record, reason);
-            recorder.log.publish();
-        }
+        self.recorder.record_unsent(bytes, wire_bytes, reason);
     }
 
     /// Releases the records of the lent batch to the readers.

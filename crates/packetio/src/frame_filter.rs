@@ -4,7 +4,12 @@
 //! The program may come from another process. Every program ends, because jumps only go forward and
 //! its length is limited. A program that divides by zero selects nothing.
 
+use comparisons::Comparisons;
+
+use crate::frame_unsafe::{RxFrame, TxFrame};
 use crate::limits::{FILTER_INSTRUCTIONS_MAX, SENT_FILTER_INSTRUCTIONS_MAX};
+
+mod comparisons;
 
 /// Bytes of an instruction: code, two jumps, operand (`struct sock_filter`, little endian).
 const INSTRUCTION_BYTES: usize = 8;
@@ -36,6 +41,34 @@ pub enum Verdict {
     Beyond,
 }
 
+/// A frame whose bytes a filter looks at where they lie. The bytes of shared memory may change
+/// between two looks; a filter then judges what it saw.
+pub trait FrameBytes {
+    /// A copy of `N` bytes from `offset` on; `None` beyond the end.
+    fn bytes_at<const N: usize>(&self, offset: usize) -> Option<[u8; N]>;
+}
+
+impl FrameBytes for [u8] {
+    #[inline]
+    fn bytes_at<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
+        self.get(offset..)?.first_chunk().copied()
+    }
+}
+
+impl FrameBytes for RxFrame {
+    #[inline]
+    fn bytes_at<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
+        RxFrame::bytes_at(self, offset)
+    }
+}
+
+impl FrameBytes for TxFrame {
+    #[inline]
+    fn bytes_at<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
+        TxFrame::bytes_at(self, offset)
+    }
+}
+
 /// A checked program.
 ///
 /// ```
@@ -46,13 +79,17 @@ pub enum Verdict {
 /// let program = words.map(|(code, then, otherwise, k)| Instruction { code, then, otherwise, k });
 /// let filter = FrameFilter::new(&program).expect("a program that makes sense");
 /// let mut frame = [0; 60];
-/// assert_eq!(filter.judge(&frame, 60), Verdict::Unwanted);
+/// assert_eq!(filter.judge(&frame[..], 60), Verdict::Unwanted);
 /// frame[12] = 8;
-/// assert_eq!(filter.judge(&frame, 60), Verdict::Wanted);
+/// assert_eq!(filter.judge(&frame[..], 60), Verdict::Wanted);
 /// assert_eq!(filter.judge(&frame[..10], 60), Verdict::Beyond);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FrameFilter(Box<[Step]>);
+pub struct FrameFilter {
+    steps: Box<[Step]>,
+    /// The same program in the form that decides about most frames, if it has one.
+    comparisons: Option<Comparisons>,
+}
 
 /// The second operand of a computation or a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,11 +146,20 @@ enum Field {
 impl Field {
     /// The field at its place plus `behind`.
     #[inline]
-    fn of(self, bytes: &[u8], behind: u32) -> Option<u32> {
+    fn of(self, frame: &(impl FrameBytes + ?Sized), behind: u32) -> Option<u32> {
         match self {
-            Field::Byte(at) => byte(bytes, at, behind),
-            Field::Half(at) => half(bytes, at, behind),
-            Field::Word(at) => word(bytes, at, behind),
+            Field::Byte(at) => byte(frame, at, behind),
+            Field::Half(at) => half(frame, at, behind),
+            Field::Word(at) => word(frame, at, behind),
+        }
+    }
+
+    /// Its place and its number of bytes.
+    fn place(self) -> (u32, u32) {
+        match self {
+            Field::Byte(at) => (at, 1),
+            Field::Half(at) => (at, 2),
+            Field::Word(at) => (at, 4),
         }
     }
 }
@@ -184,7 +230,10 @@ impl FrameFilter {
             steps.last(),
             Some(Step::Return(_) | Step::ReturnAccumulator)
         )
-        .then_some(Self(steps))
+        .then(|| Self {
+            comparisons: Comparisons::of(&steps),
+            steps,
+        })
     }
 
     /// Decodes a program that another process [encoded](encode). `None` as in [`new`](Self::new),
@@ -206,34 +255,45 @@ impl FrameFilter {
         Self::new(&program)
     }
 
-    /// The filter's verdict on a frame of `wire_bytes` bytes, of which `bytes` are the first.
-    pub fn judge(&self, bytes: &[u8], wire_bytes: usize) -> Verdict {
-        match self.run(bytes, u32::try_from(wire_bytes).unwrap_or(u32::MAX)) {
+    /// The filter's verdict on a frame of `wire_bytes` bytes, of which `frame` has the first.
+    #[inline]
+    pub fn judge(&self, frame: &(impl FrameBytes + ?Sized), wire_bytes: usize) -> Verdict {
+        let comparisons = self.comparisons.as_ref();
+        match comparisons.and_then(|comparisons| comparisons.decide(frame)) {
+            Some(true) => Verdict::Wanted,
+            Some(false) => Verdict::Unwanted,
+            None => self.judge_by_program(frame, wire_bytes),
+        }
+    }
+
+    #[inline(never)]
+    fn judge_by_program(&self, frame: &(impl FrameBytes + ?Sized), wire_bytes: usize) -> Verdict {
+        match self.run(frame, u32::try_from(wire_bytes).unwrap_or(u32::MAX)) {
             None => Verdict::Beyond,
             Some(0) => Verdict::Unwanted,
             Some(_) => Verdict::Wanted,
         }
     }
 
-    /// The program's result; `None`: it read beyond `bytes`.
-    fn run(&self, bytes: &[u8], wire_bytes: u32) -> Option<u32> {
+    /// The program's result; `None`: it read beyond the bytes of `frame`.
+    fn run(&self, frame: &(impl FrameBytes + ?Sized), wire_bytes: u32) -> Option<u32> {
         let (mut a, mut x, mut at) = (0_u32, 0_u32, 0_usize);
         let mut memory = [0_u32; MEMORY_WORDS];
         // A checked program ends before its last step has been passed.
-        while let Some(&step) = self.0.get(at) {
+        while let Some(&step) = self.steps.get(at) {
             at += 1;
             match step {
                 Step::Constant(k) => a = k,
                 Step::Length => a = wire_bytes,
                 Step::Memory(word) => a = memory[usize::from(word)],
-                Step::Byte(at) => a = byte(bytes, at, 0)?,
-                Step::Half(at) => a = half(bytes, at, 0)?,
-                Step::Word(at) => a = word(bytes, at, 0)?,
-                Step::FieldBehindIndex(field) => a = field.of(bytes, x)?,
+                Step::Byte(at) => a = byte(frame, at, 0)?,
+                Step::Half(at) => a = half(frame, at, 0)?,
+                Step::Word(at) => a = word(frame, at, 0)?,
+                Step::FieldBehindIndex(field) => a = field.of(frame, x)?,
                 Step::IndexConstant(k) => x = k,
                 Step::IndexLength => x = wire_bytes,
                 Step::IndexMemory(word) => x = memory[usize::from(word)],
-                Step::IndexHeader(at) => x = (byte(bytes, at, 0)? & 15) * 4,
+                Step::IndexHeader(at) => x = (byte(frame, at, 0)? & 15) * 4,
                 Step::Store(word) => memory[usize::from(word)] = a,
                 Step::StoreIndex(word) => memory[usize::from(word)] = x,
                 Step::Compute(computation, operand) => {
@@ -271,23 +331,23 @@ pub fn encode(program: &[Instruction]) -> Vec<u8> {
 /// A byte of a frame; `None` beyond its end. The sum of two 32-bit numbers cannot overflow on our
 /// 64-bit platforms.
 #[inline]
-fn byte(bytes: &[u8], at: u32, behind: u32) -> Option<u32> {
-    let byte = bytes.get(at as usize + behind as usize)?;
-    Some(u32::from(*byte))
+fn byte(frame: &(impl FrameBytes + ?Sized), at: u32, behind: u32) -> Option<u32> {
+    let [byte] = frame.bytes_at(at as usize + behind as usize)?;
+    Some(u32::from(byte))
 }
 
 /// Two bytes of a frame, like [`byte`].
 #[inline]
-fn half(bytes: &[u8], at: u32, behind: u32) -> Option<u32> {
-    let half = bytes.get(at as usize + behind as usize..)?.first_chunk()?;
-    Some(u32::from(u16::from_be_bytes(*half)))
+fn half(frame: &(impl FrameBytes + ?Sized), at: u32, behind: u32) -> Option<u32> {
+    let half = frame.bytes_at(at as usize + behind as usize)?;
+    Some(u32::from(u16::from_be_bytes(half)))
 }
 
 /// Four bytes of a frame, like [`byte`].
 #[inline]
-fn word(bytes: &[u8], at: u32, behind: u32) -> Option<u32> {
-    let word = bytes.get(at as usize + behind as usize..)?.first_chunk()?;
-    Some(u32::from_be_bytes(*word))
+fn word(frame: &(impl FrameBytes + ?Sized), at: u32, behind: u32) -> Option<u32> {
+    let word = frame.bytes_at(at as usize + behind as usize)?;
+    Some(u32::from_be_bytes(word))
 }
 
 #[inline]

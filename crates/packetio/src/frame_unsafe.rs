@@ -125,6 +125,17 @@ impl RxFrame {
         n
     }
 
+    /// A copy of `N` bytes from `offset` on; `None` beyond the frame's end.
+    #[inline]
+    pub fn bytes_at<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
+        if offset.checked_add(N)? > self.len() {
+            return None;
+        }
+        // SAFETY: `offset + N <= len`, so the bytes lie in the frame (`new`'s promise), and any
+        // values make an array.
+        Some(unsafe { std::ptr::read_unaligned(self.ptr.add(offset).cast()) })
+    }
+
     /// A copy of the frame's first `N` bytes, padded with zeros.
     ///
     /// Because it is a copy, later writes to the frame do not change it. The read is not volatile,
@@ -339,6 +350,17 @@ impl TxFrame {
             };
         }
         n
+    }
+
+    /// A copy of `N` bytes to be sent from `offset` on; `None` beyond their end.
+    #[inline]
+    pub fn bytes_at<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
+        if offset.checked_add(N)? > self.len() {
+            return None;
+        }
+        // SAFETY: `offset + N <= len <= capacity`, so the bytes lie in the slot, which is valid for
+        // raw reads (`new`'s promise), and any values make an array.
+        Some(unsafe { std::ptr::read_unaligned(self.ptr.get().add(offset).cast()) })
     }
 
     /// The first `N` bytes of the slot, to be written field by field; `None`: the slot is smaller.

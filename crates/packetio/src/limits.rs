@@ -62,10 +62,6 @@ pub const FILTER_INSTRUCTIONS_MAX: usize = 4096;
 pub const SENT_FILTER_INSTRUCTIONS_MAX: usize = 64;
 /// Filters of one capture's readers. At the limit all frames are logged.
 pub const CAPTURE_FILTERS_MAX: usize = 4;
-/// Bytes of a frame that a capture's filter gets at first. If it looks further, it gets all bytes
-/// that are logged.
-pub const FILTER_HEAD_BYTES: usize = 128;
-
 /// Bytes kept free before a frame to be sent, for `struct xsk_tx_metadata` (24 bytes, one cache
 /// line).
 pub const XDP_TX_HEADROOM_BYTES: u32 = 64;

@@ -1,8 +1,8 @@
 //! The wishes of a capture's readers: all frames, or those that a filter selects, each until a
 //! given time unless renewed.
 
-use crate::frame_filter::{FrameFilter, Verdict};
-use crate::limits::{CAPTURE_FILTERS_MAX, FILTER_HEAD_BYTES};
+use crate::frame_filter::{FrameBytes, FrameFilter, Verdict};
+use crate::limits::CAPTURE_FILTERS_MAX;
 
 /// See the module's documentation.
 #[derive(Default)]
@@ -32,26 +32,13 @@ impl Wishes {
         }
     }
 
-    /// True if some reader wants a frame of `bytes` bytes. `copy` copies its first bytes into
-    /// `scratch` and returns how many.
-    pub fn want(
-        &self,
-        bytes: usize,
-        scratch: &mut [u8],
-        copy: &impl Fn(&mut [u8]) -> usize,
-    ) -> bool {
-        if self.all_until_ns.is_some() {
-            return true;
-        }
-        let head = scratch.len().min(FILTER_HEAD_BYTES);
-        let mut held = copy(&mut scratch[..head]);
-        self.filters.iter().any(|(filter, _)| {
-            let mut verdict = filter.judge(&scratch[..held], bytes);
-            if verdict == Verdict::Beyond && held < bytes.min(scratch.len()) {
-                held = copy(scratch);
-                verdict = filter.judge(&scratch[..held], bytes);
-            }
-            verdict == Verdict::Wanted
-        })
+    /// True if some reader wants a frame of `wire_bytes` bytes, of which `frame` has the first.
+    #[inline]
+    pub fn want(&self, frame: &(impl FrameBytes + ?Sized), wire_bytes: usize) -> bool {
+        self.all_until_ns.is_some()
+            || self
+                .filters
+                .iter()
+                .any(|(filter, _)| filter.judge(frame, wire_bytes) == Verdict::Wanted)
     }
 }

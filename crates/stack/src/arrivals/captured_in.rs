@@ -18,8 +18,8 @@ use crate::engine::{Parts, View};
 
 /// Which frames of the last batch were logged, and which of those were dropped.
 pub(crate) struct DropNotes {
-    /// One flag per frame of the batch: true if the frame is logged.
-    logged: Vec<bool>,
+    /// Positions of logged frames in the batch, in rising order.
+    logged: Vec<usize>,
     /// Logged frames that were dropped: position in the batch, number of the drop reason.
     found: Vec<(usize, usize)>,
 }
@@ -70,19 +70,16 @@ impl Arrivals {
             return;
         };
         let mut at = 0;
-        while at < frames.len() {
-            let others = notes.logged[at..].iter().take_while(|logged| !**logged);
-            let others = others.count();
-            if others > 0 {
-                self.take_batch(core, &frames[at..at + others], looked);
-                at += others;
+        for logged in notes.logged.chunk_by(|one, next| one + 1 == *next) {
+            let range = logged[0]..logged[0] + logged.len();
+            if range.start > at {
+                self.take_batch(core, &frames[at..range.start], looked);
             }
-            let logged = notes.logged[at..].iter().take_while(|logged| **logged);
-            let end = at + logged.count();
-            if end > at {
-                self.take_logged(core, frames, at..end, looked, &mut notes.found);
-            }
-            at = end;
+            at = range.end;
+            self.take_logged(core, frames, range, looked, &mut notes.found);
+        }
+        if at < frames.len() {
+            self.take_batch(core, &frames[at..], looked);
         }
         self.drop_notes = Some(notes);
     }

@@ -389,6 +389,36 @@ fn wireshark_lists_a_process_and_captures_from_it() {
     server.stop();
 }
 
+#[test]
+fn pipe_that_nobody_reads_does_not_keep_a_capture_from_ending() {
+    let Some((world, server)) = serving("unread", 1_000_000) else {
+        return;
+    };
+    let fifo = world.directory.join("fifo");
+    let path = fifo.to_str().unwrap();
+    said(Command::new("mkfifo").arg(path).output());
+    let pid = server.pid().to_string();
+    for is_open in [false, true] {
+        let mut ends = std::fs::OpenOptions::new();
+        let ends = ends.read(true).write(true);
+        let _end = is_open.then(|| ends.open(&fifo).unwrap());
+        let mut command = Command::new(MILL);
+        command.args(["capture", &pid, "-w", path]);
+        let mut capture = Capture(command.stderr(Stdio::null()).spawn().unwrap());
+        // Time to begin; then more than a pipe holds.
+        std::thread::sleep(Duration::from_millis(500));
+        download(&world);
+        std::thread::sleep(Duration::from_millis(100));
+        capture.signal(Signal::TERM);
+        until("the capture ends", || {
+            capture.0.try_wait().unwrap().is_some()
+        });
+        assert!(!capture.0.wait().unwrap().success());
+    }
+    download(&world);
+    server.stop();
+}
+
 /// A connection to the agent of a process, and the slot of its first context.
 fn client(pid: &str) -> (Client, u16) {
     let directory = place::directory().unwrap();

@@ -21,7 +21,7 @@ use rustix::net::{SocketAddrUnix, SocketFlags, accept_with, bind, listen};
 use rustix::process::geteuid;
 
 use crate::client::Client;
-use crate::limits::{CLIENTS_MAX, REQUEST_BYTES_MAX, SILENT_MS_MAX};
+use crate::limits::{CLIENTS_MAX, FIRST_REQUEST_MS_MAX, REQUEST_BYTES_MAX, SILENT_MS_MAX};
 use crate::mailbox::{Mailbox, Sender, mailbox};
 use crate::message::{HEADER_BYTES, Header, kind};
 use crate::packet;
@@ -227,7 +227,21 @@ struct Reader {
     asked: Option<Header>,
     /// Time at which the reader connected or last sent a packet.
     heard: Instant,
+    /// The reader has sent a request.
+    has_asked: bool,
     is_over: bool,
+}
+
+impl Reader {
+    /// Whether the reader has been silent for so long that another may have its place.
+    fn is_idle(&self, now: Instant) -> bool {
+        let silent_max = match self.has_asked {
+            true => SILENT_MS_MAX,
+            false => FIRST_REQUEST_MS_MAX,
+        };
+        let silent = now.saturating_duration_since(self.heard);
+        self.asked.is_none() && silent >= Duration::from_millis(silent_max)
+    }
 }
 
 struct Readers {
@@ -286,25 +300,22 @@ impl Readers {
                     socket,
                     asked: None,
                     heard: Instant::now(),
+                    has_asked: false,
                     is_over: false,
                 });
             }
         }
     }
 
-    /// Disconnects the reader that has been silent for longest, if there is no room for another and
-    /// it has been silent for [`SILENT_MS_MAX`]: readers that only connect shut nobody out.
+    /// Disconnects the idle reader that has been silent for longest, if there is no room for another.
+    /// So readers that only connect shut nobody out.
     fn make_room(&mut self, now: Instant) {
         if self.all.len() < CLIENTS_MAX {
             return;
         }
-        let waiting = self.all.iter().enumerate();
-        let waiting = waiting.filter(|(_, reader)| reader.asked.is_none());
-        let longest = waiting.min_by_key(|(_, reader)| reader.heard);
-        let silent_max = Duration::from_millis(SILENT_MS_MAX);
-        if let Some((at, reader)) = longest
-            && now.saturating_duration_since(reader.heard) >= silent_max
-        {
+        let idle = self.all.iter().enumerate();
+        let idle = idle.filter(|(_, reader)| reader.is_idle(now));
+        if let Some((at, _)) = idle.min_by_key(|(_, reader)| reader.heard) {
             self.all.remove(at);
         }
     }
@@ -317,6 +328,7 @@ impl Readers {
                 Err(Errno::AGAIN | Errno::INTR) => {}
                 Ok(length) if length > 0 && reader.asked.is_none() => {
                     reader.heard = Instant::now();
+                    reader.has_asked = true;
                     reader.is_over |= reader.request(agent, &bytes[..length]).is_err();
                 }
                 _ => reader.is_over = true,
@@ -408,6 +420,7 @@ mod tests {
             socket: packet::socket().unwrap(),
             asked: None,
             heard: Instant::now(),
+            has_asked: true,
             is_over: false,
         };
         Readers {
@@ -427,5 +440,17 @@ mod tests {
         readers.make_room(later);
         let keys: Vec<u32> = readers.all.iter().map(|reader| reader.key).collect();
         assert_eq!((keys.len(), keys[0], keys[1]), (CLIENTS_MAX - 1, 0, 2));
+    }
+
+    #[test]
+    fn reader_that_only_connected_makes_room_after_a_moment() {
+        let mut readers = full();
+        let now = Instant::now();
+        readers.all[3].has_asked = false;
+        readers.make_room(now);
+        assert_eq!(readers.all.len(), CLIENTS_MAX, "it came a moment ago");
+        readers.make_room(now + Duration::from_millis(FIRST_REQUEST_MS_MAX));
+        assert!(readers.all.iter().all(|reader| reader.key != 3));
+        assert_eq!(readers.all.len(), CLIENTS_MAX - 1);
     }
 }

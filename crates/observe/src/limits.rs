@@ -4,6 +4,8 @@
 pub const CLIENTS_MAX: usize = 16;
 /// Time after which a reader that sends nothing makes room for another, in ms.
 pub const SILENT_MS_MAX: u64 = 60_000;
+/// The same for a reader that has not asked anything since it connected, in ms. Tools ask at once.
+pub const FIRST_REQUEST_MS_MAX: u64 = 1_000;
 /// Requests to one context without an answer. Further ones fail with `AGAIN`.
 pub const MAILBOX_SLOTS: usize = 8;
 /// Requests that a context answers in one turn. Further ones wait for its next turn.

@@ -121,13 +121,19 @@ impl Check {
     pub fn fix(self, interface: &str) -> String {
         match self {
             Self::Capabilities => {
-                "run as root, or `sudo setcap cap_net_admin,cap_net_raw,cap_bpf+ep PROGRAM`".into()
+                "run as root, or `sudo setcap cap_net_admin,cap_net_raw,cap_bpf,cap_perfmon+ep PROGRAM`"
+                    .into()
             }
-            Self::Interface => format!("`ip link show dev {interface}` in this namespace"),
-            Self::Xdp => format!("`ip link set dev {interface} xdp off`"),
+            Self::Interface => {
+                format!("`ip link show dev {interface}` in this namespace: is it there, and up?")
+            }
+            // A program that a link holds goes with the process that has the link.
+            Self::Xdp => format!(
+                "`mill doctor --wire xdp:{interface}` names the process that holds the program"
+            ),
             Self::Queues => format!("`ss --xdp -p` shows who holds queues of {interface}"),
             Self::Memlock => "`ulimit -l unlimited`, or LimitMEMLOCK=infinity in the unit".into(),
-            Self::Tun => "`modprobe tun`".into(),
+            Self::Tun => "`modprobe tun`; for a container also `--device /dev/net/tun`".into(),
             Self::Service => {
                 "as root, `mill mux IFACE --allow user=NAME` on this host admits a user".into()
             }
@@ -185,7 +191,8 @@ mod tests {
             "SIOCGIFINDEX",
             Errno::NODEV,
         );
-        let expected = "doctor: interface: `ip link show dev eth7` in this namespace";
+        let expected = "doctor: interface: `ip link show dev eth7` in this namespace: is it there, \
+            and up?";
         assert_eq!(line(&absent).as_deref(), Some(expected));
         let closed = OpenError::io("mux:", "connect", Errno::ACCESS);
         assert!(line(&closed).is_some_and(|line| line.starts_with("doctor: service: ")));
@@ -193,7 +200,8 @@ mod tests {
         let down = OpenError::io("xdp:eth0", "bind", Errno::NETDOWN);
         assert!(line(&down).is_some_and(|line| line.starts_with("doctor: interface: ")));
         let taken = OpenError::refused_by(Check::Xdp, "xdp:eth0", "another program");
-        let expected = "doctor: xdp: `ip link set dev eth0 xdp off`";
+        let expected = "doctor: xdp: `mill doctor --wire xdp:eth0` names the process that holds \
+            the program";
         assert_eq!(line(&taken).as_deref(), Some(expected));
     }
 

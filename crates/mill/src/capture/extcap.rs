@@ -29,7 +29,22 @@ pub struct ExtcapOptions {
     extcap_dlts: bool,
     #[arg(long, hide = true)]
     extcap_config: bool,
-    #[arg(long, hide = true, value_name = "FILTER")]
+    /// Wireshark names an option whose values it wants anew. None of ours has other ones.
+    #[arg(long, hide = true, value_name = "OPTION")]
+    extcap_reload_option: Option<String>,
+    #[arg(long, hide = true, value_name = "OPTION")]
+    extcap_config_option_name: Option<String>,
+    #[arg(long, hide = true, value_name = "VALUE", allow_hyphen_values = true)]
+    extcap_config_option_value: Option<String>,
+    /// A capture of this interface was killed. It leaves nothing that had to be removed.
+    #[arg(long, hide = true)]
+    extcap_cleanup_postkill: bool,
+    /// FIFOs for a toolbar, which we have not.
+    #[arg(long, hide = true, value_name = "FILE")]
+    extcap_control_in: Option<PathBuf>,
+    #[arg(long, hide = true, value_name = "FILE")]
+    extcap_control_out: Option<PathBuf>,
+    #[arg(long, hide = true, value_name = "FILTER", allow_hyphen_values = true)]
     extcap_capture_filter: Option<String>,
     #[arg(long, hide = true)]
     capture: bool,
@@ -71,6 +86,9 @@ pub fn wish(options: &ExtcapOptions) -> Result<Wish, Failure> {
         let why = format!("--extcap-interface `{name}`: not {ALL} or {ALL}-PID");
         Failure::Usage(why)
     })?;
+    if options.extcap_cleanup_postkill {
+        return Ok(Wish::Answer(String::new()));
+    }
     let filter = options.extcap_capture_filter.clone();
     let filter = filter.filter(|filter| !filter.trim().is_empty());
     match (options.capture, &options.fifo) {
@@ -152,6 +170,34 @@ mod tests {
         for name in ["eth0", "millstream-", "millstream-x", "millstream7"] {
             assert!(wish(&of(name)).is_err(), "{name}");
         }
+    }
+
+    #[test]
+    fn words_of_later_versions_are_understood() {
+        use clap::Parser as _;
+
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            options: ExtcapOptions,
+        }
+        let said = |line: &str| {
+            let words = ["mill"].into_iter().chain(line.split(' '));
+            let line = Line::try_parse_from(words).map_err(|error| error.to_string());
+            wish(&line.unwrap().options).unwrap()
+        };
+        let of = "--extcap-interface millstream-7";
+        let nothing = Wish::Answer(String::new());
+        assert_eq!(said(&format!("{of} --extcap-cleanup-postkill")), nothing);
+        let settings = Wish::Answer(config());
+        assert_eq!(
+            said(&format!("{of} --extcap-config --extcap-reload-option snap")),
+            settings
+        );
+        let value = "--extcap-config-option-name snap --extcap-config-option-value -1";
+        assert_eq!(said(&format!("{of} --extcap-config {value}")), settings);
+        let check = Wish::Check("-x".to_owned());
+        assert_eq!(said(&format!("{of} --extcap-capture-filter -x")), check);
     }
 
     #[test]

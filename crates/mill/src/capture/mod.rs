@@ -31,6 +31,8 @@ use crate::stop::Stop;
 const RENEWAL: Duration = Duration::from_secs(1);
 /// The shortest sleep of the loop, and the longest.
 const NAPS: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(20)];
+/// Time that the last frames have after a signal, before the process ends without them.
+const STOP_GRACE: Duration = Duration::from_secs(2);
 /// A round with fewer frames doubles the next sleep. A log holds 5,000 full frames, or 65,000 of
 /// which 96 bytes are kept: more than a stack makes of them within the longest sleep.
 const FRAMES_FEW: usize = CAPTURE_ROUND_FRAMES / 8;
@@ -164,6 +166,8 @@ fn run(plan: &Plan) -> Result<(), Failure> {
         None => Program::all(),
     };
     let stop = Stop::on_signals().map_err(|error| Failure::Run(format!("signals: {error}")))?;
+    let place = plan.write.display().to_string();
+    end_late(&stop, place).map_err(|error| Failure::Run(format!("signals: {error}")))?;
     // The filter sees logged bytes only, so the headers must be logged.
     let wish = sources::Wish {
         snap: match plan.filter {
@@ -198,6 +202,26 @@ fn run(plan: &Plan) -> Result<(), Failure> {
         let gaps = sources.gaps;
         eprintln!("mill: the capture was off {gaps} times, since this reader was not heard");
     }
+    Ok(())
+}
+
+/// Ends the process a while after a signal, if it is still there. A pipe that nobody reads, or a
+/// FIFO that nobody opens, holds the writer, which signals do not interrupt.
+fn end_late(stop: &Stop, place: String) -> io::Result<()> {
+    let asked = stop.fd().try_clone_to_owned()?;
+    std::thread::spawn(move || {
+        let mut polled = [PollFd::new(&asked, PollFlags::IN)];
+        loop {
+            match poll(&mut polled, None) {
+                Ok(_) => break,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) => return,
+            }
+        }
+        std::thread::sleep(STOP_GRACE);
+        eprintln!("mill: {place}: nobody reads, so the last frames are missing");
+        std::process::exit(1);
+    });
     Ok(())
 }
 

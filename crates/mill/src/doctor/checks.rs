@@ -3,6 +3,8 @@
 mod host;
 mod wire;
 
+pub(super) use wire::xdp_program;
+
 use super::Finding;
 use super::facts::Facts;
 
@@ -24,7 +26,7 @@ pub fn all(facts: &Facts) -> Vec<Finding> {
 }
 
 /// The value after `key:` on the first line that begins with it, ignoring leading blanks.
-fn value<'a>(text: &'a str, key: &str) -> Option<&'a str> {
+pub(super) fn value<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     text.lines().find_map(|line| {
         let rest = line.trim_start().strip_prefix(key)?;
         Some(rest.strip_prefix(':')?.trim())
@@ -32,6 +34,6 @@ fn value<'a>(text: &'a str, key: &str) -> Option<&'a str> {
 }
 
 /// The number at the beginning of a value.
-fn number(text: &str, key: &str) -> Option<u64> {
+pub(super) fn number(text: &str, key: &str) -> Option<u64> {
     value(text, key)?.split_whitespace().next()?.parse().ok()
 }

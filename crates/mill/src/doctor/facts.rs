@@ -7,6 +7,8 @@ use crate::net::options::Cidr;
 /// Facts about the host and the wire, if one was named.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
+    /// `/sys` is mounted. Without it, checks that read it cannot look.
+    pub has_sys: bool,
     /// `/proc/sys/kernel/osrelease`.
     pub kernel: String,
     /// `/proc/self/status`.
@@ -40,6 +42,18 @@ pub struct WireFacts {
     pub kind: &'static str,
     /// The kernel's interface, if the wire has one.
     pub interface: Option<String>,
+    /// The kernel has an interface of this name in this namespace.
+    pub has_interface: bool,
+    /// The wire takes the kernel's own addresses (`mirror`).
+    pub is_mirror: bool,
+    /// The wire takes packets that the kernel has merged (`packet` with `offload=auto`).
+    pub takes_merged: bool,
+    /// The wire asks for generic XDP.
+    pub generic_only: bool,
+    /// First queue and number of queues, if the wire names either.
+    pub queues: Option<(u64, u64)>,
+    /// DPDK takes its memory from reserved huge pages: the wire does not say `--no-huge`.
+    pub needs_huge_pages: bool,
     /// The wire requires XDP in the driver.
     pub native_only: bool,
     /// The wire sends large packets by a packet socket, if possible.
@@ -54,6 +68,10 @@ pub struct WireFacts {
     pub link: String,
     /// `ip -j addr show`; `None`: `ip` did not answer.
     pub kernel_addresses: Option<String>,
+    /// The process whose BPF link holds the interface's XDP program: its number and name.
+    pub holder: Option<(u32, String)>,
+    /// The driver that `/sys/class/net/IFACE/device/driver` names.
+    pub sys_driver: String,
     /// Whether ethtool is installed.
     pub has_ethtool: bool,
     /// `ethtool -i IFACE`.

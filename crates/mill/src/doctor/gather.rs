@@ -8,11 +8,12 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use packetio::mux::SOCKET_PATH_DEFAULT;
-use packetio::xdp::{Bulk, XdpMode, try_bulk_lane};
+use packetio::xdp::{Bulk, Take, XdpMode, try_bulk_lane};
 use packetio::{Backend, WireSpec};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, connect, socket};
 
+use super::checks::{number, value, xdp_program};
 use super::facts::{Facts, WireFacts};
 use crate::net::options::Cidr;
 
@@ -21,6 +22,7 @@ pub fn facts(wire: Option<&WireSpec>, addresses: &[Cidr], contexts: u16) -> Fact
     let clock = "/sys/devices/system/clocksource/clocksource0";
     let program = std::env::current_exe().unwrap_or_else(|_| "mill".into());
     Facts {
+        has_sys: Path::new("/sys/devices/system/cpu").exists(),
         kernel: read("/proc/sys/kernel/osrelease"),
         status: read("/proc/self/status"),
         limits: read("/proc/self/limits"),
@@ -40,8 +42,9 @@ fn wire_facts(spec: &WireSpec, addresses: &[Cidr], contexts: u16) -> WireFacts {
     let mut facts = WireFacts {
         kind: spec.kind(),
         interface: spec.interface().map(str::to_owned),
-        native_only: matches!(&spec.backend, Backend::Xdp(xdp) if xdp.mode == XdpMode::Native),
-        wants_bulk: matches!(&spec.backend, Backend::Xdp(xdp) if xdp.bulk == Bulk::Auto),
+        needs_huge_pages: matches!(&spec.backend, Backend::Dpdk(dpdk)
+            if !dpdk.eal.split_whitespace().any(|word| word == "--no-huge")),
+        takes_merged: matches!(&spec.backend, Backend::Packet(packet) if packet.offload),
         contexts,
         addresses: addresses.to_vec(),
         kernel_addresses: run(&["ip", "-j", "addr", "show"]),
@@ -51,7 +54,16 @@ fn wire_facts(spec: &WireSpec, addresses: &[Cidr], contexts: u16) -> WireFacts {
         has_tun: Path::new("/dev/net/tun").exists(),
         ..WireFacts::default()
     };
+    if let Backend::Xdp(xdp) = &spec.backend {
+        facts.native_only = xdp.mode == XdpMode::Native;
+        facts.generic_only = xdp.mode == XdpMode::Generic;
+        facts.wants_bulk = xdp.bulk == Bulk::Auto;
+        facts.is_mirror = xdp.take == Take::Tcp;
+        let count = xdp.queues.or(xdp.queue.map(|_| 1));
+        facts.queues = count.map(|count| (xdp.queue.unwrap_or(0) as u64, count as u64));
+    }
     if let Some(name) = &facts.interface {
+        facts.has_interface = has_interface(name);
         if facts.wants_bulk {
             let refusal = try_bulk_lane(name).err();
             facts.bulk_refusal = refusal.map_or_else(String::new, |error| error.to_string());
@@ -59,6 +71,8 @@ fn wire_facts(spec: &WireSpec, addresses: &[Cidr], contexts: u16) -> WireFacts {
         // A driver without a setting makes ethtool end badly.
         let said = |words: &[&str]| run(words).unwrap_or_default();
         facts.link = said(&["ip", "-d", "-j", "link", "show", "dev", name]);
+        facts.holder = xdp_program(&facts.link).and_then(holder);
+        facts.sys_driver = sys_driver(name);
         facts.driver = said(&["ethtool", "-i", name]);
         facts.features = said(&["ethtool", "-k", name]);
         facts.rings = said(&["ethtool", "-g", name]);
@@ -66,6 +80,52 @@ fn wire_facts(spec: &WireSpec, addresses: &[Cidr], contexts: u16) -> WireFacts {
         facts.spread = said(&["ethtool", "-x", name]);
     }
     facts
+}
+
+/// Whether the kernel has an interface of this name, by a socket, since `/sys` may be missing.
+fn has_interface(name: &str) -> bool {
+    let asker = socket(AddressFamily::INET, SocketType::DGRAM, None);
+    asker.is_ok_and(|asker| rustix::net::netdevice::name_to_index(asker, name).is_ok())
+}
+
+/// The driver's name without ethtool. Virtual interfaces have none there.
+fn sys_driver(name: &str) -> String {
+    let link = fs::read_link(format!("/sys/class/net/{name}/device/driver"));
+    let driver = link.ok().and_then(|link| {
+        let name = link.file_name()?;
+        Some(name.to_string_lossy().into_owned())
+    });
+    driver.unwrap_or_default()
+}
+
+/// The process whose BPF link holds an XDP program, of those that this user may look into.
+fn holder(program: u64) -> Option<(u32, String)> {
+    let processes = fs::read_dir("/proc").ok()?.flatten();
+    processes
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .find(|&pid| holds(pid, program))
+        .map(|pid| {
+            let name = read(&format!("/proc/{pid}/comm"));
+            (pid, name.trim().to_owned())
+        })
+}
+
+fn holds(pid: u32, program: u64) -> bool {
+    let Ok(descriptors) = fs::read_dir(format!("/proc/{pid}/fd")) else {
+        return false;
+    };
+    descriptors.flatten().any(|entry| {
+        let target = fs::read_link(entry.path()).unwrap_or_default();
+        if !target.to_string_lossy().contains("bpf") {
+            return false;
+        }
+        let descriptor = entry.file_name();
+        let info = read(&format!(
+            "/proc/{pid}/fdinfo/{}",
+            descriptor.to_string_lossy()
+        ));
+        value(&info, "link_type") == Some("xdp") && number(&info, "prog_id") == Some(program)
+    })
 }
 
 /// The socket of the service behind a `mux` wire, and the error of a connection to it.

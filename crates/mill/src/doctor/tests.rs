@@ -21,6 +21,7 @@ const RULES: &str = "table inet filter {\n\tchain input {\n\t\ttype filter hook 
 /// A host without problems, with an Intel NIC.
 fn host() -> Facts {
     Facts {
+        has_sys: true,
         kernel: "6.18.44\n".into(),
         status: "Name:\tmill\nCapEff:\t000001fffeffffff\n".into(),
         limits: "Max locked memory         8388608              8388608              bytes\n"
@@ -36,6 +37,7 @@ fn host() -> Facts {
         wire: Some(WireFacts {
             kind: "xdp",
             interface: Some("eth0".into()),
+            has_interface: true,
             contexts: 4,
             addresses: vec![cidr("10.0.0.2/24")],
             link: LINK_UP.into(),
@@ -102,13 +104,42 @@ fn old_kernel_fails_only_where_af_xdp_is_wanted() {
 #[test]
 fn missing_capabilities_are_those_of_the_wire() {
     let mut facts = host();
-    facts.status = "CapEff:\t0000000000002000\n".into();
-    expect(&facts, "capabilities", Verdict::Failure, "setcap");
+    facts.status = "Uid:\t65534\t65534\nCapEff:\t0000000000002000\n".into();
+    let all = "setcap cap_net_admin,cap_net_raw,cap_bpf,cap_perfmon+ep /usr/bin/mill`";
+    expect(&facts, "capabilities", Verdict::Failure, all);
     let found = finding(&facts, "capabilities");
-    assert_eq!(found.found, "missing: CAP_NET_ADMIN, CAP_BPF");
-    assert!(found.fix.unwrap().ends_with("/usr/bin/mill`"));
-    facts.wire.as_mut().unwrap().kind = "packet";
+    assert_eq!(found.found, "missing: CAP_NET_ADMIN, CAP_BPF, CAP_PERFMON");
+    for kind in ["packet", "dpdk", "memif", "mux"] {
+        facts.wire.as_mut().unwrap().kind = kind;
+        expect(&facts, "capabilities", Verdict::Ok, "");
+    }
+    facts.wire.as_mut().unwrap().kind = "tap";
+    let one = "`sudo setcap cap_net_admin+ep /usr/bin/mill`";
+    expect(&facts, "capabilities", Verdict::Failure, one);
+}
+
+#[test]
+fn root_without_capabilities_is_told_about_its_container() {
+    let mut facts = host();
+    facts.status = "Uid:\t0\t0\t0\t0\nCapEff:\t0000000000002000\n".into();
+    expect(&facts, "capabilities", Verdict::Failure, "`--cap-add`");
+    facts.status = "Uid:\t0\t0\t0\t0\nCapEff:\t0000000000203000\n".into();
     expect(&facts, "capabilities", Verdict::Ok, "");
+}
+
+#[test]
+fn host_without_sys_is_not_looked_at_in_place_of_guessed_about() {
+    let mut facts = host();
+    facts.has_sys = false;
+    for text in [&mut facts.clock, &mut facts.huge_own, &mut facts.huge_shmem] {
+        text.clear();
+    }
+    facts.governors.clear();
+    for check in ["numa", "cpu-governor", "clock-source", "huge-pages"] {
+        expect(&facts, check, Verdict::Warning, "mount -t sysfs");
+        let found = finding(&facts, check).found;
+        assert!(found.starts_with("not looked at"), "{found}");
+    }
 }
 
 #[test]
@@ -117,6 +148,9 @@ fn short_memlock_fails_unless_a_capability_lifts_it() {
     expect(&facts, "memlock", Verdict::Ok, "");
     facts.status = "CapEff:\t0000008000003000\n".into();
     expect(&facts, "memlock", Verdict::Failure, "ulimit -l");
+    facts.wire.as_mut().unwrap().kind = "tap";
+    expect(&facts, "memlock", Verdict::Ok, "");
+    facts.wire.as_mut().unwrap().kind = "xdp";
     facts.limits =
         "Max locked memory         unlimited            unlimited            bytes".into();
     expect(&facts, "memlock", Verdict::Ok, "");
@@ -127,6 +161,8 @@ fn huge_pages_are_a_must_for_dpdk_only() {
     let mut facts = host();
     expect(&facts, "huge-pages", Verdict::Ok, "");
     facts.wire.as_mut().unwrap().kind = "dpdk";
+    expect(&facts, "huge-pages", Verdict::Ok, "");
+    facts.wire.as_mut().unwrap().needs_huge_pages = true;
     expect(&facts, "huge-pages", Verdict::Failure, "vm.nr_hugepages");
     facts.meminfo = "HugePages_Total:     512\nHugePages_Free:      500\n".into();
     expect(&facts, "huge-pages", Verdict::Ok, "");
@@ -178,7 +214,7 @@ fn slow_cpus_and_clocks_are_warnings() {
 
 #[test]
 fn interface_that_is_absent_or_down_fails() {
-    let absent = with_wire(|wire| wire.link.clear());
+    let absent = with_wire(|wire| (wire.link, wire.has_interface) = (String::new(), false));
     expect(
         &absent,
         "interface",
@@ -195,18 +231,48 @@ fn interface_that_is_absent_or_down_fails() {
     );
     let cut = with_wire(|wire| wire.link = LINK_UP.replace("LOWER_UP", "NO-CARRIER"));
     expect(&cut, "interface", Verdict::Warning, "cable");
+    let unasked = with_wire(|wire| wire.link.clear());
+    expect(&unasked, "interface", Verdict::Warning, "iproute2");
 }
 
 #[test]
 fn xdp_program_in_the_way_fails_with_the_command_that_removes_it() {
-    let mode = r#""xdp":{"mode":1,"prog":{"id":42}},"mtu""#;
-    let taken = with_wire(|wire| wire.link = LINK_UP.replace("\"mtu\"", mode));
-    expect(
-        &taken,
-        "xdp",
-        Verdict::Failure,
-        "`ip link set dev eth0 xdp off`",
-    );
+    let with_xdp = |xdp: &str| {
+        let link = LINK_UP.replace("\"mtu\"", &format!("\"xdp\":{xdp},\"mtu\""));
+        with_wire(|wire| wire.link = link)
+    };
+    let driver = with_xdp(r#"{"mode":1,"prog":{"id":42}}"#);
+    let fix = "`ip link set dev eth0 xdpdrv off`";
+    expect(&driver, "xdp", Verdict::Failure, fix);
+    let generic = with_xdp(r#"{"mode":2,"prog":{"id":42}}"#);
+    let fix = "`ip link set dev eth0 xdpgeneric off`";
+    expect(&generic, "xdp", Verdict::Failure, fix);
+    let both = r#"{"mode":4,"attached":[{"mode":2,"prog":{"id":42}},{"mode":3,"prog":{"id":43}}]}"#;
+    expect(&with_xdp(both), "xdp", Verdict::Failure, fix);
+    let mut held = driver;
+    held.wire.as_mut().unwrap().holder = Some((7, "other".into()));
+    expect(&held, "xdp", Verdict::Failure, "`kill 7`");
+}
+
+#[test]
+fn driver_is_known_without_ethtool() {
+    let with = |change: &dyn Fn(&mut WireFacts)| {
+        let facts = with_wire(|wire| {
+            wire.driver.clear();
+            change(wire);
+        });
+        finding(&facts, "xdp").found
+    };
+    let by_sys = with(&|wire| wire.sys_driver = "igc".into());
+    assert_eq!(by_sys, "driver igc: native, zero-copy");
+    let kind = r#""linkinfo":{"info_kind":"veth"},"mtu""#;
+    let by_kind = with(&|wire| wire.link = LINK_UP.replace("\"mtu\"", kind));
+    assert_eq!(by_kind, "driver veth: native, copy mode");
+    let generic = with_wire(|wire| {
+        wire.driver = "driver: e1000e".into();
+        wire.generic_only = true;
+    });
+    expect(&generic, "xdp", Verdict::Ok, "");
 }
 
 #[test]
@@ -249,26 +315,43 @@ fn offload_that_merges_frames_is_switched_off_by_its_name() {
     expect(&fixed, "offloads", Verdict::Ok, "");
     let packet = with_wire(|wire| wire.kind = "packet");
     expect(&packet, "offloads", Verdict::Warning, "gro off");
+    let merged = with_wire(|wire| (wire.kind, wire.takes_merged) = ("packet", true));
+    expect(&merged, "offloads", Verdict::Ok, "");
 }
 
 #[test]
 fn queues_and_spread_follow_the_contexts() {
     let few = with_wire(|wire| wire.contexts = 8);
-    expect(
-        &few,
-        "queues",
-        Verdict::Failure,
-        "`ethtool -L eth0 combined 8`",
-    );
-    let many = with_wire(|wire| wire.contexts = 2);
-    expect(&many, "queues", Verdict::Warning, "combined 2");
+    let fix = "`ethtool -L eth0 combined 8`";
+    expect(&few, "queues", Verdict::Warning, fix);
+    let most = with_wire(|wire| {
+        wire.contexts = 8;
+        wire.channels = CHANNELS.replace("63", "4");
+    });
+    expect(&most, "queues", Verdict::Warning, "`--contexts 4`");
     let narrow = with_wire(|wire| wire.spread = SPREAD.into());
-    expect(
-        &narrow,
-        "queues",
-        Verdict::Warning,
-        "`ethtool -X eth0 equal 4`",
+    let fix = "`ethtool -X eth0 equal 4`";
+    expect(&narrow, "queues", Verdict::Warning, fix);
+    let silent = with_wire(|wire| wire.channels.clear());
+    expect(&silent, "queues", Verdict::Warning, "`--contexts 1`");
+}
+
+#[test]
+fn contexts_share_more_queues_and_leave_those_that_the_wire_does_not_name() {
+    let many = with_wire(|wire| wire.contexts = 2);
+    expect(&many, "queues", Verdict::Ok, "");
+    let named = with_wire(|wire| (wire.contexts, wire.queues) = (2, Some((0, 2))));
+    expect(&named, "queues", Verdict::Warning, "leave out `queues=`");
+    let found = finding(&named, "queues").found;
+    assert!(
+        found.ends_with("frames of 2 queues go to the kernel"),
+        "{found}"
     );
+    let absent = with_wire(|wire| wire.queues = Some((3, 2)));
+    let fix = "`ethtool -L eth0 combined 5`";
+    expect(&absent, "queues", Verdict::Failure, fix);
+    let packet = with_wire(|wire| (wire.kind, wire.contexts) = ("packet", 8));
+    assert!(checks::all(&packet).iter().all(|one| one.check != "queues"));
 }
 
 #[test]
@@ -312,6 +395,25 @@ fn address_that_is_the_kernels_too_is_a_conflict() {
     );
     facts.wire.as_mut().unwrap().kind = "packet";
     expect(&facts, "addresses", Verdict::Failure, "`ip addr del");
+}
+
+#[test]
+fn mirror_wants_the_kernels_addresses() {
+    let mirror = |address: &str, held: &str| {
+        with_wire(|wire| {
+            wire.is_mirror = true;
+            wire.addresses = vec![cidr(address)];
+            wire.kernel_addresses = Some(held.into());
+        })
+    };
+    let held = r#"[{"ifname":"eth0","addr_info":[{"local":"10.0.0.1","prefixlen":24}]}]"#;
+    expect(&mirror("10.0.0.1/24", held), "addresses", Verdict::Ok, "");
+    let fix = "`ip addr add 10.0.0.9/24 dev eth0`";
+    let other = mirror("10.0.0.9/24", held);
+    expect(&other, "addresses", Verdict::Warning, fix);
+    let mut none = mirror("10.0.0.1/24", r#"[{"ifname":"eth0","addr_info":[]}]"#);
+    none.wire.as_mut().unwrap().addresses.clear();
+    expect(&none, "addresses", Verdict::Warning, "ip addr add");
 }
 
 #[test]

@@ -75,6 +75,12 @@ impl Service {
         ("port", interface.unwrap_or(&self.path).to_owned())
     }
 
+    /// The names of all reasons in a list of the status. A service of an older version has none.
+    fn reasons(&self, list: &str) -> &[Value] {
+        let list = self.status.as_ref().map(|status| &status[list]);
+        list.and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    }
+
     /// Labels and values of each context of each application.
     fn contexts(&self) -> Vec<(Labels, &Value)> {
         let status = self.status.as_ref();
@@ -142,9 +148,12 @@ impl Collector for Services {
                 family.encode_counter::<NoLabelSet, u64, f64>(&count, None)?;
             }
         }
-        let refused = contexts
-            .into_iter()
-            .map(|(labels, context)| (labels, &context["drops"]));
+        // A counter whose first drop is its first sample would hide that drop from a rate.
+        let refused = self.0.iter().flat_map(|service| {
+            let reasons = service.reasons("drop_reasons");
+            let contexts = service.contexts().into_iter();
+            contexts.map(move |(labels, context)| (labels, &context["drops"], reasons))
+        });
         let (name, help) = (
             "millstream_mux_dropped",
             "Frames of a context that were dropped in either direction, by reason.",
@@ -152,7 +161,8 @@ impl Collector for Services {
         encode_drops(&mut encoder, name, help, refused)?;
         let ingress = self.0.iter().filter_map(|service| {
             let drops = &service.status.as_ref()?["ingress_drops"];
-            Some((vec![service.port()], drops))
+            let reasons = service.reasons("ingress_drop_reasons");
+            Some((vec![service.port()], drops, reasons))
         });
         let (name, help) = (
             "millstream_mux_ingress_dropped",
@@ -162,21 +172,25 @@ impl Collector for Services {
     }
 }
 
-/// A metric of dropped frames. The service names a reason once it has dropped a frame for it.
+/// A metric of dropped frames, by reason: the counters that a service tells, and zero for its other
+/// reasons.
 fn encode_drops<'a>(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,
     help: &str,
-    drops: impl Iterator<Item = (Labels, &'a Value)>,
+    drops: impl Iterator<Item = (Labels, &'a Value, &'a [Value])>,
 ) -> Result<(), Error> {
     let unit = Unit::Other("frames".to_owned());
     let mut metric = encoder.encode_descriptor(name, help, Some(&unit), MetricType::Counter)?;
-    for (labels, reasons) in drops {
-        for (reason, count) in reasons.as_object().into_iter().flatten() {
+    for (labels, counts, reasons) in drops {
+        let told = counts.as_object().into_iter().flatten();
+        let told = told.map(|(reason, count)| (&**reason, count.as_u64().unwrap_or(0)));
+        let silent = reasons.iter().filter_map(Value::as_str);
+        let silent = silent.filter(|reason| counts.get(*reason).is_none());
+        for (reason, count) in told.chain(silent.map(|reason| (reason, 0))) {
             let mut labels = labels.clone();
-            labels.push(("reason", reason.clone()));
+            labels.push(("reason", reason.to_owned()));
             let mut family = metric.encode_family(&labels)?;
-            let count = count.as_u64().unwrap_or(0);
             family.encode_counter::<NoLabelSet, u64, f64>(&count, None)?;
         }
     }

@@ -150,7 +150,9 @@ fn service() -> Service {
         status: Some(serde_json::json!({
             "interface": "eth0",
             "applications": [{"application": 4, "pid": 7, "name": "a", "contexts": contexts}],
+            "drop_reasons": ["runt", "foreign_port"],
             "ingress_drops": {"rx_fragment": 2},
+            "ingress_drop_reasons": ["rx_fragment", "rx_no_port"],
         })),
     }
 }
@@ -172,6 +174,16 @@ fn service_has_frames_of_each_virtual_port_and_drops_by_reason() {
             labels(0)
         ),
         r#"millstream_mux_ingress_dropped_frames_total{port="eth0",reason="rx_fragment"} 2"#
+            .to_owned(),
+        format!(
+            "millstream_mux_dropped_frames_total{{{},reason=\"runt\"}} 0",
+            labels(0)
+        ),
+        format!(
+            "millstream_mux_dropped_frames_total{{{},reason=\"foreign_port\"}} 0",
+            labels(1)
+        ),
+        r#"millstream_mux_ingress_dropped_frames_total{port="eth0",reason="rx_no_port"} 0"#
             .to_owned(),
         r#"millstream_mux_up{port="eth0"} 1.0"#.to_owned(),
         r#"millstream_mux_applications{port="eth0"} 1.0"#.to_owned(),

@@ -35,6 +35,11 @@ fn service_under_traffic_is_on_the_page_of_metrics() {
         "{page}"
     );
     assert!(page.contains("# UNIT millstream_mux_dropped_frames frames\n"));
+    for reason in ["oversize", "no_nic", "rx_no_socket", "tx_other_queue"] {
+        let label = format!(",reason=\"{reason}\"}} 0\n");
+        assert!(page.contains(&label), "{reason} not in {page}");
+    }
+    assert!(page.contains(",reason=\"rx_forged\"} 0\n"), "{page}");
     let words = DASHBOARD.split(|one: char| !one.is_ascii_alphanumeric() && one != '_');
     let mut shown = words.filter(|word| word.starts_with("millstream_mux_"));
     let is_there = |name: &str| {

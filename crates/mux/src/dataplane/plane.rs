@@ -152,7 +152,8 @@ impl Plane for Dataplane {
         let mut drops: Vec<(&'static str, u64)> = Reason::ALL
             .iter()
             .map(|reason| reason.name())
-            .zip(counters.drops)
+            // A context without a port has counted nothing, for any reason.
+            .zip(counters.drops.into_iter().chain(std::iter::repeat(0)))
             .collect();
         drops.push(("rx_no_socket", counters.no_socket));
         drops.push(("rx_no_room", counters.no_room));

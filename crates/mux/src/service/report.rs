@@ -56,8 +56,13 @@ impl<P: Plane> Service<P> {
         uid == Some(0) || uid == Some(rustix::process::geteuid().as_raw())
     }
 
+    /// The whole state. Counters of drops are there from their first drop on, and `drop_reasons`
+    /// and `ingress_drop_reasons` name all that there may be.
     fn status(&self) -> Value {
         let link = self.mirror.host().link.as_ref();
+        let ingress_drops = self.plane.ingress_drops();
+        // Every context has the same ones, also one that does not exist.
+        let drops = self.plane.traffic(0, 0).drops;
         let applications = self.applications.iter().map(|(&number, one)| {
             let traffic: Vec<Value> = one
                 .cookies
@@ -89,7 +94,9 @@ impl<P: Plane> Service<P> {
             "mtu": link.map(|link| link.mtu),
             "virtual_ports_max": self.options.ports,
             "applications": applications.collect::<Vec<_>>(),
-            "ingress_drops": named(&self.plane.ingress_drops()),
+            "drop_reasons": names(&drops),
+            "ingress_drops": named(&ingress_drops),
+            "ingress_drop_reasons": names(&ingress_drops),
             "next_hops_forgotten": self.silent_hops.forgotten,
         })
     }
@@ -156,6 +163,11 @@ impl<P: Plane> Service<P> {
         );
         Value::Array(all.collect())
     }
+}
+
+/// The names of counters.
+fn names(counters: &[(&'static str, u64)]) -> Vec<&'static str> {
+    counters.iter().map(|(name, _)| *name).collect()
 }
 
 /// Counters other than zero, by name.

@@ -169,18 +169,25 @@ pub(super) fn attach(
             (XdpMode::Generic, GENERIC, "generic"),
         ],
     };
-    let mut refusals = Vec::new();
+    let (mut refusals, mut is_denied) = (Vec::new(), false);
     for &(mode, flags, title) in modes {
         match attach_once(loaded, ifindex, flags, means) {
             Ok(hold) => return Ok((hold, mode)),
             Err(Errno::BUSY | Errno::EXIST) => {
-                let why = "another XDP program is attached (see `ip link`; a left-over goes with `ip link set dev IFACE xdp off`)";
+                let why = "another XDP program is attached (see `ip link`)";
                 return Err(OpenError::refused_by(Check::Xdp, wire, why));
             }
-            Err(errno) => refusals.push(format!("{title} XDP: {errno}{}", advice(mode, errno))),
+            Err(errno) => {
+                is_denied |= errno == Errno::PERM;
+                refusals.push(format!("{title} XDP: {errno}{}", advice(mode, errno)));
+            }
         }
     }
-    Err(OpenError::refused(wire, refusals.join("; ")))
+    let why = refusals.join("; ");
+    Err(match is_denied {
+        true => OpenError::refused_by(Check::Capabilities, wire, why),
+        false => OpenError::refused(wire, why),
+    })
 }
 
 /// Explains drivers' errors that are not self-explanatory.

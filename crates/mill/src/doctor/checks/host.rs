@@ -15,8 +15,13 @@ const KERNEL_BPF_WITHOUT_MEMLOCK: (u32, u32) = (5, 11);
 const PINNED_BYTES: u64 = 8 << 20;
 
 /// Bits of `CapEff`.
-const CAPABILITIES: [(u32, &str); 3] =
-    [(12, "CAP_NET_ADMIN"), (13, "CAP_NET_RAW"), (39, "CAP_BPF")];
+const CAPABILITIES: [(u32, &str); 4] = [
+    (12, "CAP_NET_ADMIN"),
+    (13, "CAP_NET_RAW"),
+    (39, "CAP_BPF"),
+    // The verifier lets only its holders add to pointers of packets.
+    (38, "CAP_PERFMON"),
+];
 const SYS_ADMIN: u32 = 21;
 const IPC_LOCK: u32 = 14;
 
@@ -45,28 +50,50 @@ pub fn capabilities(facts: &Facts) -> Finding {
     };
     let is_held = |bit: u32| held >> bit & 1 == 1;
     let needed: &[(u32, &str)] = match facts.wire.as_ref().map(|wire| wire.kind) {
-        Some("memif" | "loopback" | "mux") => &[],
+        // Drivers of DPDK differ: VFIO goes by the rights of its device files.
+        Some("memif" | "loopback" | "mux" | "dpdk") => &[],
         Some("tap") => &CAPABILITIES[..1],
         Some("packet") => &CAPABILITIES[1..2],
         _ => &CAPABILITIES,
     };
     let missing: Vec<&str> = needed
         .iter()
-        // CAP_SYS_ADMIN includes CAP_BPF.
-        .filter(|(bit, name)| !(is_held(*bit) || *name == "CAP_BPF" && is_held(SYS_ADMIN)))
+        // CAP_SYS_ADMIN includes CAP_BPF and CAP_PERFMON.
+        .filter(|(bit, _)| !(is_held(*bit) || *bit >= 38 && is_held(SYS_ADMIN)))
         .map(|(_, name)| *name)
         .collect();
     if missing.is_empty() {
-        return Finding::ok(name, "all that the wire needs");
+        return match facts.wire {
+            Some(_) => Finding::ok(name, "all that the wire needs"),
+            None => Finding::ok(name, "all that any wire needs"),
+        };
     }
     let found = format!("missing: {}", missing.join(", "));
-    let fix = Check::Capabilities
-        .fix("")
-        .replace("PROGRAM", &facts.program);
+    let is_root = value(&facts.status, "Uid").is_some_and(|ids| ids.starts_with("0\t"));
+    let fix = match is_root {
+        // A container's root, or that of a unit.
+        true => format!(
+            "`--cap-add` for each of them to the container, or CapabilityBoundingSet={} in the unit",
+            missing.join(" ")
+        ),
+        false => Check::Capabilities
+            .fix("")
+            .replace(
+                &CAPABILITIES.map(|(_, name)| name).join(",").to_lowercase(),
+                &needed_names(needed),
+            )
+            .replace("PROGRAM", &facts.program),
+    };
     match facts.wire {
         Some(_) => Finding::failure(name, found, fix),
         None => Finding::warning(name, found, fix),
     }
+}
+
+/// Capabilities as `setcap` takes them.
+fn needed_names(needed: &[(u32, &str)]) -> String {
+    let names: Vec<&str> = needed.iter().map(|(_, name)| *name).collect();
+    names.join(",").to_lowercase()
 }
 
 /// Checks that the process may pin the memory of its rings.
@@ -81,6 +108,9 @@ pub fn memlock(facts: &Facts) -> Finding {
     let needed = PINNED_BYTES * u64::from(contexts);
     let maps_count =
         version(facts.kernel.trim()).is_some_and(|version| version < KERNEL_BPF_WITHOUT_MEMLOCK);
+    if facts.wire.is_some() && !uses_xdp(facts) {
+        return Finding::ok(name, "the process pins none for this wire");
+    }
     match limit {
         None => Finding::ok(name, "unlimited"),
         Some(bytes) if maps_count => {
@@ -110,13 +140,21 @@ pub fn huge_pages(facts: &Facts) -> Finding {
     let free = free.saturating_sub(promised);
     let total = number(&facts.meminfo, "HugePages_Total").unwrap_or(0);
     let reserve = "`sysctl vm.nr_hugepages=512`";
-    if facts.wire.as_ref().is_some_and(|wire| wire.kind == "dpdk") && free == 0 {
+    if facts
+        .wire
+        .as_ref()
+        .is_some_and(|wire| wire.needs_huge_pages)
+        && free == 0
+    {
         let found = format!("none of {total} reserved huge pages is free, and DPDK needs them");
         return Finding::failure(name, found, reserve);
     }
     if free > 0 {
         let found = format!("{free} of {total} reserved are free: hugetlb = auto takes them");
         return Finding::ok(name, found);
+    }
+    if !facts.has_sys {
+        return no_sys(name);
     }
     let grants = |setting: &str| !matches!(bracketed(setting), None | Some("never" | "deny"));
     let (tables, buffers) = (grants(&facts.huge_own), grants(&facts.huge_shmem));
@@ -142,6 +180,9 @@ pub fn huge_pages(facts: &Facts) -> Finding {
 
 /// Reports whether memory may be nearer to some CPUs than to others.
 pub fn numa(facts: &Facts) -> Finding {
+    if !facts.has_sys {
+        return no_sys("numa");
+    }
     let nodes = millstream::cpu_list(&facts.nodes).map_or(1, |nodes| nodes.len());
     Finding::ok(
         "numa",
@@ -154,6 +195,9 @@ pub fn numa(facts: &Facts) -> Finding {
 
 /// Checks that CPUs run at full speed.
 pub fn governor(facts: &Facts) -> Finding {
+    if !facts.has_sys {
+        return no_sys("cpu-governor");
+    }
     let slow: Vec<&String> = facts
         .governors
         .iter()
@@ -173,6 +217,9 @@ pub fn governor(facts: &Facts) -> Finding {
 /// Checks that reading the clock takes no system call.
 pub fn clock(facts: &Facts) -> Finding {
     let name = facts.clock.trim();
+    if name.is_empty() {
+        return no_sys("clock-source");
+    }
     if matches!(name, "tsc" | "kvm-clock" | "arch_sys_counter") || name.starts_with("hyperv_") {
         return Finding::ok("clock-source", name);
     }
@@ -184,9 +231,13 @@ pub fn clock(facts: &Facts) -> Finding {
         ),
         None => "boot with `tsc=reliable` if the CPU has an invariant TSC".to_owned(),
     };
-    let name = if name.is_empty() { "unknown" } else { name };
     let found = format!("{name}: each look at the clock is a system call");
     Finding::warning("clock-source", found, fix)
+}
+
+/// The finding of a check that reads `/sys`, where that is not mounted.
+fn no_sys(check: &'static str) -> Finding {
+    Finding::not_looked(check, "no /sys", "`mount -t sysfs sysfs /sys`")
 }
 
 fn uses_xdp(facts: &Facts) -> bool {

@@ -7,11 +7,15 @@ use super::super::Finding;
 use super::super::facts::WireFacts;
 use super::{number, value};
 
-/// Drivers with native XDP, and whether they support zero-copy AF_XDP.
-const XDP_DRIVERS: [(&str, bool); 20] = [
+/// Drivers with native XDP, as `ethtool -i` names them, and whether they support zero-copy AF_XDP.
+const XDP_DRIVERS: [(&str, bool); 33] = [
     ("atlantic", false),
     ("bnxt_en", false),
+    ("bonding", false),
     ("ena", false),
+    ("fec", false),
+    ("fsl_dpaa2_eth", true),
+    ("fsl_enetc", false),
     ("gve", true),
     ("hv_netvsc", false),
     ("i40e", true),
@@ -21,14 +25,23 @@ const XDP_DRIVERS: [(&str, bool); 20] = [
     ("igc", true),
     ("ixgbe", true),
     ("ixgbevf", false),
+    ("mana", false),
     ("mlx4_en", false),
     ("mlx5_core", true),
     ("mvneta", false),
+    ("mvpp2", false),
     ("nfp", true),
-    ("stmmac", true),
+    ("nicvf", false),
+    ("qede", false),
+    ("sfc", false),
+    ("st_gmac", true),
+    ("st_xgmac", true),
+    ("tsnep", true),
     ("tun", false),
     ("veth", false),
+    ("vif", false),
     ("virtio_net", true),
+    ("vmxnet3", false),
 ];
 /// Largest MTU whose frames fit one page beside the overhead of native XDP.
 const NATIVE_MTU_MAX: u64 = 3498;
@@ -44,7 +57,7 @@ pub fn all(wire: &WireFacts) -> Vec<Finding> {
     }
     if let Some(name) = &wire.interface {
         findings.push(interface(wire, name));
-        if link(wire).is_some() {
+        if wire.has_interface {
             if wire.kind == "xdp" {
                 findings.push(xdp(wire, name));
             }
@@ -52,7 +65,7 @@ pub fn all(wire: &WireFacts) -> Vec<Finding> {
                 findings.push(bulk(wire));
             }
             findings.push(offloads(wire, name));
-            findings.push(queues(wire, name));
+            findings.extend(queues(wire, name));
             findings.push(rings(wire, name));
         }
     }
@@ -91,9 +104,12 @@ fn link(wire: &WireFacts) -> Option<Value> {
 
 fn interface(wire: &WireFacts, name: &str) -> Finding {
     let check = Check::Interface;
-    let Some(link) = link(wire) else {
-        let found = format!("{name}: no such interface here, or no `ip` to ask");
+    if !wire.has_interface {
+        let found = format!("{name}: no such interface in this namespace");
         return Finding::failure(check.name(), found, check.fix(name));
+    }
+    let Some(link) = link(wire) else {
+        return Finding::not_looked(check.name(), "`ip` does not answer", "install iproute2");
     };
     let flags: Vec<&str> = match link["flags"].as_array() {
         Some(flags) => flags.iter().filter_map(Value::as_str).collect(),
@@ -112,15 +128,72 @@ fn interface(wire: &WireFacts, name: &str) -> Finding {
     Finding::ok(check.name(), format!("{name}, {address}, MTU {mtu}"))
 }
 
+/// The number of the XDP program on an interface, as `ip -d -j link` describes it.
+pub fn xdp_program(link: &str) -> Option<u64> {
+    let links: Value = serde_json::from_str(link).ok()?;
+    Some(attached(links.get(0)?)?.0)
+}
+
+/// The first attached program, and the word of `ip link` for its mode. Programs of several modes
+/// are a list.
+fn attached(link: &Value) -> Option<(u64, &'static str)> {
+    let xdp = &link["xdp"];
+    let first = match xdp["attached"].get(0) {
+        Some(first) => first,
+        None => xdp,
+    };
+    // Without the mode, `xdp off` means the driver's program, and leaves a generic one.
+    let word = match first["mode"].as_u64() {
+        Some(1) => "xdpdrv",
+        Some(2) => "xdpgeneric",
+        Some(3) => "xdpoffload",
+        _ => "xdp",
+    };
+    Some((first["prog"]["id"].as_u64()?, word))
+}
+
+/// The finding for an interface that another program has.
+fn taken(wire: &WireFacts, name: &str, program: u64, word: &str) -> Finding {
+    let found = format!("{name} has XDP program {program} already");
+    match &wire.holder {
+        // The kernel keeps the program while a process has its link.
+        Some((pid, holder)) => Finding::failure(
+            Check::Xdp.name(),
+            format!("{found}, which {holder} ({pid}) holds"),
+            format!("`kill {pid}`"),
+        ),
+        None => Finding::failure(
+            Check::Xdp.name(),
+            found,
+            format!("`ip link set dev {name} {word} off`; root sees whether a process holds it"),
+        ),
+    }
+}
+
+/// The driver's name: of ethtool, of `/sys`, or the kind of a virtual interface.
+fn driver<'a>(wire: &'a WireFacts, link: &'a Value) -> &'a str {
+    let kind = link["linkinfo"]["info_kind"].as_str();
+    let names = [
+        value(&wire.driver, "driver"),
+        Some(&*wire.sys_driver),
+        kind.map(|kind| if kind == "bond" { "bonding" } else { kind }),
+    ];
+    let mut names = names.into_iter().flatten();
+    names.find(|name| !name.is_empty()).unwrap_or("")
+}
+
 /// Checks for another XDP program, the driver's mode, and the MTU.
 fn xdp(wire: &WireFacts, name: &str) -> Finding {
     let check = Check::Xdp;
     let link = link(wire).unwrap_or_default();
-    if let Some(program) = link["xdp"]["prog"]["id"].as_u64() {
-        let found = format!("{name} has XDP program {program} already");
-        return Finding::failure(check.name(), found, check.fix(name));
+    if let Some((program, word)) = attached(&link) {
+        return taken(wire, name, program, word);
     }
-    let driver = value(&wire.driver, "driver").unwrap_or("");
+    let driver = driver(wire, &link);
+    if wire.generic_only {
+        let found = format!("generic, as `mode=` says: {driver} copies each frame");
+        return Finding::ok(check.name(), found);
+    }
     let known = XDP_DRIVERS.iter().find(|(one, _)| *one == driver);
     let mtu = link["mtu"].as_u64().unwrap_or(0);
     let (found, fix) = match known {
@@ -134,7 +207,12 @@ fn xdp(wire: &WireFacts, name: &str) -> Finding {
         ),
         Some(_) if mtu > NATIVE_MTU_MAX => (
             format!("MTU {mtu}: native XDP needs a frame to fit one page"),
-            format!("`ip link set dev {name} mtu {NATIVE_MTU_MAX}`"),
+            match driver {
+                "veth" => format!(
+                    "`ip link set dev {name} mtu {NATIVE_MTU_MAX}`, and the same for its peer"
+                ),
+                _ => format!("`ip link set dev {name} mtu {NATIVE_MTU_MAX}`"),
+            },
         ),
         Some((_, zero_copy)) => {
             let copies = if *zero_copy { "zero-copy" } else { "copy mode" };
@@ -170,9 +248,9 @@ fn offloads(wire: &WireFacts, name: &str) -> Finding {
         .filter(|(key, _)| is_on(key))
         .map(|(_, short)| *short)
         .collect();
-    // With generic XDP and packet sockets, frames that the kernel merges can exceed the MTU.
-    let is_generic = wire.kind == "packet";
-    if is_generic && is_on("generic-receive-offload") {
+    // A packet socket without offloads is cut short by packets that the kernel has merged. With
+    // offloads it wants them.
+    if wire.kind == "packet" && !wire.takes_merged && is_on("generic-receive-offload") {
         found.push("gro");
     }
     if found.is_empty() {
@@ -190,46 +268,64 @@ fn offloads(wire: &WireFacts, name: &str) -> Finding {
     }
 }
 
-/// Checks for one queue per context, and a hash that spreads over all queues.
-fn queues(wire: &WireFacts, name: &str) -> Finding {
+/// Checks that each context has a queue, that no queue is left to the kernel, and that the hash
+/// spreads over all queues. Only AF_XDP has the NIC's queues: a packet socket has one for each
+/// context, whatever the NIC has.
+fn queues(wire: &WireFacts, name: &str) -> Option<Finding> {
     let check = Check::Queues.name();
+    if wire.kind != "xdp" {
+        return None;
+    }
     if !wire.has_ethtool {
-        return Finding::not_looked(check, "no ethtool", "install ethtool");
+        return Some(Finding::not_looked(check, "no ethtool", "install ethtool"));
     }
-    let current = wire.channels.split("Current hardware settings").nth(1);
-    let count = |key: &str| current.and_then(|text| number(text, key)).unwrap_or(0);
-    let queues = count("Combined") + count("RX");
     let contexts = u64::from(wire.contexts.max(1));
-    if queues == 0 {
-        return match contexts {
-            1 => Finding::ok(check, "the driver does not say; one context needs one"),
-            _ => Finding::warning(check, "the driver does not say", "`--contexts 1`"),
-        };
-    }
-    let kind = if count("Combined") > 0 {
-        "combined"
-    } else {
-        "rx"
+    let mut parts = wire.channels.split("Current hardware settings");
+    let (most, current) = (parts.next().map(channels), parts.next().map(channels));
+    let (kind, there) = match current {
+        Some((kind, count)) if count > 0 => (kind, count),
+        // The wire takes one queue of such an interface.
+        _ => ("combined", 1),
     };
-    let found = format!("queues: {queues}, contexts: {contexts}");
-    let fix = format!("`ethtool -L {name} {kind} {contexts}`");
-    if queues < contexts && wire.kind == "xdp" {
-        return Finding::failure(check, found, fix);
+    let (first, used) = wire.queues.unwrap_or((0, there));
+    let found = format!("queues: {there}, contexts: {contexts}");
+    if used == 0 || first.saturating_add(used) > there {
+        let found = format!("{found}, and the wire wants {used} from {first} on");
+        let fix = format!("`ethtool -L {name} {kind} {}`", first.saturating_add(used));
+        return Some(Finding::failure(check, found, fix));
     }
-    if queues > contexts && wire.kind == "xdp" {
-        let found = format!("{found}: frames of queues without a context go to the kernel");
-        return Finding::warning(check, found, fix);
-    }
-    let used = spread_over(&wire.spread);
-    if used > 0 && used < contexts {
-        let found = format!("{found}, but RSS spreads over {used}");
-        return Finding::warning(
-            check,
-            found,
-            format!("`ethtool -X {name} equal {contexts}`"),
+    if used < there {
+        let found = format!(
+            "{found}: frames of {} queues go to the kernel",
+            there - used
         );
+        let fix = format!("leave out `queues=` and `queue=`, or `ethtool -L {name} {kind} {used}`");
+        return Some(Finding::warning(check, found, fix));
     }
-    Finding::ok(check, found)
+    if used < contexts {
+        let found = format!("{found}: a thread carries each frame between them");
+        let fix = match most {
+            Some((_, most)) if most >= contexts => format!("`ethtool -L {name} {kind} {contexts}`"),
+            _ => format!("`--contexts {used}`, or an interface with more queues"),
+        };
+        return Some(Finding::warning(check, found, fix));
+    }
+    let reached = spread_over(&wire.spread);
+    if reached > 0 && reached < contexts {
+        let found = format!("{found}, but RSS spreads over {reached}");
+        let fix = format!("`ethtool -X {name} equal {used}`");
+        return Some(Finding::warning(check, found, fix));
+    }
+    Some(Finding::ok(check, found))
+}
+
+/// The kind and number of receive queues in a part of what `ethtool -l` prints.
+fn channels(part: &str) -> (&'static str, u64) {
+    let count = |key: &str| number(part, key).unwrap_or(0);
+    match (count("Combined"), count("RX")) {
+        (0, receiving) => ("rx", receiving),
+        (combined, receiving) => ("combined", combined + receiving),
+    }
 }
 
 /// Number of queues in the indirection table; 0 if there is no table.
@@ -322,6 +418,9 @@ fn addresses(wire: &WireFacts) -> Finding {
     };
     let interfaces: Value = serde_json::from_str(held).unwrap_or_default();
     let interfaces = interfaces.as_array().map_or(&[][..], Vec::as_slice);
+    if wire.is_mirror {
+        return mirrored(wire, interfaces);
+    }
     for interface in interfaces {
         let name = interface["ifname"].as_str().unwrap_or("?");
         let held = interface["addr_info"].as_array();
@@ -338,6 +437,31 @@ fn addresses(wire: &WireFacts) -> Finding {
         true => Finding::ok("addresses", "none given: name them with --addr"),
         false => Finding::ok("addresses", "none of ours is the kernel's"),
     }
+}
+
+/// Checks the addresses of a mirror, which takes the kernel's own.
+fn mirrored(wire: &WireFacts, interfaces: &[Value]) -> Finding {
+    let name = wire.interface.as_deref().unwrap_or("");
+    let interface = interfaces.iter().find(|one| one["ifname"] == name);
+    let held = interface.and_then(|one| one["addr_info"].as_array());
+    let held: Vec<&str> = held
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| entry["local"].as_str())
+        .collect();
+    let mut ours = wire.addresses.iter();
+    let missing = ours.find(|one| !held.contains(&&*one.address.to_string()));
+    if let Some(missing) = missing {
+        let found = format!("the kernel does not have {missing} on {name}");
+        let fix = format!("`ip addr add {missing} dev {name}`");
+        return Finding::warning("addresses", found, fix);
+    }
+    if held.is_empty() {
+        let found = format!("{name} has no address that could be mirrored");
+        let fix = format!("`ip addr add ADDRESS/PREFIX dev {name}`");
+        return Finding::warning("addresses", found, fix);
+    }
+    Finding::ok("addresses", "the kernel's own, which the wire mirrors")
 }
 
 /// The finding for an address that the kernel has, too. With XDP the kernel sees no frame for it,

@@ -1,6 +1,6 @@
 //! The parser of filters: from words to a syntax tree.
 
-use std::net::{IpAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs};
 
 use super::{Comparison, Expression, Filter, Host, Side};
 use crate::limits::FILTER_DEPTH_MAX;
@@ -187,7 +187,13 @@ impl<'a> Parser<'a> {
     fn port(&mut self, side: Side) -> Result<Expression, String> {
         let comparison = self.comparison().unwrap_or(Comparison::Equal);
         let text = self.next().ok_or("filter: a port is missing")?;
-        let port = port(text.rsplit(':').next().unwrap_or(text))?;
+        let name = match text.split_once(':') {
+            None => text,
+            Some(("" | "*", name)) => name,
+            // Taking the port alone would match what the caller has excluded.
+            Some(_) => return Err(format!("filter: `{text}` is no port")),
+        };
+        let port = port(name)?;
         Ok(Expression::Port(side, comparison, port))
     }
 }
@@ -266,10 +272,19 @@ fn look_up(name: &str) -> Result<Vec<(IpAddr, u8)>, String> {
     Ok(all)
 }
 
+/// An IPv4 address that leaves out its last bytes, as in `10/8`: they are zero.
+fn shortened(host: &str) -> Option<Ipv4Addr> {
+    let mut octets = [0; 4];
+    for (at, part) in host.split('.').enumerate() {
+        *octets.get_mut(at)? = part.parse().ok()?;
+    }
+    Some(octets.into())
+}
+
 fn prefix(host: &str, bits: Option<&str>) -> Result<(IpAddr, u8), String> {
-    let address: IpAddr = host
-        .parse()
-        .map_err(|_| format!("filter: `{host}` is no address"))?;
+    let address: IpAddr = (host.parse().ok())
+        .or_else(|| shortened(host).map(IpAddr::V4))
+        .ok_or_else(|| format!("filter: `{host}` is no address"))?;
     let most = if address.is_ipv4() { 32 } else { 128 };
     let bits = match bits {
         None => Some(most),

@@ -106,7 +106,7 @@ fn wrong_filter_is_one_line_that_says_what() {
         ("dport = :1 )", "`)` is not expected"),
         ("dport = :70000", "is no port"),
         ("src 10.0.0.0/33", "0 to 32 bits"),
-        ("src 10.0.0", "is no address"),
+        ("src 10.0.0.0.0", "is no address"),
         ("src > 10.0.0.1", "compared by = and !="),
         ("port = 1", "none of src"),
         ("dport = :1 or", "missing at the end"),
@@ -160,6 +160,28 @@ fn expression() -> impl Strategy<Value = Expression> {
             (inner.clone(), inner).prop_map(|(a, b)| Expression::Or(Box::new(a), Box::new(b))),
         ]
     })
+}
+
+#[test]
+fn short_prefix_has_zeros_behind_it() {
+    let (ours, web) = ("10.1.2.3:40000", "93.184.216.34:443");
+    assert!(matches("src 10/8", ours, web));
+    assert!(matches("src 10.1/16 and dst 93.184.216/24", ours, web));
+    assert!(!matches("src 10.2/16", ours, web));
+    assert!(!matches("src 10.1", ours, web), "one address");
+    for wrong in ["src 10.1.2.3.4", "src 10./8", "src 256/8", "src ./8"] {
+        assert!(read(wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn port_with_an_address_is_refused_in_place_of_matching_every_address() {
+    let (ours, web) = ("10.1.2.3:40000", "93.184.216.34:443");
+    assert!(matches("dport = *:443", ours, web));
+    assert!(matches("dport = :443", ours, web));
+    for wrong in ["dport 192.0.2.1:443", "dport = [::1]:443", "sport a:1"] {
+        assert!(read(wrong).is_err(), "{wrong}");
+    }
 }
 
 proptest! {

@@ -415,7 +415,6 @@ pub fn with_high_numbers<T>(open: impl FnOnce() -> T) -> T {
 }
 
 fn with_low_numbers_taken<T>(open: impl FnOnce() -> T) -> T {
-    let before = open_fds();
     let mut fillers = Vec::new();
     if let Ok(filler) = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC) {
         // SAFETY: it takes numbers alone.
@@ -429,12 +428,14 @@ fn with_low_numbers_taken<T>(open: impl FnOnce() -> T) -> T {
         fillers.push(filler);
     }
     // The last filler occupies a high number itself.
+    let before = open_fds();
     let opened = open();
+    let after = open_fds();
     drop(fillers);
-    for fd in open_fds() {
-        if before.contains(&fd) {
-            continue;
-        }
+    // A low number that is new is another thread's of the program, which closed one and opened the
+    // next meanwhile: hidden, it could not be closed.
+    let is_own = |fd: &RawFd| *fd >= OWN_FDS_FROM && !before.contains(fd);
+    for fd in after.into_iter().filter(is_own) {
         // The watchdog may have closed a copy of its own meanwhile. Marking before checking leaves
         // no mark on a number that is free.
         marks::set(fd, Mark::Own);

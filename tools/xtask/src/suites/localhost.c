@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -388,6 +389,33 @@ static void null_data_on_a_full_connection(void) {
     CHECK(write(far_end, nowhere, 10) == -1 && errno == EFAULT);
 }
 
+// --- A thread that opens descriptors while another one makes the first connection.
+
+static volatile int is_over;
+
+// Numbers from 800 on are the library's while a stack opens: the page of differences names them.
+static void *opens_and_closes(void *unused) {
+    int held[32];
+    while (!is_over) {
+        for (int at = 0; at < 32; at++)
+            held[at] = eventfd(0, EFD_CLOEXEC);
+        for (int at = 0; at < 32; at++)
+            CHECK(close(held[at]) == 0 || held[at] >= 800);
+    }
+    return unused;
+}
+
+static void descriptors_opened_beside_the_first_connection(void) {
+    pthread_t threads[2];
+    for (int at = 0; at < 2; at++)
+        CHECK(pthread_create(&threads[at], NULL, opens_and_closes, NULL) == 0);
+    pair(&near_end, &far_end);
+    rest_ms(50);
+    is_over = 1;
+    for (int at = 0; at < 2; at++)
+        CHECK(pthread_join(threads[at], NULL) == 0);
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
@@ -411,6 +439,8 @@ static const struct {
     {"connection-passed-by-popen", connection_passed_by_popen},
     {"streams-after-dup2", streams_after_dup2},
     {"null-data-on-a-full-connection", null_data_on_a_full_connection},
+    {"descriptors-opened-beside-the-first-connection",
+     descriptors_opened_beside_the_first_connection},
 };
 
 int main(int count, char **words) {

@@ -249,6 +249,17 @@ pub const SUITES: &[(&str, Sources)] = &[
         },
     ),
     (
+        "zeromq",
+        Sources {
+            from: "zeromq3",
+            build: "cmake -S . -B b -DWITH_DOCS=OFF -DBUILD_STATIC=OFF >c.log && make -C b >b.log 2>&1",
+            tests: Tests::Each(
+                "ls b/bin | grep -E '^(unit)?test_' | grep -vE 'tipc|fuzzer'",
+                "cd b && bin/\"$1\"",
+            ),
+        },
+    ),
+    (
         "curl",
         Sources {
             from: "curl",

@@ -415,7 +415,6 @@ pub fn with_high_numbers<T>(open: impl FnOnce() -> T) -> T {
 }
 
 fn with_low_numbers_taken<T>(open: impl FnOnce() -> T) -> T {
-    let before = open_fds();
     let mut fillers = Vec::new();
     if let Ok(filler) = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC) {
         // SAFETY: it takes numbers alone.
@@ -429,10 +428,12 @@ fn with_low_numbers_taken<T>(open: impl FnOnce() -> T) -> T {
         fillers.push(filler);
     }
     // The last filler occupies a high number itself.
+    // Other threads of the program may open files at any time. A low number is theirs: one that
+    // they have just closed, or a filler's that is free again.
+    let before = open_fds();
     let opened = open();
-    drop(fillers);
     for fd in open_fds() {
-        if before.contains(&fd) {
+        if fd < OWN_FDS_FROM || before.contains(&fd) || is_programs_file(fd) {
             continue;
         }
         // The watchdog may have closed a copy of its own meanwhile. Marking before checking leaves
@@ -442,7 +443,19 @@ fn with_low_numbers_taken<T>(open: impl FnOnce() -> T) -> T {
             marks::set(fd, Mark::Kernel);
         }
     }
+    drop(fillers);
     opened
+}
+
+/// True for a file that another thread has opened meanwhile. The library itself opens no files with
+/// names but those of devices, of the kernel's settings, and in its own directory.
+fn is_programs_file(fd: RawFd) -> bool {
+    const OWN: [&str; 5] = ["/dev/", "/proc/", "/sys/", "/run/millstream", "/memfd:"];
+    let name = std::fs::read_link(format!("/proc/self/fd/{fd}")).unwrap_or_default();
+    name.is_absolute()
+        && !OWN
+            .iter()
+            .any(|own| name.to_string_lossy().starts_with(own))
 }
 
 /// Descriptors that the process's table has room for: those beyond are not open.

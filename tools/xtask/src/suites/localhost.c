@@ -388,6 +388,35 @@ static void null_data_on_a_full_connection(void) {
     CHECK(write(far_end, nowhere, 10) == -1 && errno == EFAULT);
 }
 
+// --- Files of other threads.
+
+static volatile int is_opened;
+
+// Opens and closes files until the stack is open, and once more each number that it got.
+static void *open_files(void *unused) {
+    enum { FILES = 16, ROUNDS_AFTER = 3 };
+    int fds[FILES];
+    (void)unused;
+    for (int after = 0; after < ROUNDS_AFTER; after += is_opened) {
+        for (int at = 0; at < FILES; at++)
+            CHECK((fds[at] = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0);
+        // Numbers from 800 on are in use by the library.
+        for (int at = 0; at < FILES; at++)
+            CHECK(close(fds[at]) == 0 || fds[at] >= 800);
+    }
+    return NULL;
+}
+
+static void files_of_another_thread_while_the_stack_opens(void) {
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, open_files, NULL) == 0);
+    rest_ms(20);
+    pair(&near_end, &far_end);
+    is_opened = 1;
+    CHECK(pthread_join(thread, NULL) == 0);
+    CHECK(write(near_end, "x", 1) == 1);
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
@@ -411,6 +440,8 @@ static const struct {
     {"connection-passed-by-popen", connection_passed_by_popen},
     {"streams-after-dup2", streams_after_dup2},
     {"null-data-on-a-full-connection", null_data_on_a_full_connection},
+    {"files-of-another-thread-while-the-stack-opens",
+     files_of_another_thread_while_the_stack_opens},
 };
 
 int main(int count, char **words) {

@@ -432,9 +432,10 @@ fn with_low_numbers_taken<T>(open: impl FnOnce() -> T) -> T {
     let opened = open();
     let after = open_fds();
     drop(fillers);
-    // A low number that is new is another thread's of the program, which closed one and opened the
-    // next meanwhile: hidden, it could not be closed.
-    let is_own = |fd: &RawFd| *fd >= OWN_FDS_FROM && !before.contains(fd);
+    // Other threads of the program may open files at any time. A low number that is new is theirs,
+    // and so is a file: hidden, it could not be closed.
+    let is_own =
+        |fd: &RawFd| *fd >= OWN_FDS_FROM && !before.contains(fd) && !is_programs_file(*fd);
     for fd in after.into_iter().filter(is_own) {
         // The watchdog may have closed a copy of its own meanwhile. Marking before checking leaves
         // no mark on a number that is free.
@@ -444,6 +445,17 @@ fn with_low_numbers_taken<T>(open: impl FnOnce() -> T) -> T {
         }
     }
     opened
+}
+
+/// True for a file that another thread has opened meanwhile. The library itself opens no files with
+/// names but those of devices, of the kernel's settings, and in its own directory.
+fn is_programs_file(fd: RawFd) -> bool {
+    const OWN: [&str; 5] = ["/dev/", "/proc/", "/sys/", "/run/millstream", "/memfd:"];
+    let name = std::fs::read_link(format!("/proc/self/fd/{fd}")).unwrap_or_default();
+    name.is_absolute()
+        && !OWN
+            .iter()
+            .any(|own| name.to_string_lossy().starts_with(own))
 }
 
 /// Descriptors that the process's table has room for: those beyond are not open.

@@ -204,6 +204,32 @@ fn live_capture_of_curl_is_decoded_without_an_error() {
 }
 
 #[test]
+fn long_document_leaves_in_full_segments_until_its_end() {
+    let Some(world) = World::new("captfull") else {
+        return;
+    };
+    let document = world.write("site/a", &world::noise(8_000_000));
+    let site = document.parent().unwrap();
+    let wire = ["--wire", "xdp:right,bulk=off"];
+    let server = world.serve("ours", site, &[&wire[..], &OURS].concat());
+    let file = world.directory.join("full.pcapng");
+    let capture = Capture::begin(&[&server.pid().to_string()], &file);
+    download(&world);
+    until("the FINs are captured", || has_both_fins(&file));
+    capture.end();
+    let Some(lengths) = field(&file, "tcp.srcport == 80 && tcp.len > 0", "tcp.len") else {
+        return;
+    };
+    let short = lengths.iter().filter(|length| *length != "1448").count();
+    assert!(lengths.len() > 5_500, "{}", lengths.len());
+    // The server reads 61 pieces of the file, each of which would end with a short segment. A held
+    // end leaves nevertheless if an ACK comes before the next piece: where the server had no CPU
+    // for a while.
+    assert!(short < 30, "{short} of {} are short", lengths.len());
+    server.stop();
+}
+
+#[test]
 fn retransmission_in_the_trace_is_the_only_one_that_tshark_finds() {
     let Some(world) = World::new("captloss") else {
         return;

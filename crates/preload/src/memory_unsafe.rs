@@ -434,8 +434,7 @@ fn with_low_numbers_taken<T>(open: impl FnOnce() -> T) -> T {
     drop(fillers);
     // Other threads of the program may open files at any time. A low number that is new is theirs,
     // and so is a file: hidden, it could not be closed.
-    let is_own =
-        |fd: &RawFd| *fd >= OWN_FDS_FROM && !before.contains(fd) && !is_programs_file(*fd);
+    let is_own = |fd: &RawFd| *fd >= OWN_FDS_FROM && !before.contains(fd) && !is_programs_file(*fd);
     for fd in after.into_iter().filter(is_own) {
         // The watchdog may have closed a copy of its own meanwhile. Marking before checking leaves
         // no mark on a number that is free.

@@ -79,6 +79,11 @@ impl Net for Kernel {
         Ok(net::send(&*stream, bytes, SendFlags::NOSIGNAL)?)
     }
 
+    fn write_more(&self, stream: &mut OwnedFd, bytes: &[u8]) -> io::Result<usize> {
+        let flags = SendFlags::NOSIGNAL | SendFlags::MORE;
+        Ok(net::send(&*stream, bytes, flags)?)
+    }
+
     fn shutdown_write(&self, stream: &OwnedFd) -> io::Result<()> {
         Ok(net::shutdown(stream, Shutdown::Write)?)
     }

@@ -154,6 +154,10 @@ impl Net for Millstream {
         stream.write(bytes)
     }
 
+    fn write_more(&self, stream: &mut TcpStream, bytes: &[u8]) -> io::Result<usize> {
+        TcpStream::write_more(stream, bytes)
+    }
+
     fn shutdown_write(&self, stream: &TcpStream) -> io::Result<()> {
         stream.shutdown(Shutdown::Write)
     }

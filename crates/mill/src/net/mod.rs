@@ -56,6 +56,9 @@ pub trait Net {
     fn read(&self, stream: &mut Self::Stream, buffer: &mut [u8]) -> io::Result<usize>;
     /// Writes as much as there is room for, or `WouldBlock`.
     fn write(&self, stream: &mut Self::Stream, bytes: &[u8]) -> io::Result<usize>;
+    /// Writes like [`write`](Self::write), with more to follow at once: a partial segment may wait
+    /// for it.
+    fn write_more(&self, stream: &mut Self::Stream, bytes: &[u8]) -> io::Result<usize>;
     /// Closes the sending direction; reading continues.
     fn shutdown_write(&self, stream: &Self::Stream) -> io::Result<()>;
     /// Resets the connection, so that the peer does not take the bytes so far for everything.

@@ -256,7 +256,13 @@ impl<N: Net> Connection<N> {
                     return Sent::Failed;
                 }
             };
-            match written(net.write(&mut self.stream, bytes)) {
+            // A file is read in pieces that do not end where segments do, so only its end is one.
+            let is_end = bytes.len() as u64 == body.range.end - body.range.start;
+            let sent = match is_end {
+                true => net.write(&mut self.stream, bytes),
+                false => net.write_more(&mut self.stream, bytes),
+            };
+            match written(sent) {
                 Ok(count) => {
                     body.range.start += count as u64;
                     desk.stats.bytes_sent += count as u64;

@@ -10,8 +10,8 @@ use crate::sleep::{Attempt, Kept, Signals};
 use crate::sleepers::News;
 use crate::waits::Place;
 use crate::{
-    closing, kernel_listeners, listeners, log, memory_unsafe, own_process, passes, sharing, sleep,
-    stdio_unsafe,
+    closing, copies_unsafe, kernel_listeners, listeners, log, memory_unsafe, own_process, passes,
+    sharing, sleep, stdio_unsafe,
 };
 
 /// Flags that change neither which bytes are read nor whether the call waits for all of them.
@@ -252,12 +252,17 @@ pub fn refuse_signals() -> Errno {
 }
 
 /// Gives a copy of a descriptor the same owner and entry. In a child of `vfork`, whose descriptors
-/// are its own, it only prepares the socket for the program that the child is about to start.
+/// are its own, it only prepares the socket for the program that the child is about to start. A
+/// child of the system call alone has marks of its own as well, so that calls on the copy are
+/// refused.
 pub fn share(copy: i32, of: i32) {
     let mark = marks::of(of);
-    if mark != Mark::Kernel && own_process::is_vforked() {
+    if own_process::is_vforked() {
         if let Mark::Socket(_) = mark {
             sharing::before_sharing(copy);
+        }
+        if copies_unsafe::is_copy() && mark != Mark::Own {
+            marks::set(copy, mark);
         }
         return;
     }

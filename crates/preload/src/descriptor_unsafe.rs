@@ -6,7 +6,9 @@ use posix::{Errno, Reply, Request, number};
 use crate::errno_unsafe::{c, told};
 use crate::marks::{self, Mark};
 use crate::real_unsafe;
-use crate::{calls, engine, family, kernel_listeners, listeners, memory_unsafe, own_process};
+use crate::{
+    calls, copies_unsafe, engine, family, kernel_listeners, listeners, memory_unsafe, own_process,
+};
 
 /// `fcntl`.
 ///
@@ -186,7 +188,7 @@ fn close_marked(fd: c_int, mark: Mark) -> Result<i64, Errno> {
         // there, as it may be in libc's `close`.
         Mark::Kernel => {}
         // A child of `vfork` shares the parent's memory, but not its descriptors.
-        _ if own_process::is_vforked() => {}
+        _ if own_process::is_vforked() => forget_in_copy(fd),
         _ => {
             let released = calls::release(fd);
             memory_unsafe::close(fd)?;
@@ -194,6 +196,14 @@ fn close_marked(fd: c_int, mark: Mark) -> Result<i64, Errno> {
         }
     }
     memory_unsafe::close(fd)
+}
+
+/// Removes the mark of a closed descriptor in a child of the system call alone, where a file may get
+/// the number. A child of `vfork` uses the parent's marks.
+fn forget_in_copy(fd: c_int) {
+    if copies_unsafe::is_copy() {
+        marks::set(fd, Mark::Kernel);
+    }
 }
 
 /// True in calls of the library itself and in the stack's watchdog, which makes and closes copies
@@ -210,6 +220,11 @@ fn is_own_caller() -> bool {
 pub unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     let is_vforked = own_process::is_vforked();
     if first > last || flags & CLOSE_RANGE_CLOEXEC != 0 || is_vforked {
+        if is_vforked && flags & !CLOSE_RANGE_UNSHARE == 0 {
+            for (fd, _) in marks::marked(first, last) {
+                forget_in_copy(fd);
+            }
+        }
         // A child of `vfork` has copies of the library's own descriptors. The program that it is
         // about to start needs one of them.
         let kept = family::get()
@@ -260,6 +275,7 @@ pub unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: 
 
 /// Linux's number: `exec` closes the descriptors.
 const CLOSE_RANGE_CLOEXEC: c_int = 4;
+const CLOSE_RANGE_UNSHARE: c_int = 2;
 
 /// `closefrom`.
 ///

@@ -328,6 +328,48 @@ static void connection_passed_by_execveat_by_number(void) {
     passes(by_execveat_by_number);
 }
 
+// A child by the system call alone: no `fork` handler of a library runs.
+static pid_t clone_child(void) {
+    pid_t child = syscall(SYS_clone, SIGCHLD, NULL, NULL, NULL, NULL);
+    CHECK(child >= 0);
+    return child;
+}
+
+static void clone_child_uses_a_copy_of_a_connection(void) {
+    int status;
+    connection_to_pass();
+    pid_t child = clone_child();
+    if (child == 0)
+        _exit(dup2(far_end, 0) == 0 && close(far_end) == 0 ? uses(0) : 1);
+    CHECK(waitpid(child, &status, 0) == child);
+    check_user(status);
+}
+
+// A file gets the number of a connection that was closed, or that it replaces.
+static void clone_child_opens_a_file_in_place_of_a_connection(void) {
+    connection_to_pass();
+    for (int way = 0; way < 3; way++) {
+        pid_t child = clone_child();
+        if (child == 0) {
+            char magic[4];
+            int file = open(self, O_RDONLY);
+            if (way == 0)
+                CHECK(close(far_end) == 0);
+            if (way == 1)
+                CHECK(close_range(far_end, far_end, 0) == 0);
+            if (way == 2)
+                CHECK(dup2(file, far_end) == far_end);
+            else
+                CHECK(open(self, O_RDONLY) == far_end);
+            CHECK(read(far_end, magic, 4) == 4 && memcmp(magic, "\177ELF", 4) == 0);
+            _exit(0);
+        }
+        int status;
+        CHECK(waitpid(child, &status, 0) == child);
+        CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+}
+
 static void failed_execl_tells_its_error(void) {
     CHECK(execl("/nowhere", "a", "b", "c", "d", "e", "f", "g", "h", NULL) == -1);
     CHECK(errno == ENOENT);
@@ -435,6 +477,9 @@ static const struct {
     {"connection-passed-by-fexecve", connection_passed_by_fexecve},
     {"connection-passed-by-execveat", connection_passed_by_execveat},
     {"connection-passed-by-execveat-by-number", connection_passed_by_execveat_by_number},
+    {"clone-child-uses-a-copy-of-a-connection", clone_child_uses_a_copy_of_a_connection},
+    {"clone-child-opens-a-file-in-place-of-a-connection",
+     clone_child_opens_a_file_in_place_of_a_connection},
     {"failed-execl-tells-its-error", failed_execl_tells_its_error},
     {"connection-passed-by-system", connection_passed_by_system},
     {"connection-passed-by-popen", connection_passed_by_popen},

@@ -4,6 +4,7 @@
 
 #define _GNU_SOURCE
 #include <arpa/inet.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -231,6 +232,30 @@ static void handler_during_fork(void) {
     // The handler's calls have not broken the connection.
     char byte;
     CHECK(write(near_end, "x", 1) == 1 && read(far_end, &byte, 1) == 1);
+}
+
+// --- A program with a `sigaction` of its own before libc's, as Erlang's virtual machine has it.
+
+static int calls_of_sigaction;
+
+int sigaction(int signal, const struct sigaction *restrict new, struct sigaction *restrict old) {
+    static int (*next)(int, const struct sigaction *, struct sigaction *);
+    if (next == NULL)
+        next = dlsym(RTLD_NEXT, "__sigaction");
+    CHECK(++calls_of_sigaction < 1000);
+    return next(signal, new, old);
+}
+
+static volatile sig_atomic_t handled;
+
+static void handle(int signal) {
+    handled = signal;
+}
+
+static void sigaction_of_the_program_s_own(void) {
+    struct sigaction action = {.sa_handler = handle};
+    CHECK(sigaction(SIGUSR1, &action, NULL) == 0 && calls_of_sigaction == 1);
+    CHECK(raise(SIGUSR1) == 0 && handled == SIGUSR1);
 }
 
 // --- Programs that get a connection.
@@ -471,6 +496,7 @@ static const struct {
     {"cancelled-in-an-accept", cancelled_in_an_accept},
     {"ended-by-a-handler-in-a-read", ended_by_a_handler_in_a_read},
     {"handler-during-fork", handler_during_fork},
+    {"sigaction-of-the-program-s-own", sigaction_of_the_program_s_own},
     {"connection-passed-by-execl", connection_passed_by_execl},
     {"connection-passed-by-execle", connection_passed_by_execle},
     {"connection-passed-by-execlp", connection_passed_by_execlp},

@@ -3,7 +3,7 @@
 
 use ring::published::{Published32, Published64};
 
-use crate::{memory_unsafe, own_process};
+use crate::{own_process, stderr_unsafe};
 
 /// A page that reads as zeros in a child that came by no `fork` of libc's; 0: there is none.
 static PAGE: Published64 = Published64::new(0);
@@ -51,6 +51,6 @@ pub fn say_copy() {
     static HAS_SAID: Published32 = Published32::new(0);
     if HAS_SAID.load() == 0 {
         HAS_SAID.store(1);
-        memory_unsafe::say("millstream: a process that came by no `fork` of libc's: EBADF\n");
+        stderr_unsafe::say("millstream: a process that came by no `fork` of libc's: EBADF\n");
     }
 }

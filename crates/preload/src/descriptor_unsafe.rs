@@ -6,6 +6,7 @@ use posix::{Errno, Reply, Request, number};
 use crate::errno_unsafe::{c, told};
 use crate::marks::{self, Mark};
 use crate::real_unsafe;
+use crate::stderr_unsafe::{self, STDERR};
 use crate::{
     calls, copies_unsafe, engine, family, kernel_listeners, listeners, memory_unsafe, own_process,
 };
@@ -175,7 +176,11 @@ pub unsafe extern "C-unwind" fn close(fd: c_int) -> c_int {
     let mark = marks::of(fd);
     if mark == Mark::Kernel && !engine::is_inside() {
         // SAFETY: it takes a number alone.
-        return unsafe { real_unsafe::close(fd) };
+        let closed = unsafe { real_unsafe::close(fd) };
+        if closed == 0 {
+            stderr_unsafe::follow(fd);
+        }
+        return closed;
     }
     c(close_marked(fd, mark))
 }
@@ -253,7 +258,7 @@ pub unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: 
     }
     // Descriptors that are still marked are the library's own, or were just opened by another
     // thread.
-    let _held = memory_unsafe::hold_numbers();
+    let held = memory_unsafe::hold_numbers();
     let mut from = first;
     for (fd, _) in marks::marked(first, last) {
         if from < fd as c_uint {
@@ -266,11 +271,18 @@ pub unsafe extern "C-unwind" fn close_range(first: c_uint, last: c_uint, flags: 
         }
         from = fd as c_uint + 1;
     }
-    match from <= last {
+    if from <= last {
         // SAFETY: it takes numbers alone.
-        true => unsafe { real_unsafe::close_range(from, last, flags) },
-        false => 0,
+        let closed = told(unsafe { real_unsafe::close_range(from, last, flags) }.into());
+        if let Err(errno) = closed {
+            return c(Err(errno));
+        }
     }
+    drop(held);
+    if first <= STDERR as c_uint && STDERR as c_uint <= last {
+        stderr_unsafe::follow(STDERR);
+    }
+    0
 }
 
 /// Linux's number: `exec` closes the descriptors.
@@ -333,6 +345,7 @@ fn replace(from: c_int, to: c_int, flags: c_int) -> Result<i64, Errno> {
         // SAFETY: it takes numbers alone.
         let copy = told(unsafe { real_unsafe::dup3(from, to, flags) }.into())?;
         calls::share(to, from);
+        stderr_unsafe::follow(to);
         return Ok(copy);
     }
     if marks::of(from) == Mark::Own || marks::of(to) == Mark::Own {
@@ -348,5 +361,6 @@ fn replace(from: c_int, to: c_int, flags: c_int) -> Result<i64, Errno> {
     // SAFETY: it takes numbers alone.
     let copy = told(unsafe { real_unsafe::dup3(from, to, flags) }.into())?;
     calls::share(to, from);
+    stderr_unsafe::follow(to);
     Ok(copy)
 }

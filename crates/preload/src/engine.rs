@@ -28,7 +28,7 @@ use crate::tags::Tag;
 use crate::under_way::Passes;
 use crate::waits::Waits;
 use crate::{copies_unsafe, family, heir, heir_unsafe, holds, inside, log, memory_unsafe};
-use crate::{postponed_unsafe, real_unsafe};
+use crate::{postponed_unsafe, real_unsafe, stderr_unsafe};
 
 /// The object behind a descriptor, shared by all of its copies.
 pub struct Entry {
@@ -731,7 +731,7 @@ pub fn after_fork_in_child(inherit: impl FnOnce(&mut Engine)) {
     // The service detects the parent's end by its descriptors, so a child must not keep copies.
     packetio::mux::after_fork();
     let family = packetio::mux::family().map(|family| family.as_raw_fd());
-    memory_unsafe::close_own(family);
+    memory_unsafe::close_own([family, stderr_unsafe::copy()]);
     // The descriptors of the parent's sleepers are closed by now, so dropping them would close
     // others.
     std::mem::forget(std::mem::take(&mut engine.sleepers));

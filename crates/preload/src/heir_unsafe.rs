@@ -17,7 +17,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, getsockname, sockopt};
 
 use crate::limits::{HEIR_LIFE_S, SIGNALS_MAX};
 use crate::marks::{self, Mark};
-use crate::{memory_unsafe, real_unsafe};
+use crate::{memory_unsafe, real_unsafe, stderr_unsafe};
 
 /// The heir's name in `ps` and `pgrep`.
 const NAME: &std::ffi::CStr = c"mill-heir";
@@ -71,7 +71,7 @@ fn is_ready(ready: OwnedFd) -> bool {
 
 fn shed(place: &OwnedFd, says: &OwnedFd) {
     let kept = [place.as_raw_fd(), says.as_raw_fd()];
-    memory_unsafe::close_stderr();
+    stderr_unsafe::close();
     for fd in memory_unsafe::open_fds() {
         if !kept.contains(&fd) && !is_the_stacks(fd) {
             // An error does not matter: the descriptor is closed either way.

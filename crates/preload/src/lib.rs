@@ -113,6 +113,8 @@ mod socket_unsafe;
 #[allow(unsafe_code)]
 mod splice_unsafe;
 #[allow(unsafe_code)]
+mod stderr_unsafe;
+#[allow(unsafe_code)]
 mod stdio_unsafe;
 #[allow(unsafe_code)]
 mod syscall_unsafe;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 
-use crate::memory_unsafe;
+use crate::stderr_unsafe;
 
 /// Prints a line, unless it was printed before.
 pub fn once(line: &str) {
@@ -13,7 +13,7 @@ pub fn once(line: &str) {
         said.len() < LINES_MAX && said.insert(line.to_owned())
     };
     if is_new {
-        memory_unsafe::say(&format!("millstream: {line}\n"));
+        stderr_unsafe::say(&format!("millstream: {line}\n"));
     }
 }
 

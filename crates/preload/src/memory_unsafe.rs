@@ -9,7 +9,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use libc::{c_int, c_void, iovec, pollfd, sigset_t, socklen_t, timespec};
 use posix::c_layout::{SOCKADDR_LEN_MAX, to_address};
 use posix::{Address, Errno};
-use ring::published::Published32;
 
 use crate::errno_unsafe::told;
 use crate::limits::{FDS_MAX, OWN_FDS_FROM, OWN_FDS_MAX, PIECES_MAX};
@@ -288,36 +287,6 @@ pub unsafe fn by_number(number: libc::c_long, [a, b, c, d]: [usize; 4]) -> Resul
     told(unsafe { real_unsafe::syscall(number, a, b, c, d, 0, 0) })
 }
 
-/// Prints a line to the stderr with which the program began.
-pub fn say(line: &str) {
-    let fd = match LOG.load() {
-        0 => return,
-        fd => fd as c_int,
-    };
-    let at = line.as_ptr().expose_provenance();
-    // SAFETY: a string of ours. An error is lost, since there is no other place to report it.
-    let _ = unsafe { by_number(libc::SYS_write, [fd as usize, at, line.len(), 0]) };
-}
-
-static LOG: Published32 = Published32::new(0);
-
-/// Keeps a copy of stderr for the log.
-pub fn keep_stderr() {
-    if let Ok(fd) = copy_high(2) {
-        LOG.store(fd as u32);
-    }
-}
-
-/// Closes the log in an heir: a process may wait for the end of its stderr. Further lines are
-/// dropped.
-pub fn close_stderr() {
-    let fd = LOG.load() as c_int;
-    LOG.store(0);
-    marks::set(fd, Mark::Kernel);
-    // An error does not matter: the descriptor is closed either way.
-    let _ = close(fd);
-}
-
 /// Copies a descriptor to a high number, hidden from the program.
 pub fn copy_high(fd: c_int) -> Result<c_int, Errno> {
     with_numbers_beyond_the_limit(|| dup_high(fd))
@@ -393,11 +362,10 @@ fn with_numbers_beyond_the_limit<T>(open: impl FnOnce() -> T) -> T {
 }
 
 /// Closes the library's descriptors in a child of `fork`, which are copies of the parent's, except
-/// the log and `kept`.
-pub fn close_own(kept: Option<RawFd>) {
-    let log = LOG.load() as c_int;
+/// those `kept`.
+pub fn close_own(kept: [Option<RawFd>; 2]) {
     for (fd, mark) in marks::marked(0, u32::MAX) {
-        if mark == Mark::Own && fd != log && Some(fd) != kept {
+        if mark == Mark::Own && !kept.contains(&Some(fd)) {
             marks::set(fd, Mark::Kernel);
             // If the parent has closed the number meanwhile, this close fails, which does not
             // matter.

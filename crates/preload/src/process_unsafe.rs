@@ -6,8 +6,8 @@ use libc::{c_int, c_void};
 
 use crate::config::{Settings, VARIABLE};
 use crate::{
-    copies_unsafe, engine, exec_unsafe, kernel_listeners, log, memory_unsafe, own_process,
-    real_unsafe,
+    copies_unsafe, engine, exec_unsafe, kernel_listeners, log, own_process, real_unsafe,
+    stderr_unsafe,
 };
 
 /// The loader calls the functions in this section before `main`.
@@ -20,7 +20,7 @@ extern "C" fn constructor() {
     let Some(text) = real_unsafe::environment(VARIABLE) else {
         return;
     };
-    memory_unsafe::keep_stderr();
+    stderr_unsafe::keep();
     match Settings::parse(&text, &programs()) {
         Ok(settings) => {
             copies_unsafe::note_process();

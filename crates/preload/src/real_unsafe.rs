@@ -135,6 +135,7 @@ reals! {
     posix_spawnp(pid: *mut libc::pid_t, file: *const c_char, actions: *const libc::posix_spawn_file_actions_t, attributes: *const libc::posix_spawnattr_t, argv: *const *const c_char, envp: *const *const c_char) -> c_int;
     dup2(from: c_int, to: c_int) -> c_int;
     dup3(from: c_int, to: c_int, flags: c_int) -> c_int;
+    daemon(keeps_directory: c_int, keeps_files: c_int) -> c_int;
     fdopen(fd: c_int, mode: *const c_char) -> isize;
     fileno(stream: *mut libc::FILE) -> c_int;
     sigaction(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int;

@@ -423,6 +423,46 @@ static void connection_passed_by_popen(void) {
     check_user(pclose(other));
 }
 
+// --- Daemons, whose first stderr is a pipe that somebody reads to its end.
+
+enum { BY_DUP2, BY_CLOSE, BY_CLOSE_RANGE, BY_DAEMON, WAYS };
+
+// Goes on without the stderr that it was started with.
+static int becomes_daemon(int way) {
+    int null = open("/dev/null", O_RDWR);
+    CHECK(fcntl(null, F_GETFD) >= 0);
+    if (way == BY_DUP2)
+        CHECK(dup2(null, 2) == 2);
+    else if (way == BY_CLOSE)
+        CHECK(close(2) == 0);
+    else if (way == BY_CLOSE_RANGE)
+        CHECK(close_range(0, ~0U, 0) == 0);
+    else
+        CHECK(daemon(0, 0) == 0);
+    rest_ms(2 * WAIT_MS);
+    return 0;
+}
+
+static void stderr_of_a_daemon_ends(void) {
+    for (int way = 0; way < WAYS; way++) {
+        char word[8];
+        int ends[2];
+        CHECK(pipe2(ends, O_CLOEXEC) == 0);
+        snprintf(word, sizeof word, "%d", way);
+        pid_t child = fork();
+        if (child == 0) {
+            CHECK(dup2(ends[1], 2) == 2);
+            execl(self, self, "becomes-daemon", word, NULL);
+            _exit(1);
+        }
+        CHECK(close(ends[1]) == 0);
+        struct pollfd end = {.fd = ends[0]};
+        CHECK(poll(&end, 1, WAIT_MS) == 1 && end.revents == POLLHUP);
+        CHECK(close(ends[0]) == 0 && kill(child, SIGKILL) == 0);
+        CHECK(waitpid(child, NULL, 0) == child);
+    }
+}
+
 // --- Streams of libc's on a connection.
 
 static void streams_after_dup2(void) {
@@ -509,6 +549,7 @@ static const struct {
     {"failed-execl-tells-its-error", failed_execl_tells_its_error},
     {"connection-passed-by-system", connection_passed_by_system},
     {"connection-passed-by-popen", connection_passed_by_popen},
+    {"stderr-of-a-daemon-ends", stderr_of_a_daemon_ends},
     {"streams-after-dup2", streams_after_dup2},
     {"null-data-on-a-full-connection", null_data_on_a_full_connection},
     {"descriptors-opened-beside-the-first-connection",
@@ -519,6 +560,8 @@ int main(int count, char **words) {
     static char path[256];
     if (count >= 3 && strcmp(words[1], "uses") == 0)
         return uses(atoi(words[2]));
+    if (count >= 3 && strcmp(words[1], "becomes-daemon") == 0)
+        return becomes_daemon(atoi(words[2]));
     CHECK(count == 2 && readlink("/proc/self/exe", path, sizeof path - 1) > 0);
     self = path;
     for (size_t at = 0; at < sizeof TESTS / sizeof *TESTS; at++)

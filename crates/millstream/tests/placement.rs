@@ -10,6 +10,7 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use millstream::{
     Config, Context, Crank, Error, HugePages, Limits, PagesHeld, Runtime, TcpListener, TcpStream,
@@ -17,6 +18,8 @@ use millstream::{
 use ring::huge_pages::Reserved;
 use rustix::thread::{CpuSet, sched_getaffinity};
 
+/// Time limit of what a thread does at its start.
+const PATIENCE: Duration = Duration::from_secs(30);
 const SETTING: &str = "/proc/sys/vm/nr_hugepages";
 const HUGE_PAGE_BYTES: u64 = 2 << 20;
 
@@ -358,13 +361,13 @@ fn threads_of_a_context_run_on_its_core_and_others_where_they_did() {
                 let context = runtime.context(index).unwrap();
                 assert_eq!(sched_getaffinity(None).unwrap(), only(cpu));
                 let name = format!("millstream-{index}");
-                // A thread sets its name after it has started.
-                let mut stacks = allowed_of(&name);
-                while stacks.is_empty() {
+                // A thread sets its name after it has started, and then its core.
+                let end = Instant::now() + PATIENCE;
+                let is_placed = || allowed_of(&name).into_values().eq([cpu.to_string()]);
+                while !is_placed() {
+                    assert!(Instant::now() < end, "{:?}", allowed_of(&name));
                     std::thread::yield_now();
-                    stacks = allowed_of(&name);
                 }
-                assert_eq!(stacks.into_values().collect::<Vec<_>>(), [cpu.to_string()]);
                 context.report().unwrap();
             });
         }

@@ -29,6 +29,7 @@ mod closers;
 mod dying;
 mod hosts;
 mod leaving;
+mod listening;
 mod lives;
 mod moves;
 mod report;
@@ -48,7 +49,6 @@ use std::time::{Duration, Instant};
 
 use packetio::mirror::Mirror;
 use packetio::mux::message::{Change, Message};
-use packetio::seqpacket::{address, new_socket};
 use rustix::event::{Timespec, epoll};
 use rustix::io::{self, Errno};
 
@@ -56,6 +56,7 @@ use self::clients::{Client, ClientId};
 use self::closers::Closers;
 use self::dying::Dying;
 use self::leaving::Leaving;
+use self::listening::listen;
 use self::lives::Application;
 use self::moves::Moving;
 use self::silent_hops::SilentHops;
@@ -67,7 +68,6 @@ use crate::plane::Plane;
 use crate::policy::{Policy, Rule};
 use crate::reserved_ports::ReservedPorts;
 use crate::reset::Resets;
-use crate::socket_option_unsafe::let_descriptors_in;
 use crate::state::NotesFile;
 
 const LISTENER: u64 = 0;
@@ -402,36 +402,4 @@ fn raise_descriptors() {
         };
         let _ = setrlimit(Resource::Nofile, limit);
     }
-}
-
-/// Listens at `path`, to which any user may connect. Replaces a socket file without a listener.
-fn listen(path: &str) -> Result<OwnedFd, ServiceError> {
-    let failed = |errno: Errno| ServiceError::new(path, errno);
-    let target = address(path).map_err(failed)?;
-    let is_file = !path.starts_with('@');
-    if is_file {
-        let probe = new_socket().map_err(failed)?;
-        match rustix::net::connect(&probe, &target) {
-            Err(Errno::NOENT) => {}
-            Err(Errno::CONNREFUSED) => {
-                let _ = fs::remove_file(path);
-            }
-            _ => return Err(ServiceError::new(path, "another service listens here")),
-        }
-        if let Some(directory) = std::path::Path::new(path).parent() {
-            fs::create_dir_all(directory).map_err(|error| ServiceError::new(path, error))?;
-        }
-    }
-    let socket = new_socket().map_err(failed)?;
-    // Descriptors in the queues of connections that wait or are refused may be slow to close.
-    // Accepted sockets begin with the setting of this one. Before Linux 6.16 there is no setting.
-    let _ = let_descriptors_in(socket.as_fd(), false);
-    rustix::net::bind(&socket, &target).map_err(failed)?;
-    if is_file {
-        use std::os::unix::fs::PermissionsExt;
-        fs::set_permissions(path, fs::Permissions::from_mode(0o666))
-            .map_err(|error| ServiceError::new(path, error))?;
-    }
-    rustix::net::listen(&socket, 64).map_err(failed)?;
-    Ok(socket)
 }

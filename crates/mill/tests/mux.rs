@@ -36,6 +36,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use millstream::{Config, Runtime, TcpListener, TcpStream};
+use world::download::Download;
 use world::{CURL, World, noise};
 
 const MILL: &str = env!("CARGO_BIN_EXE_mill");
@@ -612,9 +613,7 @@ fn changes_of_the_interface_reach_a_transfer() {
         let words: Vec<&str> = words.split(' ').collect();
         run("ip", &[&["-n", &service.namespace], &words[..]].concat());
     };
-    let slow = ["--limit-rate", "1M", "http://10.78.0.2:8080/file"];
-    let mut download = world.command("kernel", &[&CURL[..], &slow].concat());
-    let download = download.stdout(Stdio::piped()).spawn().unwrap();
+    let download = Download::start(&world, &["http://10.78.0.2:8080/file"]);
     let short = "http://10.78.0.3:8080/file";
     // A client two hops away, whom the service's host cannot answer yet.
     world.run_ip("kernel", "addr add 10.99.0.1/32 dev lo");
@@ -651,6 +650,5 @@ fn changes_of_the_interface_reach_a_transfer() {
     {
         assert!(Instant::now() < until, "the address stays");
     }
-    let output = download.wait_with_output().unwrap();
-    assert!(output.status.success() && output.stdout == body);
+    assert!(download.body() == body);
 }

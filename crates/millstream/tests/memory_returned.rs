@@ -18,6 +18,8 @@ const CROWDS: usize = 2;
 const BYTES_EACH: usize = 16 << 10;
 /// Memory that may stay in bytes: chunks in stock, each on a page of its own, on both sides.
 const KEPT_BYTES: u64 = 5 << 20;
+// A crowd holds more than what may stay, by more than the memory held before it.
+const _: () = assert!(CROWD * BYTES_EACH > 2 * KEPT_BYTES as usize);
 
 /// Tests that measure the whole process run one after another.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -133,7 +135,8 @@ fn crowd_that_has_gone_leaves_no_memory_behind(crank: Crank) {
     });
     for (full, left) in crowds {
         println!("before {before}, with the crowd {full}, without it {left}");
-        assert!(full > before + (CROWD * BYTES_EACH) as u64);
+        // Part of the memory held before the first crowd may have been returned since.
+        assert!(full > (CROWD * BYTES_EACH) as u64);
         assert!(left <= before + KEPT_BYTES);
     }
 }

@@ -6,6 +6,7 @@ use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use crate::left::Left;
+use crate::world::download::Download;
 use crate::world::{CURL, World, noise};
 use crate::{Crowd, ONE, Program, Service, curl};
 
@@ -122,17 +123,14 @@ fn service_killed_twice_in_a_transfer_leaves_it_whole() {
     let mut service = Service::start(&world, &[]);
     let server = service.serve(&world.directory.join("a"), &["--port", "8080"]);
     let mut crowd = Crowd::new(&world, 50);
-    let slow = ["--limit-rate", "1M", "http://10.78.0.2:8080/file"];
-    let mut download = world.command("kernel", &[&CURL[..], &slow].concat());
-    let download = download.stdout(Stdio::piped()).spawn().unwrap();
+    let download = Download::start(&world, &["http://10.78.0.2:8080/file"]);
     for _ in 0..2 {
         service.program = None;
         std::thread::sleep(Duration::from_millis(200));
         service.launch(&[]);
         service.until_connected();
     }
-    let output = download.wait_with_output().unwrap();
-    assert!(output.status.success() && output.stdout == body);
+    assert!(download.body() == body);
     // The third service has the ledger of an application that connected to the first.
     drop(server);
     assert_eq!(crowd.count_reset(), 50);

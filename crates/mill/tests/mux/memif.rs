@@ -57,9 +57,7 @@ fn application_killed_has_its_peers_reset_and_its_neighbour_goes_on() {
     let directory = |name: &str| world.directory.join(name);
     let server = service.serve(&directory("a"), &["--port", "8080"]);
     let _neighbour = service.serve(&directory("b"), &["--port", "8090"]);
-    let slow = ["--limit-rate", "1M", "http://10.78.0.2:8090/file"];
-    let mut download = world.command("kernel", &[&CURL[..], &slow].concat());
-    let download = download.stdout(Stdio::piped()).spawn().unwrap();
+    let download = Download::start(&world, &["http://10.78.0.2:8090/file"]);
     let mut crowd = Crowd::new(&world, 200);
     assert_eq!(crowd.count_reset_by(server), 200);
     let said = service.ask("ports");
@@ -69,8 +67,7 @@ fn application_killed_has_its_peers_reset_and_its_neighbour_goes_on() {
     assert_eq!(curl(&world, "http://10.78.0.2:8080/file"), b"small");
     let _third = service.serve(&directory("a"), &["--port", "8085"]);
     assert_eq!(curl(&world, "http://10.78.0.2:8085/file"), b"small");
-    let output = download.wait_with_output().unwrap();
-    assert!(output.status.success() && output.stdout == body);
+    assert!(download.body() == body);
 }
 
 #[test]
@@ -84,17 +81,14 @@ fn service_killed_twice_in_a_transfer_over_memif_leaves_it_whole() {
     let mut service = Service::start(&world, &PATH);
     let server = service.serve(&world.directory.join("a"), &["--port", "8080"]);
     let mut crowd = Crowd::new(&world, 50);
-    let slow = ["--limit-rate", "1M", "http://10.78.0.2:8080/file"];
-    let mut download = world.command("kernel", &[&CURL[..], &slow].concat());
-    let download = download.stdout(Stdio::piped()).spawn().unwrap();
+    let download = Download::start(&world, &["http://10.78.0.2:8080/file"]);
     for path in [&PATH[..], &[]] {
         service.program = None;
         std::thread::sleep(Duration::from_millis(200));
         service.launch(path);
         service.until_connected();
     }
-    let output = download.wait_with_output().unwrap();
-    assert!(output.status.success() && output.stdout == body);
+    assert!(download.body() == body);
     let said = service.ask("status");
     assert!(said.contains("path memif"), "{said}");
     // The third service has the ledger of an application that connected to the first.

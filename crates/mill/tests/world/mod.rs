@@ -3,6 +3,8 @@
 
 #![allow(dead_code)] // each test file uses its part
 
+pub mod download;
+
 use std::fs;
 use std::io::Write as _;
 use std::io::{BufRead as _, BufReader, Read as _};

@@ -139,7 +139,7 @@ const CASES: &[Case] = &[
         rules: 0,
     },
     Case {
-        name: "one message per connection, 64 at once, while SYNs and RSTs are captured",
+        name: "one message per connection, 64 at once, while beginnings, ends and samples are captured",
         connections: 64,
         messages: 1,
         response_bytes: 64,

@@ -62,7 +62,7 @@ pub enum CaptureTime {
     Before,
     /// All the time
     During,
-    /// All the time, of segments with SYN or RST alone
+    /// All the time, of segments with SYN, FIN or RST and of one other in 64
     Filtered,
 }
 
@@ -142,17 +142,20 @@ fn capture(pairs: &[Pair], time: CaptureTime, clock: Option<&VirtualClock>) -> s
     Ok(())
 }
 
-/// `tcp[tcpflags] & (tcp-syn|tcp-rst) != 0`, as `tcpdump -y EN10MB -ddd` compiles it.
-const SYN_OR_RST: [(u16, u8, u8, u32); 11] = [
+/// `tcp[tcpflags] & (tcp-syn|tcp-fin|tcp-rst) != 0 or tcp[5] & 63 == 0`, as `tcpdump -y EN10MB
+/// -ddd` compiles it: beginnings, ends, and one segment in 64.
+const SAMPLED: [(u16, u8, u8, u32); 13] = [
     (40, 0, 0, 12),
-    (21, 0, 8, 2_048),
+    (21, 0, 10, 2_048),
     (48, 0, 0, 23),
-    (21, 0, 6, 6),
+    (21, 0, 8, 6),
     (40, 0, 0, 20),
-    (69, 4, 0, 8_191),
+    (69, 6, 0, 8_191),
     (177, 0, 0, 14),
     (80, 0, 0, 27),
-    (69, 0, 1, 6),
+    (69, 2, 0, 7),
+    (80, 0, 0, 19),
+    (69, 1, 0, 63),
     (6, 0, 0, 262_144),
     (6, 0, 0, 0),
 ];
@@ -174,7 +177,7 @@ fn ask(is_filtered: bool) -> std::io::Result<()> {
         let mut body = CAPTURE_SNAP.to_le_bytes().to_vec();
         if is_filtered {
             body.push(0);
-            body.extend(encode(&SYN_OR_RST.map(instruction)));
+            body.extend(encode(&SAMPLED.map(instruction)));
         }
         client.ask(context.slot, kind::CAPTURE, &body)?;
     }

@@ -175,6 +175,7 @@ impl Dataplane {
             }
         }
         self.bulk_recover(None);
+        self.recover_kept_ledgers();
         self.remove_left(&left);
         self.recover_claims()
     }

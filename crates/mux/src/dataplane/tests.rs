@@ -263,7 +263,19 @@ fn ledger_survives_service_and_application() {
     assert_eq!(ledger.entry(99), Some(entry.encode()));
     assert_eq!(ledger.entry(0), Some([0; ENTRY_BYTES]));
     assert_eq!(ledger.entry(100), None);
+    let kept = plane.ledger_keep(3, 1).unwrap();
     plane.port_remove(3, 1);
+    drop(plane);
+    let mut plane = host.open();
+    assert_eq!(Plane::ledgers_kept(&plane), [kept]);
+    let again = plane.ledger_kept(kept).unwrap();
+    assert_eq!(again.entry(99), Some(entry.encode()));
+    plane.ledger_drop(kept);
+    assert!(plane.ledger_kept(kept).is_none() && Plane::ledgers_kept(&plane).is_empty());
+    assert!(
+        plane.ledger_keep(3, 1).is_err(),
+        "a context without a ledger"
+    );
     // The open ledger keeps its memory, but the context no longer has a ledger.
     assert_eq!(ledger.entry(99), Some(entry.encode()));
     drop(add_port(&mut plane, 3, 1));

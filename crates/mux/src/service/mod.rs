@@ -12,6 +12,7 @@
 //! | `moves` | connections that another process accepts |
 //! | `hosts` | changes of addresses, routes, neighbours and link |
 //! | `lives` | applications: birth, death, recovery after a restart |
+//! | `dead_ledgers` | connections of the dead, whose peers are yet to be reset |
 //! | `dying` | virtual ports of the dead, removed a few in each turn |
 //! | `silent_hops` | next hops that do not answer |
 //! | `leaving` | addresses that the interface has lost a moment ago |
@@ -26,6 +27,7 @@
 
 mod clients;
 mod closers;
+mod dead_ledgers;
 mod dying;
 mod hosts;
 mod leaving;
@@ -189,7 +191,11 @@ impl<P: Plane> Service<P> {
         let listener = listen(&options.socket)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed("epoll"))?;
         let resets = Resets::new(plane.rate()).map_err(failed("raw socket"))?;
-        let reserved_ports = match ReservedPorts::add(&options.leases) {
+        let notes_file = NotesFile::new(&options.run_dir);
+        let notes = notes_file.read();
+        let left = notes.reserved.iter().map(|&(first, last)| first..=last);
+        let left: Vec<RangeInclusive<u16>> = left.collect();
+        let reserved_ports = match ReservedPorts::add(&options.leases, &left) {
             Ok(reserved) => Some(reserved),
             Err(cause) => {
                 say(&format!(
@@ -201,7 +207,7 @@ impl<P: Plane> Service<P> {
         let mut service = Self {
             policy: Policy::new(options.rules.clone()),
             ownership: Ownership::new(options.leases.clone()),
-            notes: NotesFile::new(&options.run_dir),
+            notes: notes_file,
             are_notes_old: false,
             plane,
             mirror,
@@ -232,7 +238,8 @@ impl<P: Plane> Service<P> {
         service.watch(LISTENER, |service| service.listener.as_fd())?;
         service.watch(MIRROR, |service| service.mirror.fd())?;
         service.learn_host();
-        service.recover();
+        service.recover(notes);
+        service.write_notes();
         Ok(service)
     }
 
@@ -293,7 +300,7 @@ impl<P: Plane> Service<P> {
         if self.retry_nic.is_some_and(|at| at <= now) {
             self.take_nic_back();
         }
-        self.resets.turn(now);
+        self.reset_on(now);
         if self.are_notes_old {
             self.write_notes();
         }

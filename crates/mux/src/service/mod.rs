@@ -49,7 +49,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use packetio::mirror::Mirror;
+use packetio::mirror::{Leaving, Mirror};
 use packetio::mux::message::{Change, Message};
 use rustix::event::{Timespec, epoll};
 use rustix::io::{self, Errno};
@@ -57,7 +57,6 @@ use rustix::io::{self, Errno};
 use self::clients::{Client, ClientId};
 use self::closers::Closers;
 use self::dying::Dying;
-use self::leaving::Leaving;
 use self::listening::listen;
 use self::lives::Application;
 use self::moves::Moving;

@@ -257,8 +257,7 @@ impl Dataplane {
     /// One line with cause and place: no such interface, no permission, or another XDP program on
     /// the interface.
     pub fn open(options: DataplaneOptions) -> Result<Self, DataplaneError> {
-        let nic = Device::find(&options.interface)
-            .map_err(|(step, errno)| DataplaneError::io(step, errno))?;
+        let nic = nic::find(&options.interface)?;
         fs::create_dir_all(&options.run_dir).map_err(|error| {
             DataplaneError::io(
                 format!("create {}", options.run_dir.display()),

@@ -166,6 +166,17 @@ fn data_path_closes_and_nothing_is_left() {
 }
 
 #[test]
+fn interface_that_is_not_there_is_named() {
+    let Some(host) = Host::enter("nosuch") else {
+        return;
+    };
+    let mut options = host.options();
+    options.interface = "nosuch".to_owned();
+    let error = Dataplane::open(options).unwrap_err();
+    assert_eq!(error.to_string(), "nosuch: there is no such interface");
+}
+
+#[test]
 fn new_service_takes_over_what_the_old_one_left() {
     let Some(host) = Host::enter("recover") else {
         return;

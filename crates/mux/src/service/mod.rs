@@ -361,6 +361,11 @@ impl<P: Plane> Service<P> {
         }
         if stays {
             self.write_notes();
+            let interface = &self.options.interface;
+            (self.say)(&format!(
+                "{interface}: the data path stays for the next service; `mill mux stop` removes it \
+                 while a service runs"
+            ));
             return;
         }
         let numbers: Vec<u16> = self.applications.keys().copied().collect();

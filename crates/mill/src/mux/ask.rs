@@ -142,7 +142,10 @@ fn list(value: &Value) -> impl Iterator<Item = &Value> {
 pub(super) fn text(query: Query, answer: &Value) -> String {
     match query {
         Query::Status => status(answer),
-        Query::Ports => list(answer).map(ports).collect(),
+        Query::Ports => match list(answer).count() {
+            0 => "no application is connected\n".to_owned(),
+            _ => list(answer).map(ports).collect(),
+        },
         Query::Drops => drops(answer),
         Query::Check => list(answer).map(check).collect(),
         Query::Stop => "the service ends\n".to_owned(),

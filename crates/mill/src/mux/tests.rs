@@ -77,6 +77,10 @@ dropped from the NIC: fragment 2
 ";
     assert_eq!(ask::text(Query::Status, &answer), expected);
     assert_eq!(ask::text(Query::Drops, &json!({})), "nothing was dropped\n");
+    assert_eq!(
+        ask::text(Query::Ports, &json!([])),
+        "no application is connected\n"
+    );
 }
 
 #[test]

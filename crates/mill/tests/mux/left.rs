@@ -17,11 +17,11 @@ pub struct Left {
     /// Files that the service has open: sockets of reservations among them.
     descriptors: usize,
     /// Interfaces in its namespace: ends of virtual ports and bulk lanes.
-    pub interfaces: usize,
+    interfaces: usize,
     /// Links and ledgers that are pinned.
     pub pins: usize,
     claims: usize,
-    slots: usize,
+    pub slots: usize,
     devices: usize,
     /// Ports that are claimed or leased.
     ports: usize,

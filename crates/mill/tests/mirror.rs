@@ -3,8 +3,9 @@
 
 mod world;
 
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Child, ChildStdout, Stdio};
 use std::time::{Duration, Instant};
 
 use world::{CURL, Server, World, noise};
@@ -108,6 +109,27 @@ fn address_that_comes_is_served_and_one_that_goes_is_not() {
     assert_eq!(fetch(&world, &[], "10.78.0.2"), Ok(body));
 }
 
+/// As `ip` and many tools do it: in between, the interface does not have the address.
+#[test]
+fn address_removed_before_it_has_another_prefix_leaves_a_transfer_whole() {
+    let Some((world, _)) = world("mirror-readded") else {
+        return;
+    };
+    let _server = serve(&world);
+    let mut reader = Reader::start(&world);
+    let ping = |seconds| {
+        let words = ["ping", "-c", "1", "-W", seconds, "10.78.0.2"];
+        world.kernel(&words).status.success()
+    };
+    for (old, new) in [("24", "16"), ("16", "24")] {
+        world.run_ip("ours", &format!("addr del 10.78.0.2/{old} dev right"));
+        assert!(!ping("0.2"), "the kernel answers without the address");
+        world.run_ip("ours", &format!("addr add 10.78.0.2/{new} dev right"));
+        assert!(ping("10"));
+    }
+    assert_eq!(reader.rest(), "all\n");
+}
+
 /// A configured address selects: TCP at the other address stays the kernel's.
 #[test]
 fn address_left_out_stays_with_the_kernel() {
@@ -157,6 +179,38 @@ while True:
 print("all" if got > 300000 else got, flush=True)
 "#;
 
+/// The program, which has read the beginning.
+struct Reader {
+    child: Child,
+    out: BufReader<ChildStdout>,
+}
+
+impl Reader {
+    fn start(world: &World) -> Self {
+        let mut command = world.command("kernel", &["python3", "-c", HALVES]);
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let out = BufReader::new(child.stdout.take().unwrap());
+        let mut reader = Self { child, out };
+        assert_eq!(reader.line(), "half\n");
+        reader
+    }
+
+    /// What the program says after it has read everything.
+    fn rest(&mut self) -> String {
+        drop(self.child.stdin.take());
+        let line = self.line();
+        self.child.wait().unwrap();
+        line
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.out.read_line(&mut line).unwrap();
+        line
+    }
+}
+
 /// The peer's link address changes while it reads. The kernel notices, and the transfer continues.
 #[test]
 fn neighbour_with_another_link_address_is_followed() {
@@ -164,21 +218,11 @@ fn neighbour_with_another_link_address_is_followed() {
         return;
     };
     let _server = serve(&world);
-    let mut reader = world.command("kernel", &["python3", "-c", HALVES]);
-    let reader = reader.stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut reader = reader.spawn().unwrap();
-    let mut out = std::io::BufReader::new(reader.stdout.take().unwrap());
-    let mut line = String::new();
-    std::io::BufRead::read_line(&mut out, &mut line).unwrap();
-    assert_eq!(line, "half\n");
+    let mut reader = Reader::start(&world);
     world.run_ip("kernel", "link set left address 02:00:00:00:77:01");
     let arping = ["ping", "-c", "1", "-W", "10", "10.78.0.2"];
     assert!(world.kernel(&arping).status.success());
-    drop(reader.stdin.take());
-    line.clear();
-    std::io::BufRead::read_line(&mut out, &mut line).unwrap();
-    assert_eq!(line, "all\n");
-    reader.wait().unwrap();
+    assert_eq!(reader.rest(), "all\n");
     assert_eq!(fetch(&world, &[], "10.78.0.2"), Ok(body));
 }
 

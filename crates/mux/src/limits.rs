@@ -82,9 +82,6 @@ pub const RESOLVE_NS_MAX: u64 = 3_000_000_000;
 /// Time that a next hop may not answer after it was last asked for, in ns. Then it is forgotten,
 /// and counts for no share.
 pub const NEXT_HOP_SILENT_NS_MAX: u64 = 10_000_000_000;
-/// Time for which an address that the interface has lost keeps its claims and connections, in ns:
-/// a tool that changes a prefix removes the address before it adds it again. Later they end.
-pub const ADDRESS_GRACE_NS: u64 = 1_000_000_000;
 /// Virtual ports of the dead that are removed before clients are served again.
 pub const PORT_REMOVALS_PER_TURN: usize = 1;
 /// Size of one context's memory file in bytes. A larger file is refused (EINVAL).

@@ -94,6 +94,20 @@ pub trait Plane {
     /// The ledger of a context that is about to end. A previous service may have made it.
     fn ledger(&self, application: u16, context: u16) -> Option<Box<dyn Ledger>>;
 
+    /// Keeps the ledger of a context that is about to end, under the number that it returns: the
+    /// ledger outlives the virtual port, and the service. `None`: there is none, or it cannot be
+    /// kept.
+    fn ledger_keep(&mut self, application: u16, context: u16) -> Option<u32>;
+
+    /// The numbers of all kept ledgers, also those of a service before this one.
+    fn ledgers_kept(&self) -> Vec<u32>;
+
+    /// A kept ledger.
+    fn ledger_kept(&self, number: u32) -> Option<Box<dyn Ledger>>;
+
+    /// Removes a kept ledger.
+    fn ledger_drop(&mut self, number: u32);
+
     /// Makes the bulk lane of a context that has a virtual port: a TAP that the application writes
     /// to. The lane ends with the virtual port.
     ///

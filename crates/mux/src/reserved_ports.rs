@@ -18,17 +18,20 @@ pub struct ReservedPorts {
 }
 
 impl ReservedPorts {
-    /// Adds a range to the setting.
+    /// Adds a range to the setting, in place of the ports that the service before this one added
+    /// and did not remove.
     ///
     /// # Errors
     /// One line if the setting cannot be read or written.
-    pub fn add(range: &RangeInclusive<u16>) -> Result<Self, String> {
-        let mut ports = read()?;
-        let before = ports.clone();
-        ports.set(range, true);
-        let added = ports.without(&before);
+    pub fn add(range: &RangeInclusive<u16>, left: &[RangeInclusive<u16>]) -> Result<Self, String> {
+        let (ports, added) = read()?.with(range, left);
         write(&ports)?;
         Ok(Self { added })
+    }
+
+    /// The ports that this service added.
+    pub fn added(&self) -> &[RangeInclusive<u16>] {
+        &self.added
     }
 
     /// Removes the ports that were added.
@@ -61,6 +64,20 @@ impl Ports {
         for port in range.clone() {
             self.0[usize::from(port)] = on;
         }
+    }
+
+    /// The set with `range` in place of the ranges `left`, and what is new in it beside others'
+    /// ports.
+    fn with(
+        mut self,
+        range: &RangeInclusive<u16>,
+        left: &[RangeInclusive<u16>],
+    ) -> (Self, Vec<RangeInclusive<u16>>) {
+        left.iter().for_each(|old| self.set(old, false));
+        let others = self.clone();
+        self.set(range, true);
+        let added = self.without(&others);
+        (self, added)
     }
 
     fn without(&self, other: &Self) -> Vec<RangeInclusive<u16>> {

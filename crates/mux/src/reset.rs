@@ -39,6 +39,8 @@ const CONNECTION_BYTES: u64 = 2 * (14 + 40 + TCP_BYTES as u64);
 struct PendingResets {
     ledger: Box<dyn Ledger>,
     size: LedgerSize,
+    /// Number under which the data plane keeps the ledger for the next service.
+    kept: Option<u32>,
     /// Entry from which reading continues.
     at: u32,
     /// Rights of the application, which could write any entry into its ledger.
@@ -156,6 +158,8 @@ pub struct Resets {
     /// For peers at the host's own addresses (`--local`).
     inside: RawSockets,
     pending: VecDeque<PendingResets>,
+    /// Kept ledgers that nobody needs any more.
+    finished: Vec<u32>,
     /// Bytes a second that the resets of one context may take, as its frames could; 0: any number.
     rate: u64,
 }
@@ -168,15 +172,24 @@ impl Resets {
             outside: RawSockets::new()?,
             inside: RawSockets::new()?,
             pending: VecDeque::new(),
+            finished: Vec::new(),
             rate,
         })
     }
 
-    /// Queues the connections in `ledger`, whose application owned `owned`.
-    pub fn add(&mut self, ledger: Box<dyn Ledger>, size: LedgerSize, owned: Owned) {
+    /// Queues the connections in `ledger`, whose application owned `owned`. `kept`: the number
+    /// under which the data plane keeps the ledger.
+    pub fn add(
+        &mut self,
+        ledger: Box<dyn Ledger>,
+        kept: Option<u32>,
+        size: LedgerSize,
+        owned: Owned,
+    ) {
         self.pending.push_back(PendingResets {
             ledger,
             size,
+            kept,
             at: 0,
             owned,
             not_before: Instant::now(),
@@ -187,6 +200,18 @@ impl Resets {
     /// The ledgers that are still needed.
     pub fn ledgers(&self) -> impl Iterator<Item = LedgerSize> + '_ {
         self.pending.iter().map(|resets| resets.size)
+    }
+
+    /// The kept ledgers that are still needed, for the next service, with the rights of their
+    /// applications.
+    pub fn kept(&self) -> impl Iterator<Item = (u32, LedgerSize, &Owned)> {
+        let pending = self.pending.iter();
+        pending.filter_map(|resets| Some((resets.kept?, resets.size, &resets.owned)))
+    }
+
+    /// The numbers of kept ledgers that are not needed any more; each is returned once.
+    pub fn take_finished(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.finished)
     }
 
     /// Whether no connections wait.
@@ -227,11 +252,15 @@ impl Resets {
         };
         let Some(sent) = self.send_slice(&mut resets) else {
             // Nothing of it can leave: the NIC is gone.
+            self.finished.extend(resets.kept);
             return;
         };
         let is_read = resets.ledger.entry(resets.at).is_none();
         match (is_read, resets.is_second_round) {
-            (true, true) => return,
+            (true, true) => {
+                self.finished.extend(resets.kept);
+                return;
+            }
             (true, false) => {
                 // The first segment may have been lost, or may have fallen into a peer's window.
                 resets.is_second_round = true;

@@ -1,4 +1,5 @@
-//! The service's notes for its successor: the claims and leases of each application.
+//! The service's notes for its successor: the claims and leases of each application, and what the
+//! dead and the kernel's settings still need.
 //!
 //! Owns one file in the run directory, written anew with every change of an application, a claim or
 //! a lease. A killed service leaves it; the next service reads it, reserves the same ports and
@@ -17,9 +18,31 @@ const VERSION: u32 = 1;
 /// All notes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Notes {
-    version: u32,
+    /// Version of the format, which the file sets.
+    pub(crate) version: u32,
     /// Each application.
     pub applications: Vec<ApplicationNote>,
+    /// Each ledger of the dead whose peers are yet to be reset.
+    #[serde(default)]
+    pub dead: Vec<DeadNote>,
+    /// Ranges of ports, first and last, that were added to `ip_local_reserved_ports`.
+    #[serde(default)]
+    pub reserved: Vec<(u16, u16)>,
+}
+
+/// A kept ledger, with the rights that its application had.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeadNote {
+    /// The number under which the data plane keeps the ledger.
+    pub ledger: u32,
+    /// The user id.
+    pub uid: u32,
+    /// Bytes of the ledger.
+    pub bytes: u64,
+    /// Claims.
+    pub endpoints: Vec<SocketAddr>,
+    /// Leases: first port, last port.
+    pub leases: Vec<(u16, u16)>,
 }
 
 /// One application.
@@ -80,10 +103,10 @@ impl NotesFile {
     ///
     /// # Errors
     /// Errors of the file system.
-    pub fn write(&self, applications: Vec<ApplicationNote>) -> io::Result<()> {
+    pub fn write(&self, notes: Notes) -> io::Result<()> {
         let notes = Notes {
             version: VERSION,
-            applications,
+            ..notes
         };
         let bytes = serde_json::to_vec(&notes)?;
         let next = self.path.with_extension("next");
@@ -121,8 +144,21 @@ mod tests {
             leases: vec![(0, 20_000, 20_031)],
             costs: vec![(0, 4096, 40)],
         };
-        file.write(vec![note.clone()]).unwrap();
-        assert_eq!(file.read().applications, [note]);
+        let dead = DeadNote {
+            ledger: 1,
+            uid: 1000,
+            bytes: 40,
+            endpoints: vec!["10.9.0.1:80".parse().unwrap()],
+            leases: vec![(20_032, 20_063)],
+        };
+        let notes = Notes {
+            version: VERSION,
+            applications: vec![note],
+            dead: vec![dead],
+            reserved: vec![(20_000, 20_063)],
+        };
+        file.write(notes.clone()).unwrap();
+        assert_eq!(file.read(), notes);
         fs::write(directory.join("state.json"), b"{\"version\":1,").unwrap();
         assert_eq!(file.read(), Notes::default());
         fs::remove_dir_all(directory).unwrap();

@@ -14,7 +14,7 @@ use packetio::text::Text;
 use rustix::io::Errno;
 
 use support::netns::can_run;
-use support::{Client, World, memory, sealed};
+use support::{Client, World, ask, forgotten, memory, must_be_reset, sealed};
 
 const ADDRINUSE: i32 = 98;
 const ADDRNOTAVAIL: i32 = 99;
@@ -525,22 +525,6 @@ tests! {
     }
 }
 
-/// A connection from the other host whose end here is forgotten silently, with its entry in the
-/// ledger of the application that would have owned it. The kernel plays the application's stack.
-fn forgotten(world: &World) -> (TcpStream, Entry) {
-    let local = "10.9.0.1:8081";
-    let listener = world.near.inside(|| TcpListener::bind(local).unwrap());
-    let peer = world.far.inside(|| TcpStream::connect(local).unwrap());
-    let (stream, remote) = listener.accept().unwrap();
-    let local = local.parse().unwrap();
-    world.far.ip("link set eth0 down");
-    // A close without lingering forgets the connection at once; its reset is lost.
-    rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();
-    drop((stream, listener));
-    world.far.ip("link set eth0 up");
-    (peer, Entry { local, remote })
-}
-
 /// A packet socket that sees all interfaces of the calling thread's namespace.
 fn watcher() -> std::os::fd::OwnedFd {
     use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType, socket_with};
@@ -572,30 +556,4 @@ fn segments_of_leases(
         }
     }
     seen
-}
-
-fn must_be_reset(mut peer: TcpStream) {
-    let wait = Some(Duration::from_secs(20));
-    peer.set_read_timeout(wait).unwrap();
-    let error = loop {
-        match peer.read(&mut [0]).unwrap_err() {
-            // SIGCHLD from a program that another test has run.
-            error if error.kind() == std::io::ErrorKind::Interrupted => {}
-            error => break error,
-        }
-    };
-    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
-}
-
-fn ask(world: &World, query: Query) -> String {
-    let client = world.connect();
-    client.send(&Message::Query { request: 1, query });
-    let (message, descriptor) = client.next().expect("answer");
-    let Message::Answer { request: 1, bytes } = message else {
-        panic!("{message:?}");
-    };
-    let file = descriptor.keep_if("none", |_| Ok(())).unwrap();
-    let mut text = vec![0; bytes as usize];
-    assert_eq!(rustix::io::pread(&file, &mut text[..], 0), Ok(text.len()));
-    String::from_utf8(text).unwrap()
 }

@@ -258,6 +258,9 @@ pub const NETLINK_QUEUE_BYTES: usize = 1 << 20;
 pub const MIRROR_ROUTES_MAX: usize = 1024;
 /// Next hops that the mirror keeps resolved. A request for a further one is refused (ENOBUFS).
 pub const MIRROR_NEIGHBOURS_MAX: usize = 4096;
+/// Time for which an address that the interface has lost keeps its claims and connections, in ns:
+/// a tool that changes a prefix removes the address before it adds it again. Later they end.
+pub const ADDRESS_GRACE_NS: u64 = 1_000_000_000;
 
 /// Queues of a memif channel to `mill mux`, and threads of the service that move frames. Further
 /// queues of the NIC share these threads.

@@ -135,7 +135,7 @@ impl Check {
             Self::Memlock => "`ulimit -l unlimited`, or LimitMEMLOCK=infinity in the unit".into(),
             Self::Tun => "`modprobe tun`; for a container also `--device /dev/net/tun`".into(),
             Self::Service => {
-                "as root, `mill mux IFACE --allow user=NAME` on this host admits a user".into()
+                "as root, `mill mux IFACE` on this host serves all users, at `--socket`".into()
             }
         }
     }

@@ -9,6 +9,7 @@ use netns::{Namespace, can_run};
 use packetio::mirror::Mirror;
 use packetio::mux::message::Change;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 
 struct Hosts {
     near: Namespace,
@@ -138,4 +139,30 @@ fn interface_removed_and_made_again_is_told_whole() {
 fn interface_that_does_not_exist_is_refused() {
     let error = Mirror::open("nosuch0").unwrap_err();
     assert_eq!(error, rustix::io::Errno::NODEV);
+}
+
+/// A process may give up its capabilities once it has opened its wires.
+#[test]
+fn new_mac_is_announced_without_the_capability_of_the_start() {
+    if !can_run("new_mac_is_announced_without_the_capability_of_the_start") {
+        return;
+    }
+    let hosts = hosts();
+    let mut mirror = hosts.near.inside(|| Mirror::open("eth0")).unwrap();
+    hosts.near.ip("link set eth0 address 02:00:00:00:00:78");
+    until(&mut mirror, |change| matches!(change, Change::Mac(_)));
+    let outcome = std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            // Of this thread alone, which ends with the call.
+            let none = CapabilitySets {
+                effective: CapabilitySet::empty(),
+                permitted: CapabilitySet::empty(),
+                inheritable: CapabilitySet::empty(),
+            };
+            set_capabilities(None, none).unwrap();
+            mirror.announce()
+        });
+        thread.join().unwrap()
+    });
+    assert_eq!(outcome, Ok(()));
 }

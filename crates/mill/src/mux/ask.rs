@@ -64,10 +64,7 @@ pub(super) fn applications(path: &str) -> Result<usize, Failure> {
 /// The answer of the service at `path`, if it comes within `patience`.
 pub(crate) fn fetch(path: &str, query: Query, patience: Duration) -> Result<Value, Failure> {
     let failed = |errno: Errno| {
-        let hint = match errno {
-            Errno::NOENT | Errno::CONNREFUSED => " (no service runs there)",
-            _ => "",
-        };
+        let hint = hint(query, errno);
         Failure::Run(format!("{path}: {errno}{hint}"))
     };
     let channel = Channel::connect(path, &Closer::default()).map_err(failed)?;
@@ -83,6 +80,18 @@ pub(crate) fn fetch(path: &str, query: Query, patience: Duration) -> Result<Valu
             Err(failed(Errno::from_raw_os_error(i32::from(errno))))
         }
         _ => Err(failed(Errno::PROTO)),
+    }
+}
+
+/// What the error of a query means.
+fn hint(query: Query, errno: Errno) -> &'static str {
+    match (errno, query) {
+        (Errno::NOENT | Errno::CONNREFUSED, Query::Stop) => {
+            " (no service runs there; to remove what one has left, start it again and stop it then)"
+        }
+        (Errno::NOENT | Errno::CONNREFUSED, _) => " (no service runs there)",
+        (Errno::PERM, _) => " (only root and the service's own user may)",
+        _ => "",
     }
 }
 
@@ -133,7 +142,10 @@ fn list(value: &Value) -> impl Iterator<Item = &Value> {
 pub(super) fn text(query: Query, answer: &Value) -> String {
     match query {
         Query::Status => status(answer),
-        Query::Ports => list(answer).map(ports).collect(),
+        Query::Ports => match list(answer).count() {
+            0 => "no application is connected\n".to_owned(),
+            _ => list(answer).map(ports).collect(),
+        },
         Query::Drops => drops(answer),
         Query::Check => list(answer).map(check).collect(),
         Query::Stop => "the service ends\n".to_owned(),

@@ -15,7 +15,7 @@ use std::str::FromStr;
 
 use ::mux::capabilities::drop_those_of_the_start;
 use ::mux::dataplane::{Dataplane, DataplaneOptions};
-use ::mux::limits::{SLOTS_MAX, memory_per_user};
+use ::mux::limits::{LEASE_BLOCK_PORTS, SLOTS_MAX, memory_per_user};
 use ::mux::notify::notify;
 use ::mux::policy::{Rule, parse_ports};
 use ::mux::{Service, ServiceOptions};
@@ -123,9 +123,11 @@ impl FromStr for PortRange {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let range = parse_ports(text);
-        range
-            .map(Self)
-            .ok_or_else(|| format!("`{text}` is not like 20000-31999"))
+        let range = range.ok_or_else(|| format!("`{text}` is not like 20000-31999"))?;
+        if range.len() < usize::from(LEASE_BLOCK_PORTS) {
+            return Err(format!("fewer than {LEASE_BLOCK_PORTS} ports"));
+        }
+        Ok(Self(range))
     }
 }
 
@@ -211,6 +213,12 @@ fn run(interface: &str, arguments: &ServiceArguments) -> Result<(), Failure> {
         memory_per_user: memory_per_user(),
     };
     let say = |line: &str| eprintln!("mill: {line}");
+    // Nothing of what applications send would arrive, and no counter would tell.
+    if plane.nic().is_up
+        && let Err(cause) = plane.check_peer()
+    {
+        say(&format!("{interface}: {cause}"));
+    }
     let service =
         Service::new(options, plane, say).map_err(|error| Failure::Run(error.to_string()))?;
     match arguments.only_for {

@@ -41,6 +41,7 @@ fn options_that_cannot_be_are_refused() {
         "eth0 --ports 0",
         "eth0 --ports 255",
         "eth0 --leases 9-8",
+        "eth0 --leases 20000-20030",
         "eth0 --allow nobody",
         "eth0 --path carrier",
     ] {
@@ -76,6 +77,21 @@ dropped from the NIC: fragment 2
 ";
     assert_eq!(ask::text(Query::Status, &answer), expected);
     assert_eq!(ask::text(Query::Drops, &json!({})), "nothing was dropped\n");
+    assert_eq!(
+        ask::text(Query::Ports, &json!([])),
+        "no application is connected\n"
+    );
+}
+
+#[test]
+fn command_that_finds_no_service_says_what_helps() {
+    let path = "/run/millstream/no-such.sock";
+    let said = |query| {
+        let failure = ask::fetch(path, query, ask::PATIENCE).unwrap_err();
+        format!("{failure:?}")
+    };
+    assert!(said(Query::Status).contains("no service runs there"));
+    assert!(said(Query::Stop).contains("start it again and stop it then"));
 }
 
 #[test]

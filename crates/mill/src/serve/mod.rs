@@ -29,6 +29,7 @@ use std::sync::mpsc;
 use std::thread;
 
 use clap::Args;
+use packetio::Backend;
 
 use self::documents::Documents;
 use self::stats::Stats;
@@ -109,6 +110,19 @@ pub fn serve_over<N: Net>(
     })
 }
 
+/// What helps against the error of a listener on this wire.
+fn hint(wire: &Wire, error: io::ErrorKind) -> &'static str {
+    match wire {
+        Wire::Millstream(spec)
+            if error == io::ErrorKind::PermissionDenied
+                && matches!(spec.backend, Backend::Mux(_)) =>
+        {
+            " (`mill mux --allow` says who may have which port)"
+        }
+        _ => "",
+    }
+}
+
 fn work<N: Net>(
     options: &ServeOptions,
     net_of: &(dyn Fn(usize) -> io::Result<N> + Sync),
@@ -119,7 +133,10 @@ fn work<N: Net>(
     let net = net_of(index)?;
     let listen = |address: SocketAddr| {
         let listener = net.listen(address, options.backlog);
-        listener.map_err(|error| io::Error::new(error.kind(), format!("{address}: {error}")))
+        listener.map_err(|error| {
+            let hint = hint(options.net.wire(), error.kind());
+            io::Error::new(error.kind(), format!("{address}: {error}{hint}"))
+        })
     };
     let addresses = options.net.listen_addresses(options.port);
     let listeners: io::Result<Vec<_>> = addresses.into_iter().map(listen).collect();

@@ -5,6 +5,7 @@ use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
 use super::testing::{Server, Site};
+use crate::net::options::Wire;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -228,4 +229,13 @@ fn peer_that_leaves_in_the_middle_does_no_harm() {
         stream.read_exact(&mut first).unwrap();
     }
     assert!(get(&server, "/a.txt", "").ends_with("hello, world"));
+}
+
+#[test]
+fn port_that_the_service_refuses_is_told_with_the_option_that_helps() {
+    let mux: Wire = "mux:".parse().unwrap();
+    let denied = std::io::ErrorKind::PermissionDenied;
+    assert!(super::hint(&mux, denied).contains("mill mux --allow"));
+    assert_eq!(super::hint(&mux, std::io::ErrorKind::AddrInUse), "");
+    assert_eq!(super::hint(&Wire::Kernel, denied), "");
 }

@@ -161,6 +161,56 @@ fn service_and_application_killed_at_once_leave_nothing() {
     assert_eq!(refused.status.code(), Some(7), "{refused:?}");
 }
 
+/// Connections that send nothing. Prints how many are reset after the server's death.
+const IDLE: &str = r#"
+import select, socket, sys, time
+count = int(sys.argv[1])
+kept, waiting = [], select.poll()
+for n in range(count):
+    one = socket.create_connection(("10.78.0.2", 8080), 60)
+    kept.append(one)
+    waiting.register(one, 0)
+print("ready", flush=True)
+sys.stdin.readline()
+end, reset = time.monotonic() + 30, 0
+while reset < count and time.monotonic() < end:
+    for descriptor, _ in waiting.poll(1000):
+        waiting.unregister(descriptor)
+        reset += 1
+print(f"reset {reset} of {count}", flush=True)
+"#;
+
+/// The resets keep the rate, so that most of them are left to the next service.
+#[test]
+fn service_killed_after_an_application_leaves_its_resets_to_the_next_one() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(world) = World::new("mux-after") else {
+        return;
+    };
+    world.write("a/file", b"small");
+    let mut service = Service::start(&world, &["--rate", "400kbit"]);
+    let left = Left::of(&service);
+    let server = service.serve(&world.directory.join("a"), &["--port", "8080"]);
+    let mut crowd = Crowd::of(&world, IDLE, 1000);
+    drop(server);
+    let until = Instant::now() + Duration::from_secs(30);
+    // The virtual port is gone, and its ledger is kept.
+    let is_kept = |now: Left| (now.slots, now.pins) == (left.slots, left.pins + 1);
+    while !is_kept(Left::of(&service)) {
+        assert!(Instant::now() < until, "the virtual port stays");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    service.program = None;
+    service.launch(&[]);
+    assert!(is_kept(Left::of(&service)));
+    assert_eq!(crowd.count_reset(), 1000);
+    let until = Instant::now() + Duration::from_secs(30);
+    while Left::of(&service).pins != left.pins {
+        assert!(Instant::now() < until, "{left:?} {:?}", Left::of(&service));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// Connections that the server has closed and the client has not. Prints how many end after the
 /// server's death. No bytes are sent, so only a reset can end them.
 const HALF_CLOSED: &str = r#"

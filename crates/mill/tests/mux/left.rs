@@ -19,9 +19,9 @@ pub struct Left {
     /// Interfaces in its namespace: ends of virtual ports and bulk lanes.
     interfaces: usize,
     /// Links and ledgers that are pinned.
-    pins: usize,
+    pub pins: usize,
     claims: usize,
-    slots: usize,
+    pub slots: usize,
     devices: usize,
     /// Ports that are claimed or leased.
     ports: usize,
@@ -43,7 +43,13 @@ impl Left {
         let pins = std::fs::read_dir(run_directory().join("bpf")).unwrap();
         let pins = pins.map(|entry| entry.unwrap().file_name().into_string().unwrap());
         let is_pin_of_one = |pin: &String| {
-            let kinds = ["link_near", "link_far", "link_bulk", "ledger"];
+            let kinds = [
+                "link_near",
+                "link_far",
+                "link_bulk",
+                "ledger",
+                "kept_ledger",
+            ];
             pin != "link_bulk_out" && kinds.iter().any(|kind| pin.starts_with(kind))
         };
         Self {

@@ -237,10 +237,11 @@ fn neighbour_of_a_hostile_application_stays_exact_over_memif() {
 }
 
 /// Cases of the other modules that need no virtual interfaces.
-const CASES: [&str; 8] = [
+const CASES: [&str; 9] = [
     "claim_ends_with_its_listener_and_its_connections",
     "connections_beyond_the_lease_get_more_ports",
     "changes_of_the_interface_reach_a_transfer",
+    "deaths::service_killed_after_an_application_leaves_its_resets_to_the_next_one",
     "changes::claim_of_an_address_is_made_again_when_the_address_is_back",
     "changes::connection_of_an_address_that_is_lost_ends_with_the_network_down",
     "changes::address_removed_before_it_has_another_prefix_leaves_a_transfer_whole",

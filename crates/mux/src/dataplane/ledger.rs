@@ -2,11 +2,13 @@
 //!
 //! Owns one BPF array map for each context that wants a ledger; the application maps its pages. The
 //! map is pinned beside the links of the virtual port, so it survives if service and application
-//! die together. The descriptor lets its holder write entries and do nothing else: the map has a
+//! die together. The ledger of a dead application is *kept* by a second pin until its peers are
+//! reset, since the virtual port goes before. The descriptor lets its holder write entries and do nothing else: the map has a
 //! fixed size, and no program reads it. Called by `mod`.
 
+use std::fs;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use packetio::ledger::{ENTRY_BYTES, LedgerFile};
 use packetio::xdp::bpf::{self, Map, MapDef};
@@ -30,6 +32,18 @@ fn map_of(entries: u32) -> MapDef {
         entries_max: entries,
         flags: MMAPABLE,
     }
+}
+
+/// The pin of a kept ledger is called this and its number.
+const KEPT: &str = "kept_ledger";
+
+/// The ledger with this pin.
+fn open(pin: &Path) -> Option<Box<dyn Ledger>> {
+    let (map, entries) = Map::open_sized(pin, &map_of(0)).ok()?;
+    let bytes = u64::from(entries) * ENTRY_BYTES as u64;
+    // The mapping keeps the memory after the pin is removed.
+    let ledger = LedgerFile::map(map.as_fd(), bytes).ok()?;
+    Some(Box::new(ledger))
 }
 
 impl Ledger for LedgerFile {
@@ -71,12 +85,49 @@ impl Dataplane {
     /// The ledger of a context. A previous service may have made it.
     pub fn ledger(&self, slot: u16, context: u16) -> Option<Box<dyn Ledger>> {
         let device = self.devices.get(&(slot, context))?;
-        let pin = self.ledger_pin(*device);
-        let (map, entries) = Map::open_sized(&pin, &map_of(0)).ok()?;
-        let bytes = u64::from(entries) * ENTRY_BYTES as u64;
-        // The mapping keeps the memory after the pin is removed.
-        let ledger = LedgerFile::map(map.as_fd(), bytes).ok()?;
-        Some(Box::new(ledger))
+        open(&self.ledger_pin(*device))
+    }
+
+    /// Pins the ledger of a context a second time, so that it outlives the virtual port.
+    ///
+    /// # Errors
+    /// `NOENT` if the context has none; other errors of the kernel.
+    pub fn ledger_keep(&mut self, slot: u16, context: u16) -> Result<u32, DataplaneError> {
+        let failed = |errno| DataplaneError::io("ledger", errno);
+        let device = self.devices.get(&(slot, context));
+        let device = *device.ok_or_else(|| failed(Errno::NOENT))?;
+        let (map, _) = Map::open_sized(&self.ledger_pin(device), &map_of(0)).map_err(failed)?;
+        let is_free = |number: &u32| !self.kept_ledgers.contains(number);
+        let number = (0..=u32::MAX).find(is_free);
+        let number = number.ok_or_else(|| failed(Errno::NOSPC))?;
+        bpf::pin(&map, &self.kept_pin(number)).map_err(failed)?;
+        self.kept_ledgers.insert(number);
+        Ok(number)
+    }
+
+    /// A ledger that was kept, also by a previous service.
+    pub fn ledger_kept(&self, number: u32) -> Option<Box<dyn Ledger>> {
+        open(&self.kept_pin(number))
+    }
+
+    /// Removes a ledger that was kept.
+    pub fn ledger_drop(&mut self, number: u32) {
+        if self.kept_ledgers.remove(&number) {
+            let _ = fs::remove_file(self.kept_pin(number));
+        }
+    }
+
+    /// Finds the ledgers that a previous service kept.
+    pub(super) fn recover_kept_ledgers(&mut self) {
+        let pins = fs::read_dir(self.options.run_dir.join("bpf"));
+        let names = pins.into_iter().flatten().flatten();
+        let names = names.filter_map(|pin| pin.file_name().into_string().ok());
+        let numbers = names.filter_map(|name| name.strip_prefix(KEPT)?.parse().ok());
+        self.kept_ledgers = numbers.collect();
+    }
+
+    fn kept_pin(&self, number: u32) -> PathBuf {
+        self.pin(&format!("{KEPT}{number}"))
     }
 
     fn ledger_bytes(&self, (slot, context): ContextId) -> u64 {

@@ -16,7 +16,7 @@
 //! and links, so that traffic continues while no service runs. [`Dataplane::close`] removes
 //! everything. Called by the service on its only thread.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::{self, File};
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -205,6 +205,8 @@ pub struct Dataplane {
     /// The device of each context.
     devices: HashMap<ContextId, u16>,
     cookies: HashMap<ContextId, u64>,
+    /// Numbers of the ledgers that are kept after their virtual ports.
+    kept_ledgers: BTreeSet<u32>,
     claims: HashMap<SocketAddr, ClaimEntry>,
     /// Number of claims by port, for the map `port_uses`.
     claims_at: HashMap<u16, u16>,
@@ -255,8 +257,7 @@ impl Dataplane {
     /// One line with cause and place: no such interface, no permission, or another XDP program on
     /// the interface.
     pub fn open(options: DataplaneOptions) -> Result<Self, DataplaneError> {
-        let nic = Device::find(&options.interface)
-            .map_err(|(step, errno)| DataplaneError::io(step, errno))?;
+        let nic = nic::find(&options.interface)?;
         fs::create_dir_all(&options.run_dir).map_err(|error| {
             DataplaneError::io(
                 format!("create {}", options.run_dir.display()),
@@ -280,6 +281,7 @@ impl Dataplane {
             local: None,
             devices: HashMap::new(),
             cookies: HashMap::new(),
+            kept_ledgers: BTreeSet::new(),
             claims: HashMap::new(),
             claims_at: HashMap::new(),
             _lock: lock,

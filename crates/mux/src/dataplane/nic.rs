@@ -20,6 +20,15 @@ pub(super) const GENERIC: u32 = 1 << 1;
 /// `XDP_FLAGS_DRV_MODE`
 pub(super) const NATIVE: u32 = 1 << 2;
 
+/// The interface `name`.
+pub(super) fn find(name: &str) -> Result<Device, DataplaneError> {
+    let failed = |(step, errno): (&str, Errno)| match errno {
+        Errno::NODEV => DataplaneError::refused(name, "there is no such interface".to_owned()),
+        errno => DataplaneError::io(format!("{name}: {step}"), errno),
+    };
+    Device::find(name).map_err(failed)
+}
+
 /// The key of the flow hash: the previous service's, or a new one.
 pub(super) fn hash_key(maps: &Maps) -> Result<[u64; 2], DataplaneError> {
     let mut value = [0; layout::SETTINGS_BYTES];
@@ -65,7 +74,7 @@ impl Dataplane {
     /// MTU for which virtual ports have no room.
     pub fn nic_attach(&mut self) -> Result<(), DataplaneError> {
         let name = self.options.interface.clone();
-        let nic = Device::find(&name).map_err(|(step, errno)| DataplaneError::io(step, errno))?;
+        let nic = find(&name)?;
         if nic.mtu > MTU_MAX {
             let why = format!(
                 "its MTU is {}, and virtual ports carry {MTU_MAX} bytes at most (`ip link set \
@@ -175,6 +184,7 @@ impl Dataplane {
             }
         }
         self.bulk_recover(None);
+        self.recover_kept_ledgers();
         self.remove_left(&left);
         self.recover_claims()
     }

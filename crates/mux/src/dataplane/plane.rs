@@ -52,6 +52,23 @@ impl Plane for Dataplane {
         Dataplane::ledger(self, application, context)
     }
 
+    fn ledger_keep(&mut self, application: u16, context: u16) -> Option<u32> {
+        // Without it the peers are reset all the same, unless the service dies meanwhile.
+        Dataplane::ledger_keep(self, application, context).ok()
+    }
+
+    fn ledgers_kept(&self) -> Vec<u32> {
+        self.kept_ledgers.iter().copied().collect()
+    }
+
+    fn ledger_kept(&self, number: u32) -> Option<Box<dyn Ledger>> {
+        Dataplane::ledger_kept(self, number)
+    }
+
+    fn ledger_drop(&mut self, number: u32) {
+        Dataplane::ledger_drop(self, number);
+    }
+
     fn bulk_add(&mut self, application: u16, context: u16) -> Result<OwnedFd, Errno> {
         Dataplane::bulk_add(self, application, context).map_err(|error| error.errno())
     }

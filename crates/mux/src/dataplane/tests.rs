@@ -166,6 +166,17 @@ fn data_path_closes_and_nothing_is_left() {
 }
 
 #[test]
+fn interface_that_is_not_there_is_named() {
+    let Some(host) = Host::enter("nosuch") else {
+        return;
+    };
+    let mut options = host.options();
+    options.interface = "nosuch".to_owned();
+    let error = Dataplane::open(options).unwrap_err();
+    assert_eq!(error.to_string(), "nosuch: there is no such interface");
+}
+
+#[test]
 fn new_service_takes_over_what_the_old_one_left() {
     let Some(host) = Host::enter("recover") else {
         return;
@@ -263,7 +274,19 @@ fn ledger_survives_service_and_application() {
     assert_eq!(ledger.entry(99), Some(entry.encode()));
     assert_eq!(ledger.entry(0), Some([0; ENTRY_BYTES]));
     assert_eq!(ledger.entry(100), None);
+    let kept = plane.ledger_keep(3, 1).unwrap();
     plane.port_remove(3, 1);
+    drop(plane);
+    let mut plane = host.open();
+    assert_eq!(Plane::ledgers_kept(&plane), [kept]);
+    let again = plane.ledger_kept(kept).unwrap();
+    assert_eq!(again.entry(99), Some(entry.encode()));
+    plane.ledger_drop(kept);
+    assert!(plane.ledger_kept(kept).is_none() && Plane::ledgers_kept(&plane).is_empty());
+    assert!(
+        plane.ledger_keep(3, 1).is_err(),
+        "a context without a ledger"
+    );
     // The open ledger keeps its memory, but the context no longer has a ledger.
     assert_eq!(ledger.entry(99), Some(entry.encode()));
     drop(add_port(&mut plane, 3, 1));

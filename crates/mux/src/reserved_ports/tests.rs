@@ -21,3 +21,16 @@ fn empty_setting_is_empty() {
     assert_eq!(Ports::parse("\n").text(), "");
     assert_eq!(Ports::parse("0-5,x,9-3").text(), "");
 }
+
+#[test]
+fn range_of_the_service_before_gives_way_to_the_new_one() {
+    let ports = Ports::parse("80,20000-20127,30000");
+    let (ports, added) = ports.with(&(21_000..=21_031), &[20_000..=20_127]);
+    assert_eq!(ports.text(), "80-80,21000-21031,30000-30000");
+    assert_eq!(added, [21_000..=21_031]);
+    let (same, added) = ports.with(&(21_000..=21_031), &added);
+    assert_eq!(same.text(), "80-80,21000-21031,30000-30000");
+    assert_eq!(added, [21_000..=21_031]);
+    let (_, added) = same.with(&(21_000..=21_031), &[]);
+    assert_eq!(added, [], "an administrator's");
+}

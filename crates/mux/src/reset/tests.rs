@@ -124,6 +124,7 @@ fn long_ledger_delays_no_other_one() {
                 entries,
                 read,
             }),
+            None,
             size(0, 0),
             owned(),
         );
@@ -168,10 +169,15 @@ fn ledger_counts_until_its_second_round_is_over() {
         link: Some(1),
         ..owned()
     };
-    resets.add(ledger, size(7, 40), owned);
+    resets.add(ledger, Some(3), size(7, 40), owned);
     let now = Instant::now();
     resets.turn(now);
     assert_eq!(resets.ledgers().collect::<Vec<_>>(), [size(7, 40)]);
+    let kept = resets.kept().map(|(number, size, _)| (number, size));
+    assert_eq!(kept.collect::<Vec<_>>(), [(3, size(7, 40))]);
+    assert!(resets.take_finished().is_empty());
     resets.turn(now + Duration::from_nanos(RESET_AGAIN_NS));
     assert_eq!(resets.ledgers().count(), 0);
+    assert_eq!(resets.take_finished(), [3]);
+    assert!(resets.take_finished().is_empty());
 }

@@ -66,8 +66,12 @@ impl Dying {
 }
 
 impl<P: Plane> Service<P> {
-    /// Removes the next virtual ports of the dead.
+    /// Removes the next virtual ports of the dead. Their ledgers go with them, so the notes name
+    /// the kept ones before.
     pub(super) fn remove_dead_ports(&mut self) {
+        if self.are_notes_old && !self.dying.is_empty() {
+            self.write_notes();
+        }
         for _ in 0..PORT_REMOVALS_PER_TURN {
             let Some(port) = self.dying.0.pop_front() else {
                 return;

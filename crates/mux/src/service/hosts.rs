@@ -113,7 +113,9 @@ impl<P: Plane> Service<P> {
                 self.plane.address_add(address, broadcast);
                 self.leaving.end(address);
             }
-            Change::AddressRemoved { address, prefix } => self.leaving.begin(address, prefix),
+            Change::AddressRemoved { address, prefix } => {
+                self.leaving.begin(address, prefix, Instant::now());
+            }
             Change::Mac(_) => self.set_host(),
             Change::Mtu(_) => {
                 self.set_host();

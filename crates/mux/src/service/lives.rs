@@ -24,8 +24,12 @@ use super::{Service, after_ns};
 use crate::limits::{LEDGER_ENTRIES_MAX, MTU_MAX, RECOVERY_NS, SLOTS_MAX};
 use crate::plane::Plane;
 use crate::policy::Peer;
+use crate::reserved_ports::ReservedPorts;
 use crate::reset::{LedgerSize, Owned};
-use crate::state::ApplicationNote;
+use crate::state::{ApplicationNote, Notes};
+
+/// The user who has no shares.
+const ROOT: u32 = 0;
 
 #[derive(Debug)]
 pub(super) struct Application {
@@ -271,7 +275,6 @@ impl<P: Plane> Service<P> {
 
     /// Removes everything from one context of a living application, and resets the context's peers.
     fn bury_context(&mut self, number: u16, context: u16) {
-        let ledger = self.plane.ledger(number, context);
         let size = self.ledger_size(number, context);
         let is_own = |lease: &&crate::ownership::Lease| {
             (lease.application, lease.context) == (number, context)
@@ -284,10 +287,8 @@ impl<P: Plane> Service<P> {
         let owned = self.owned(endpoints, leases);
         // Answers of the peers reach another context or the kernel, which both reset them.
         if self.take_all_of(number, context) {
+            self.reset_peers_of((number, context), size, owned);
             self.dying.push(number, context, size.uid);
-        }
-        if let Some(ledger) = ledger {
-            self.resets.add(ledger, size, owned);
         }
     }
 
@@ -302,7 +303,11 @@ impl<P: Plane> Service<P> {
     }
 
     /// The rights of an application that dies now.
-    fn owned(&self, endpoints: Vec<SocketAddr>, leases: Vec<RangeInclusive<u16>>) -> Owned {
+    pub(super) fn owned(
+        &self,
+        endpoints: Vec<SocketAddr>,
+        leases: Vec<RangeInclusive<u16>>,
+    ) -> Owned {
         let host = self.mirror.host();
         let own = host.addresses.iter();
         Owned {
@@ -335,12 +340,10 @@ impl<P: Plane> Service<P> {
         // Free the ports before the virtual ports, whose disappearance others can see.
         drop((claims, leases));
         for context in application.cookies.keys() {
-            if let Some(ledger) = self.plane.ledger(number, *context) {
-                let cost = application.costs.get(context);
-                let bytes = cost.map_or(0, |cost| cost.ledger);
-                let size = LedgerSize { uid, bytes };
-                self.resets.add(ledger, size, owned.clone());
-            }
+            let cost = application.costs.get(context);
+            let bytes = cost.map_or(0, |cost| cost.ledger);
+            let size = LedgerSize { uid, bytes };
+            self.reset_peers_of((number, *context), size, owned.clone());
             self.dying.push(number, *context, uid);
         }
         self.forget_next_hops();
@@ -353,10 +356,11 @@ impl<P: Plane> Service<P> {
         }
     }
 
-    /// Takes over the applications of the previous service, as lost ones.
-    pub(super) fn recover(&mut self) {
+    /// Takes over the applications of the previous service, as lost ones, and what its dead have
+    /// left.
+    pub(super) fn recover(&mut self, notes: Notes) {
         let recovered = self.plane.recovered();
-        for note in self.notes.read().applications {
+        for note in notes.applications {
             let cookies: BTreeMap<u16, u64> = recovered
                 .iter()
                 .filter(|port| port.application == note.number)
@@ -368,10 +372,11 @@ impl<P: Plane> Service<P> {
         }
         for port in recovered {
             if !self.applications.contains_key(&port.application) {
-                self.plane.port_remove(port.application, port.context);
+                // No note says whose it was.
+                self.dying.push(port.application, port.context, ROOT);
             }
         }
-        self.are_notes_old = true;
+        self.recover_dead(notes.dead);
     }
 
     fn recover_one(&mut self, note: ApplicationNote, cookies: BTreeMap<u16, u64>) {
@@ -650,7 +655,14 @@ impl<P: Plane> Service<P> {
                     .collect(),
             }
         });
-        if let Err(error) = self.notes.write(notes.collect()) {
+        let reserved = self.reserved_ports.iter().flat_map(ReservedPorts::added);
+        let notes = Notes {
+            applications: notes.collect(),
+            dead: self.dead_notes(),
+            reserved: reserved.map(|one| (*one.start(), *one.end())).collect(),
+            ..Notes::default()
+        };
+        if let Err(error) = self.notes.write(notes) {
             (self.say)(&format!("notes for the next service: {error}"));
         }
     }

@@ -12,6 +12,7 @@
 //! | `moves` | connections that another process accepts |
 //! | `hosts` | changes of addresses, routes, neighbours and link |
 //! | `lives` | applications: birth, death, recovery after a restart |
+//! | `dead_ledgers` | connections of the dead, whose peers are yet to be reset |
 //! | `dying` | virtual ports of the dead, removed a few in each turn |
 //! | `silent_hops` | next hops that do not answer |
 //! | `leaving` | addresses that the interface has lost a moment ago |
@@ -26,6 +27,7 @@
 
 mod clients;
 mod closers;
+mod dead_ledgers;
 mod dying;
 mod hosts;
 mod leaving;
@@ -47,7 +49,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use packetio::mirror::Mirror;
+use packetio::mirror::{Leaving, Mirror};
 use packetio::mux::message::{Change, Message};
 use rustix::event::{Timespec, epoll};
 use rustix::io::{self, Errno};
@@ -55,7 +57,6 @@ use rustix::io::{self, Errno};
 use self::clients::{Client, ClientId};
 use self::closers::Closers;
 use self::dying::Dying;
-use self::leaving::Leaving;
 use self::listening::listen;
 use self::lives::Application;
 use self::moves::Moving;
@@ -189,7 +190,11 @@ impl<P: Plane> Service<P> {
         let listener = listen(&options.socket)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed("epoll"))?;
         let resets = Resets::new(plane.rate()).map_err(failed("raw socket"))?;
-        let reserved_ports = match ReservedPorts::add(&options.leases) {
+        let notes_file = NotesFile::new(&options.run_dir);
+        let notes = notes_file.read();
+        let left = notes.reserved.iter().map(|&(first, last)| first..=last);
+        let left: Vec<RangeInclusive<u16>> = left.collect();
+        let reserved_ports = match ReservedPorts::add(&options.leases, &left) {
             Ok(reserved) => Some(reserved),
             Err(cause) => {
                 say(&format!(
@@ -201,7 +206,7 @@ impl<P: Plane> Service<P> {
         let mut service = Self {
             policy: Policy::new(options.rules.clone()),
             ownership: Ownership::new(options.leases.clone()),
-            notes: NotesFile::new(&options.run_dir),
+            notes: notes_file,
             are_notes_old: false,
             plane,
             mirror,
@@ -232,7 +237,8 @@ impl<P: Plane> Service<P> {
         service.watch(LISTENER, |service| service.listener.as_fd())?;
         service.watch(MIRROR, |service| service.mirror.fd())?;
         service.learn_host();
-        service.recover();
+        service.recover(notes);
+        service.write_notes();
         Ok(service)
     }
 
@@ -293,7 +299,7 @@ impl<P: Plane> Service<P> {
         if self.retry_nic.is_some_and(|at| at <= now) {
             self.take_nic_back();
         }
-        self.resets.turn(now);
+        self.reset_on(now);
         if self.are_notes_old {
             self.write_notes();
         }
@@ -355,6 +361,11 @@ impl<P: Plane> Service<P> {
         }
         if stays {
             self.write_notes();
+            let interface = &self.options.interface;
+            (self.say)(&format!(
+                "{interface}: the data path stays for the next service; `mill mux stop` removes it \
+                 while a service runs"
+            ));
             return;
         }
         let numbers: Vec<u16> = self.applications.keys().copied().collect();

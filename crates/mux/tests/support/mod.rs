@@ -3,285 +3,34 @@
 
 #![allow(dead_code)]
 
-use std::collections::BTreeMap;
-use std::io::ErrorKind;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::io::{ErrorKind, Read as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::ops::RangeInclusive;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use mux::plane::{Ledger, Plane, Recovered, Traffic};
 use mux::{Service, ServiceOptions};
 use packetio::MacAddr;
 use packetio::foreign::{Closer, Foreign};
 use packetio::ledger::{ENTRY_BYTES, Entry};
 use packetio::mux::channel::{Channel, Received};
 use packetio::mux::message::{
-    Change, Claim, HOLD, Hello, Lease, Memory, Message, PROTOCOL_TCP, Tuple, Welcome,
+    Change, Claim, HOLD, Hello, Lease, Memory, Message, PROTOCOL_TCP, Query, Tuple, Welcome,
 };
 use packetio::text::Text;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with, sockopt};
 
 #[path = "../../../packetio/tests/netns/mod.rs"]
 pub mod netns;
+mod plane;
 
 use netns::Namespace;
-
-/// The calls that a data plane has recorded.
-#[derive(Debug, Default)]
-pub struct RecordedCalls {
-    pub ports: BTreeMap<(u16, u16), u64>,
-    pub claims: BTreeMap<SocketAddr, (u16, Vec<u16>)>,
-    pub flows: BTreeMap<(SocketAddr, SocketAddr), (u16, u16)>,
-    pub leases: BTreeMap<u16, (u16, u16, u16)>,
-    pub addresses: Vec<IpAddr>,
-    pub next_hops: Vec<MacAddr>,
-    pub host: Option<(MacAddr, u32)>,
-    pub ledgers: BTreeMap<(u16, u16), Arc<OwnedFd>>,
-    pub is_closed: bool,
-    /// Bytes a second that a context may send; 0: any number.
-    pub rate: u64,
-    /// How often a virtual port was made, and how long each takes.
-    pub port_adds: u32,
-    pub port_add_pause: Duration,
-    /// How often a virtual port was removed, and how long each takes.
-    pub port_removals: u32,
-    pub port_removal_pause: Duration,
-}
-
-/// Entries of a ledger that are read at once.
-const ENTRIES_READ: usize = 4096;
-
-/// A ledger in a file.
-#[derive(Debug)]
-struct FileLedger {
-    file: Arc<OwnedFd>,
-    /// Entries that were read, and the index of the first.
-    read: Mutex<(usize, Vec<u8>)>,
-}
-
-impl Ledger for FileLedger {
-    fn entry(&self, index: u32) -> Option<[u8; ENTRY_BYTES]> {
-        let mut read = self.read.lock().unwrap();
-        let (first, entries) = &mut *read;
-        let within = index as usize % ENTRIES_READ;
-        let wanted = index as usize - within;
-        if *first != wanted || entries.is_empty() {
-            *first = wanted;
-            entries.resize(ENTRIES_READ * ENTRY_BYTES, 0);
-            let at = (wanted * ENTRY_BYTES) as u64;
-            let length = rustix::io::pread(&*self.file, &mut entries[..], at).ok()?;
-            entries.truncate(length);
-        }
-        let bytes = entries.get(within * ENTRY_BYTES..)?.get(..ENTRY_BYTES)?;
-        bytes.try_into().ok()
-    }
-}
-
-/// A data plane that moves no frames.
-#[derive(Clone, Debug, Default)]
-pub struct FakePlane(pub Arc<Mutex<RecordedCalls>>);
-
-impl FakePlane {
-    pub fn recorded<T>(&self, look: impl FnOnce(&mut RecordedCalls) -> T) -> T {
-        look(&mut self.0.lock().unwrap())
-    }
-}
-
-impl Plane for FakePlane {
-    fn port_add(
-        &mut self,
-        application: u16,
-        context: u16,
-        _: &Memory,
-        _: BorrowedFd<'_>,
-    ) -> Result<(OwnedFd, u64), Errno> {
-        let pause = self.recorded(|recorded| {
-            recorded.port_adds += 1;
-            recorded.port_add_pause
-        });
-        std::thread::sleep(pause);
-        // Any socket will do: it has a cookie, too.
-        let socket = socket_with(
-            AddressFamily::UNIX,
-            SocketType::DGRAM,
-            SocketFlags::CLOEXEC,
-            None,
-        )?;
-        let cookie = sockopt::socket_cookie(&socket)?;
-        self.recorded(|recorded| recorded.ports.insert((application, context), cookie));
-        Ok((socket, cookie))
-    }
-
-    fn bulk_add(&mut self, application: u16, context: u16) -> Result<OwnedFd, Errno> {
-        match self.recorded(|recorded| recorded.ports.contains_key(&(application, context))) {
-            // Any descriptor will do.
-            true => memfd_create("bulk", MemfdFlags::CLOEXEC),
-            false => Err(Errno::NOENT),
-        }
-    }
-
-    fn port_remove(&mut self, application: u16, context: u16) {
-        let pause = self.recorded(|recorded| recorded.port_removal_pause);
-        std::thread::sleep(pause);
-        self.recorded(|recorded| {
-            recorded.port_removals += 1;
-            recorded.ports.remove(&(application, context));
-            recorded.ledgers.remove(&(application, context));
-        });
-    }
-
-    fn ledger_add(
-        &mut self,
-        application: u16,
-        context: u16,
-        entries: u32,
-    ) -> Result<OwnedFd, Errno> {
-        let file = memfd_create("ledger", MemfdFlags::CLOEXEC)?;
-        ftruncate(&file, u64::from(entries) * ENTRY_BYTES as u64)?;
-        let copy = rustix::io::fcntl_dupfd_cloexec(&file, 0)?;
-        let id = (application, context);
-        self.recorded(|recorded| recorded.ledgers.insert(id, Arc::new(file)));
-        Ok(copy)
-    }
-
-    fn ledger(&self, application: u16, context: u16) -> Option<Box<dyn Ledger>> {
-        let found =
-            self.recorded(|recorded| recorded.ledgers.get(&(application, context)).cloned());
-        found.map(|file| {
-            let read = Mutex::default();
-            Box::new(FileLedger { file, read }) as Box<dyn Ledger>
-        })
-    }
-
-    fn claim_set(
-        &mut self,
-        endpoint: SocketAddr,
-        application: u16,
-        contexts: &[u16],
-    ) -> Result<(), Errno> {
-        let entry = (application, contexts.to_vec());
-        self.recorded(|recorded| recorded.claims.insert(endpoint, entry));
-        Ok(())
-    }
-
-    fn own_hop(&self) -> Option<MacAddr> {
-        None
-    }
-
-    fn rate(&self) -> u64 {
-        self.recorded(|recorded| recorded.rate)
-    }
-
-    fn flow_set(&mut self, application: u16, context: u16, ends: (SocketAddr, SocketAddr)) {
-        self.recorded(|recorded| recorded.flows.insert(ends, (application, context)));
-    }
-
-    fn flow_forget(&mut self, application: u16, context: u16, ends: (SocketAddr, SocketAddr)) {
-        self.recorded(|recorded| {
-            if recorded.flows.get(&ends) == Some(&(application, context)) {
-                recorded.flows.remove(&ends);
-            }
-        });
-    }
-
-    fn claim_remove(&mut self, endpoint: SocketAddr) {
-        self.recorded(|recorded| recorded.claims.remove(&endpoint));
-    }
-
-    fn lease_add(
-        &mut self,
-        ports: RangeInclusive<u16>,
-        application: u16,
-        context: u16,
-    ) -> Result<(), Errno> {
-        let entry = (*ports.end(), application, context);
-        self.recorded(|recorded| recorded.leases.insert(*ports.start(), entry));
-        Ok(())
-    }
-
-    fn lease_remove(&mut self, ports: RangeInclusive<u16>) {
-        self.recorded(|recorded| recorded.leases.remove(ports.start()));
-    }
-
-    fn address_add(&mut self, address: IpAddr, broadcast: Option<IpAddr>) {
-        self.recorded(|recorded| {
-            recorded.addresses.push(address);
-            recorded.addresses.extend(broadcast);
-        });
-    }
-
-    fn address_remove(&mut self, address: IpAddr) {
-        self.recorded(|recorded| recorded.addresses.retain(|one| *one != address));
-    }
-
-    fn addresses(&self) -> Vec<IpAddr> {
-        self.recorded(|recorded| recorded.addresses.clone())
-    }
-
-    fn next_hops(&self) -> Vec<MacAddr> {
-        self.recorded(|recorded| recorded.next_hops.clone())
-    }
-
-    fn next_hop_set(&mut self, mac: MacAddr, on: bool) {
-        self.recorded(|recorded| {
-            recorded.next_hops.retain(|one| *one != mac);
-            if on {
-                recorded.next_hops.push(mac);
-            }
-        });
-    }
-
-    fn host_set(&mut self, mac: MacAddr, mtu: u32) {
-        self.recorded(|recorded| recorded.host = Some((mac, mtu)));
-    }
-
-    fn nic_back(&mut self) -> Result<(), String> {
-        Ok(())
-    }
-
-    fn recovered(&self) -> Vec<Recovered> {
-        self.recorded(|recorded| {
-            let ports = recorded.ports.iter();
-            ports
-                .map(|(&(application, context), &cookie)| Recovered {
-                    application,
-                    context,
-                    cookie,
-                })
-                .collect()
-        })
-    }
-
-    fn traffic(&self, _: u16, _: u16) -> Traffic {
-        Traffic {
-            drops: vec![("foreign_port", 3), ("runt", 0)],
-            ..Traffic::default()
-        }
-    }
-
-    fn ingress_drops(&self) -> Vec<(&'static str, u64)> {
-        vec![("fragment", 1)]
-    }
-
-    fn check(&mut self) -> Vec<(String, Result<(), String>)> {
-        Vec::new()
-    }
-
-    fn mode(&self) -> String {
-        "recorded".into()
-    }
-
-    fn close(self) {
-        self.recorded(|recorded| recorded.is_closed = true);
-    }
-}
+pub use plane::{FakePlane, RecordedCalls};
 
 /// Two hosts on one link: the service runs on `near`.
 pub struct World {
@@ -717,4 +466,48 @@ pub fn sealed(bytes: u64) -> OwnedFd {
     ftruncate(&file, bytes).unwrap();
     fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL).unwrap();
     file
+}
+
+/// A connection from the other host whose end here is forgotten silently, with its entry in the
+/// ledger of the application that would have owned it. The kernel plays the application's stack.
+pub fn forgotten(world: &World) -> (TcpStream, Entry) {
+    let local = "10.9.0.1:8081";
+    let listener = world.near.inside(|| TcpListener::bind(local).unwrap());
+    let peer = world.far.inside(|| TcpStream::connect(local).unwrap());
+    let (stream, remote) = listener.accept().unwrap();
+    let local = local.parse().unwrap();
+    world.far.ip("link set eth0 down");
+    // A close without lingering forgets the connection at once; its reset is lost.
+    rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).unwrap();
+    drop((stream, listener));
+    world.far.ip("link set eth0 up");
+    (peer, Entry { local, remote })
+}
+
+/// Waits until the peer's connection is reset.
+pub fn must_be_reset(mut peer: TcpStream) {
+    let wait = Some(Duration::from_secs(20));
+    peer.set_read_timeout(wait).unwrap();
+    let error = loop {
+        match peer.read(&mut [0]).unwrap_err() {
+            // SIGCHLD from a program that another test has run.
+            error if error.kind() == std::io::ErrorKind::Interrupted => {}
+            error => break error,
+        }
+    };
+    assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset);
+}
+
+/// The answer of the service to a command.
+pub fn ask(world: &World, query: Query) -> String {
+    let client = world.connect();
+    client.send(&Message::Query { request: 1, query });
+    let (message, descriptor) = client.next().expect("answer");
+    let Message::Answer { request: 1, bytes } = message else {
+        panic!("{message:?}");
+    };
+    let file = descriptor.keep_if("none", |_| Ok(())).unwrap();
+    let mut text = vec![0; bytes as usize];
+    assert_eq!(rustix::io::pread(&file, &mut text[..], 0), Ok(text.len()));
+    String::from_utf8(text).unwrap()
 }

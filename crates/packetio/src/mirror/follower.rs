@@ -7,11 +7,12 @@
 use std::net::IpAddr;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use super::{Mirror, MirrorPort};
+use super::{Leaving, Mirror, MirrorPort};
 use crate::host::host_queues::{self, Link, new_bell, ring_bell, silence};
 use crate::host::{Change, HostView, NoPorts, Wish};
 use crate::notice;
@@ -121,13 +122,14 @@ impl Shared {
 
     /// The thread's loop, which ends when the follower is dropped.
     fn run(&self, mut mirror: Mirror) {
+        let mut leaving = Leaving::default();
         loop {
             let mut fds = [
                 PollFd::from_borrowed_fd(mirror.fd(), PollFlags::IN),
                 PollFd::from_borrowed_fd(self.bell.as_fd(), PollFlags::IN),
             ];
             // A signal may end the sleep; reading without news costs nothing.
-            let _ = poll(&mut fds, None);
+            let _ = poll(&mut fds, leaving.next_end().map(until).as_ref());
             silence(&self.bell);
             if self.books().is_over {
                 let asked: Vec<IpAddr> = mirror.neighbours().map(|(one, _)| one).collect();
@@ -135,7 +137,7 @@ impl Shared {
                 return;
             }
             match mirror.changes() {
-                Ok(changes) => self.changed(&mirror, changes),
+                Ok(changes) => self.changed(&mirror, &mut leaving, changes),
                 Err(errno) => notice::tell(|| {
                     format!(
                         "{}: the kernel's changes cannot be read: {errno}",
@@ -143,27 +145,50 @@ impl Shared {
                     )
                 }),
             }
+            self.lose(leaving.take_over(Instant::now()));
             self.grant_wishes(&mut mirror);
         }
     }
 
-    /// Hands changes on. The XDP program takes packets for a new address before the stacks learn of
-    /// it: otherwise the kernel would reset their first connections.
-    fn changed(&self, mirror: &Mirror, changes: Vec<Change>) {
+    /// Hands changes on. The loss of an address waits, since the address may come back.
+    fn changed(&self, mirror: &Mirror, leaving: &mut Leaving, changes: Vec<Change>) {
         for change in changes {
-            let is_ours = self.change(change);
-            if let Change::AddressAdded { .. } | Change::AddressRemoved { .. } = change {
-                let owned = self.owned();
-                if let Err(error) = crate::xdp::set_owned(&self.interface, &owned) {
-                    notice::tell(|| error.to_string());
+            match change {
+                Change::AddressRemoved { address, prefix } => {
+                    leaving.begin(address, prefix, Instant::now());
+                    continue;
                 }
+                Change::AddressAdded { address, .. } => leaving.end(address),
+                // No address comes back without its interface.
+                Change::Gone => self.lose(leaving.take_all()),
+                _ => {}
             }
-            if is_ours {
-                self.tell(change);
-            }
+            self.hand_on(change);
             if let Change::Mac(mac) = change {
                 self.announce(mirror, mac);
             }
+        }
+    }
+
+    /// Hands on that these addresses, each with its prefix, are gone.
+    fn lose(&self, addresses: Vec<(IpAddr, u8)>) {
+        for (address, prefix) in addresses {
+            self.hand_on(Change::AddressRemoved { address, prefix });
+        }
+    }
+
+    /// Hands on a change. The XDP program takes packets for a new address before the stacks learn of
+    /// it: otherwise the kernel would reset their first connections.
+    fn hand_on(&self, change: Change) {
+        let is_ours = self.change(change);
+        if let Change::AddressAdded { .. } | Change::AddressRemoved { .. } = change {
+            let owned = self.owned();
+            if let Err(error) = crate::xdp::set_owned(&self.interface, &owned) {
+                notice::tell(|| error.to_string());
+            }
+        }
+        if is_ours {
+            self.tell(change);
         }
     }
 
@@ -230,5 +255,14 @@ impl Shared {
                 self.tell(Change::NextHop { address, mac });
             }
         }
+    }
+}
+
+/// The time from now until `end`.
+fn until(end: Instant) -> Timespec {
+    let left = end.saturating_duration_since(Instant::now());
+    Timespec {
+        tv_sec: left.as_secs() as i64,
+        tv_nsec: i64::from(left.subsec_nanos()),
     }
 }

@@ -6,6 +6,7 @@
 //! | `message` | rtnetlink messages, bytes ⇄ values |
 //! | `netlink` | the sockets |
 //! | `host` | one interface's state, and the difference between two |
+//! | `leaving` | addresses that the interface has lost a moment ago |
 //! | `announcement` | frames that tell the link of a new MAC address |
 //! | `follower` | a thread that tells the stacks of this process: `xdp:IFACE,mirror` |
 //! | `port` | a port with the kernel behind it |
@@ -17,18 +18,20 @@
 mod announcement;
 mod follower;
 mod host;
+mod leaving;
 pub mod message;
 mod netlink;
 mod port;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 use rustix::io::{self, Errno};
 
 pub use self::follower::Follower;
 pub use self::host::Host;
+pub use self::leaving::Leaving;
 use self::message::{List, Notice};
 use self::netlink::Netlink;
 pub use self::port::MirrorPort;
@@ -45,6 +48,9 @@ const TABLE_MAIN: u32 = 254;
 pub struct Mirror {
     name: String,
     netlink: Netlink,
+    /// Sends announcements. Opened at the start, since the process may give up its capabilities
+    /// later; `Err` without the capability.
+    announcer: Result<OwnedFd, Errno>,
     host: Host,
     /// Requested next hops, with the MAC address that the kernel knows of each.
     neighbours: BTreeMap<IpAddr, Option<MacAddr>>,
@@ -59,6 +65,7 @@ impl Mirror {
         let mut mirror = Self {
             name: name.to_owned(),
             netlink: Netlink::open()?,
+            announcer: raw_socket(),
             host: Host::default(),
             neighbours: BTreeMap::new(),
         };
@@ -152,14 +159,14 @@ impl Mirror {
     /// Announces on the link that the interface's addresses have its present MAC address.
     ///
     /// # Errors
-    /// `PERM` without `CAP_NET_RAW`; `NODEV` without an interface with a MAC address; else the
+    /// `PERM` if the mirror was opened without `CAP_NET_RAW`; `NODEV` without an interface with a MAC address; else the
     /// errors of sending.
     pub fn announce(&self) -> io::Result<()> {
         let link = self.host.link.as_ref().ok_or(Errno::NODEV)?;
         let (index, mac) = (link.index as i32, link.mac.ok_or(Errno::NODEV)?);
-        let socket = raw_socket()?;
+        let socket = self.announcer.as_ref().map_err(|errno| *errno)?;
         for own in &self.host.addresses {
-            send_by(&socket, index, &announcement::frame(own.address, mac))?;
+            send_by(socket, index, &announcement::frame(own.address, mac))?;
         }
         Ok(())
     }

@@ -264,7 +264,7 @@ pub fn add_strange(fd: i32, tag: Tag) {
     // Fails only in a signal handler inside the library; the socket is the kernel's then.
     let _ = locked(|engine| {
         let mark = match tag {
-            Tag::Connection => Mark::Socket(engine.put(Object::Parents)),
+            Tag::Connection | Tag::Listener => Mark::Socket(engine.put(Object::Parents)),
             Tag::Waits => Mark::Listener(engine.put(Object::Kernels { waits: true })),
         };
         marks::set(fd, mark);
@@ -427,7 +427,10 @@ impl Engine {
         match &self.entry(key)?.what {
             Object::Socket(socket) => Ok(*socket),
             Object::Parents => {
-                log::once("a connection or listener of another process's stack: EBADF");
+                log::once(&format!(
+                    "a connection or listener of another process's stack: EBADF{}",
+                    remedy()
+                ));
                 Err(Errno::BADF)
             }
             _ => Err(Errno::BADF),
@@ -467,6 +470,12 @@ impl Engine {
     pub fn listeners(&self) -> impl Iterator<Item = &Listener> {
         let entries = self.entries.iter().filter_map(|slot| slot.entry.as_ref());
         entries.filter_map(|entry| entry.listener.as_ref())
+    }
+
+    /// True if there are inherited listeners and the wire was never opened.
+    pub fn has_unused_listeners(&self) -> bool {
+        let is_listening = |listener: &Listener| listener.backlog.is_some();
+        matches!(self.wire, Wire::Closed) && self.listeners().any(is_listening)
     }
 
     /// Listeners with their descriptors, for the next program of `exec`.
@@ -684,6 +693,16 @@ pub fn finish() {
 fn await_end() {
     while !ENDS.try_with(Cell::get).unwrap_or(true) {
         std::thread::park();
+    }
+}
+
+/// How processes can share listeners, if not on this wire.
+fn remedy() -> &'static str {
+    match settings().map(|settings| &settings.wire.backend) {
+        Some(Backend::Packet(_) | Backend::Xdp(_)) => {
+            " (`mill run --workers` lets processes share listeners)"
+        }
+        _ => "",
     }
 }
 

@@ -284,7 +284,7 @@ fn listen_undecided(
         socket.is_both = true;
     }
     watch_both(&watched)?;
-    kernel_listeners::tell_waits(engine, key, fd);
+    kernel_listeners::tell_new(engine, key, fd);
     listen_in_kernel(fd, backlog)
 }
 

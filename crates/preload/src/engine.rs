@@ -40,6 +40,8 @@ pub struct Entry {
     pub listener: Option<Listener>,
     /// This process holds the listener's address and port at the service.
     pub is_held: bool,
+    /// This process has accepted a connection of the wire's from it.
+    pub has_accepted: bool,
     /// Epolls that watch the socket or the epoll.
     pub watches: Vec<Watch>,
     /// The epoll's last wait had no room for the kernel's events.
@@ -345,6 +347,7 @@ impl Engine {
             what,
             listener: None,
             is_held: false,
+            has_accepted: false,
             watches: Vec::new(),
             owes_kernels: false,
         });
@@ -429,7 +432,7 @@ impl Engine {
             Object::Parents => {
                 log::once(&format!(
                     "a connection or listener of another process's stack: EBADF{}",
-                    remedy()
+                    settings().map_or("", Settings::remedy)
                 ));
                 Err(Errno::BADF)
             }
@@ -696,16 +699,6 @@ fn await_end() {
     }
 }
 
-/// How processes can share listeners, if not on this wire.
-fn remedy() -> &'static str {
-    match settings().map(|settings| &settings.wire.backend) {
-        Some(Backend::Packet(_) | Backend::Xdp(_)) => {
-            " (`mill run --workers` lets processes share listeners)"
-        }
-        _ => "",
-    }
-}
-
 /// Prepares `fork`: waits until no other thread is inside a call. `note` sees the state that the
 /// child inherits. The thread is inside until the end of `fork`, so signals are postponed.
 pub fn before_fork(note: impl FnOnce(&mut Engine)) {
@@ -768,6 +761,7 @@ pub fn after_fork_in_child(inherit: impl FnOnce(&mut Engine)) {
             listener.is_open = false;
         }
         entry.is_held = false;
+        entry.has_accepted = false;
         entry.watches.clear();
         if let Object::Socket(_) | Object::Epoll(_) = entry.what {
             entry.what = Object::Parents;

@@ -11,11 +11,11 @@
 
 use std::net::SocketAddr;
 
-use posix::{Address, Errno, Request, number};
+use posix::{Address, Errno, PollFd, Request, number};
 
 use crate::engine::{Engine, Net, Object, Socket};
 use crate::handover::{Listener, SetOption};
-use crate::{holds, rights_unsafe};
+use crate::{holds, log, rights_unsafe};
 
 /// Binds a socket of the wire. On a `mux` wire this holds the place, and nothing listens yet.
 ///
@@ -234,6 +234,48 @@ pub fn connect(engine: &mut Engine, key: usize) -> Result<(), Errno> {
 /// The address of a socket that is bound but not open in the stack.
 pub fn name(engine: &mut Engine, key: usize) -> Option<SocketAddr> {
     pending(engine, key).map(|(local, _)| local)
+}
+
+/// Notes that this process accepts connections of a listener itself.
+pub fn note_accepted(engine: &mut Engine, key: usize) {
+    if let Ok(entry) = engine.entry(key) {
+        entry.has_accepted = true;
+    }
+}
+
+/// Before `fork`: says that children do not get the connections that wait in this process, if it
+/// seems to leave all to children.
+pub fn say_what_waits(engine: &mut Engine) {
+    for place in 0..engine.entries_count() {
+        let Some((id, local)) = engine.key_at(place).and_then(|key| never_used(engine, key)) else {
+            continue;
+        };
+        let look = Request::Poll {
+            fds: vec![PollFd {
+                fd: id,
+                events: number::POLLIN,
+                revents: 0,
+            }],
+            timeout_ms: 0,
+        };
+        if engine
+            .open()
+            .is_ok_and(|net| matches!(net.call(look), Ok((1.., _))))
+        {
+            log::once(&format!(
+                "{local}: connections wait in a process that polls, accepts none and forks; its \
+                 children do not get them"
+            ));
+        }
+    }
+}
+
+/// An open listener of which this process has accepted no connection: socket and address.
+fn never_used(engine: &mut Engine, key: usize) -> Option<(i32, SocketAddr)> {
+    let entry = engine.entry(key).ok()?;
+    let listener = entry.listener.as_ref().filter(|listener| listener.is_open);
+    let local = listener.filter(|_| !entry.has_accepted)?.local;
+    Some((entry.what.socket()?.id, local))
 }
 
 /// Writes the specification of a listener for other programs, whenever it changes.

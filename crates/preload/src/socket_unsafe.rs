@@ -353,7 +353,10 @@ pub unsafe extern "C-unwind" fn accept4(
         let is_both = socket.is_both && marks::of(fd) == mark;
         let mut blocked = Errno::AGAIN;
         match accept_wire(engine, socket.id, call, flags) {
-            Ok(Some((fd, peer))) => return Ok(Attempt::Done((fd, Some(peer)))),
+            Ok(Some((fd, peer))) => {
+                listeners::note_accepted(engine, key);
+                return Ok(Attempt::Done((fd, Some(peer))));
+            }
             Ok(None) => {}
             Err(Errno::AGAIN) if is_both => blocked = Errno::WOULDBLOCK,
             Err(errno) => return Err(errno),

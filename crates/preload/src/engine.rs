@@ -40,8 +40,10 @@ pub struct Entry {
     pub listener: Option<Listener>,
     /// This process holds the listener's address and port at the service.
     pub is_held: bool,
-    /// This process has accepted a connection of the wire's from it.
+    /// This process has called `accept`.
     pub has_accepted: bool,
+    /// Another process may have the socket, too.
+    pub is_shared: bool,
     /// Epolls that watch the socket or the epoll.
     pub watches: Vec<Watch>,
     /// The epoll's last wait had no room for the kernel's events.
@@ -250,7 +252,8 @@ pub fn inherit(all: Vec<Inherited>) {
                 }
                 None => {
                     let key = engine.put(Object::Parents);
-                    engine.entry(key)?.listener = Some(listener);
+                    let entry = engine.entry(key)?;
+                    (entry.listener, entry.is_shared) = (Some(listener), true);
                     keys.push((number, key));
                     key
                 }
@@ -348,6 +351,7 @@ impl Engine {
             listener: None,
             is_held: false,
             has_accepted: false,
+            is_shared: false,
             watches: Vec::new(),
             owes_kernels: false,
         });

@@ -236,18 +236,51 @@ pub fn name(engine: &mut Engine, key: usize) -> Option<SocketAddr> {
     pending(engine, key).map(|(local, _)| local)
 }
 
-/// Notes that this process accepts connections of a listener itself.
-pub fn note_accepted(engine: &mut Engine, key: usize) {
-    if let Ok(entry) = engine.entry(key) {
-        entry.has_accepted = true;
-    }
+/// Like [`ready`], for a call of `accept`.
+///
+/// # Errors
+/// As for [`ready`].
+pub fn accepting(engine: &mut Engine, key: usize) -> Result<Socket, Errno> {
+    engine.entry(key)?.has_accepted = true;
+    ready(engine, key)
 }
 
-/// Before `fork`: says that children do not get the connections that wait in this process, if it
-/// seems to leave all to children.
-pub fn say_what_waits(engine: &mut Engine) {
+/// After the end of a watch: closes the listener in this process's stack if the process seems to
+/// leave it to others, as a master does that has started a child for the connections that came. The
+/// listener has other processes, no watch, and no call of `accept` here. The connections that wait
+/// go to the process that opens the listener next, and the service gives this one no more.
+///
+/// # Errors
+/// `EBADF`
+pub fn leave(engine: &mut Engine, key: usize) -> Result<(), Errno> {
+    let has_calls = engine.waits.has(key);
+    let entry = engine.entry(key)?;
+    let is_left = entry.is_shared && entry.watches.is_empty() && !has_calls;
+    if !is_left || never_used(engine, key).is_none() {
+        return Ok(());
+    }
+    // The next use sets the flags and options that the socket has now.
+    engine.specification(key);
+    let fd = engine.socket(key)?.id;
+    let entry = engine.entry(key)?;
+    entry.what = Object::Parents;
+    if let Some(listener) = &mut entry.listener {
+        listener.is_open = false;
+    }
+    engine.open()?.call(Request::Close { fd }).map(|_| ())
+}
+
+/// Before `fork`: notes that listeners have another process. Says that children do not get the
+/// connections that wait in this process, if it seems to leave all to children.
+pub fn before_fork(engine: &mut Engine) {
     for place in 0..engine.entries_count() {
-        let Some((id, local)) = engine.key_at(place).and_then(|key| never_used(engine, key)) else {
+        let Some(key) = engine.key_at(place) else {
+            continue;
+        };
+        if let Ok(entry) = engine.entry(key) {
+            entry.is_shared = true;
+        }
+        let Some((id, local)) = never_used(engine, key) else {
             continue;
         };
         let look = Request::Poll {
@@ -263,14 +296,14 @@ pub fn say_what_waits(engine: &mut Engine) {
             .is_ok_and(|net| matches!(net.call(look), Ok((1.., _))))
         {
             log::once(&format!(
-                "{local}: connections wait in a process that polls, accepts none and forks; its \
-                 children do not get them"
+                "{local}: connections wait in a process that polls, accepts none and forks: \
+                 children get them once it no longer watches the listener"
             ));
         }
     }
 }
 
-/// An open listener of which this process has accepted no connection: socket and address.
+/// An open listener of which this process has never called `accept`: socket and address.
 fn never_used(engine: &mut Engine, key: usize) -> Option<(i32, SocketAddr)> {
     let entry = engine.entry(key).ok()?;
     let listener = entry.listener.as_ref().filter(|listener| listener.is_open);

@@ -56,7 +56,7 @@ extern "C" fn at_quick_exit(_: *mut c_void) {
 
 extern "C" fn before_fork() {
     engine::before_fork(|engine| {
-        listeners::say_what_waits(engine);
+        listeners::before_fork(engine);
         kernel_listeners::note(engine);
     });
 }

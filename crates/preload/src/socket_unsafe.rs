@@ -341,7 +341,7 @@ pub unsafe extern "C-unwind" fn accept4(
     };
     let mut call = None;
     let accepted = sleep::until_done(Signals::Restart, Some(key), |engine| {
-        let socket = listeners::ready(engine, key)?;
+        let socket = listeners::accepting(engine, key)?;
         let request = Request::Accept {
             fd: socket.id,
             flags,
@@ -353,10 +353,7 @@ pub unsafe extern "C-unwind" fn accept4(
         let is_both = socket.is_both && marks::of(fd) == mark;
         let mut blocked = Errno::AGAIN;
         match accept_wire(engine, socket.id, call, flags) {
-            Ok(Some((fd, peer))) => {
-                listeners::note_accepted(engine, key);
-                return Ok(Attempt::Done((fd, Some(peer))));
-            }
+            Ok(Some((fd, peer))) => return Ok(Attempt::Done((fd, Some(peer)))),
             Ok(None) => {}
             Err(Errno::AGAIN) if is_both => blocked = Errno::WOULDBLOCK,
             Err(errno) => return Err(errno),

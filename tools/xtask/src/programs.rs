@@ -175,7 +175,8 @@ const CHECKS: &[(&str, &str, Check)] = &[
     (
         "spawned programs over mux",
         "python3: a listener that another program gets by posix_spawn, by vfork and exec, and by \
-         fork, dup2 and exec; the last changes its root and user before it accepts",
+         fork, dup2 and exec, where it changes its root and user, or starts when a connection has \
+         come",
         spawned::over_mux,
     ),
     (

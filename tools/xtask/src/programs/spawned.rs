@@ -20,7 +20,12 @@ for _ in range(100):
         time.sleep(0.1)
 ";
 /// The ways to spawn, with the ports of the listeners.
-const WAYS: [(&str, u16); 3] = [("spawn", 8101), ("vfork", 8102), ("confined", 8103)];
+const WAYS: [(&str, u16); 4] = [
+    ("spawn", 8101),
+    ("vfork", 8102),
+    ("confined", 8103),
+    ("left", 8106),
+];
 
 pub(super) fn over_mux(world: &World) -> Result<(), String> {
     world.write("spawned.py", PROGRAM.as_bytes())?;

@@ -23,6 +23,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use millstream::{IpCidr, WireSpec};
+use packetio::Backend;
 
 use crate::rules::Rules;
 
@@ -99,6 +100,23 @@ impl Settings {
 }
 
 impl Settings {
+    /// True for a `mux` wire, whose service shares it among processes.
+    #[must_use]
+    pub fn has_service(&self) -> bool {
+        matches!(self.wire.backend, Backend::Mux(_))
+    }
+
+    /// How processes can share listeners, if they cannot on this wire.
+    #[must_use]
+    pub fn remedy(&self) -> &'static str {
+        match self.wire.backend {
+            Backend::Packet(_) | Backend::Xdp(_) => {
+                " (`mill run --workers` lets processes share listeners, not connections)"
+            }
+            _ => "",
+        }
+    }
+
     /// The file for the counters of this process. A child's file is named after its parent's.
     #[must_use]
     pub fn report_of(&self, is_child: bool) -> Option<PathBuf> {

@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use packetio::Backend;
 use posix::{Address, EpollEvent, Errno, Reply, Request, number};
 
+use crate::config::Settings;
 use crate::engine::{Engine, Net, Object, Socket, Undecided};
 use crate::kernel_epoll_unsafe::{has_told, kernel_epoll_ctl};
 use crate::marks::{self, Mark};
@@ -189,7 +190,7 @@ fn bind_as_in_kernel(net: &mut Net, fd: i32, local: SocketAddr) -> Result<(), Er
 /// True on a `mux` wire, whose service grants addresses and ports. A `bind` to try a port would
 /// claim it there.
 pub fn is_granted_by_service() -> bool {
-    crate::engine::settings().is_some_and(|s| matches!(s.wire.backend, Backend::Mux(_)))
+    crate::engine::settings().is_some_and(Settings::has_service)
 }
 
 /// Refuses an undecided socket a port that a connection of Millstream's uses, as the kernel would

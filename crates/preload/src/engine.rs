@@ -40,6 +40,10 @@ pub struct Entry {
     pub listener: Option<Listener>,
     /// This process holds the listener's address and port at the service.
     pub is_held: bool,
+    /// This process has called `accept`.
+    pub has_accepted: bool,
+    /// Another process may have the socket, too.
+    pub is_shared: bool,
     /// Epolls that watch the socket or the epoll.
     pub watches: Vec<Watch>,
     /// The epoll's last wait had no room for the kernel's events.
@@ -248,7 +252,8 @@ pub fn inherit(all: Vec<Inherited>) {
                 }
                 None => {
                     let key = engine.put(Object::Parents);
-                    engine.entry(key)?.listener = Some(listener);
+                    let entry = engine.entry(key)?;
+                    (entry.listener, entry.is_shared) = (Some(listener), true);
                     keys.push((number, key));
                     key
                 }
@@ -264,7 +269,7 @@ pub fn add_strange(fd: i32, tag: Tag) {
     // Fails only in a signal handler inside the library; the socket is the kernel's then.
     let _ = locked(|engine| {
         let mark = match tag {
-            Tag::Connection => Mark::Socket(engine.put(Object::Parents)),
+            Tag::Connection | Tag::Listener => Mark::Socket(engine.put(Object::Parents)),
             Tag::Waits => Mark::Listener(engine.put(Object::Kernels { waits: true })),
         };
         marks::set(fd, mark);
@@ -345,6 +350,8 @@ impl Engine {
             what,
             listener: None,
             is_held: false,
+            has_accepted: false,
+            is_shared: false,
             watches: Vec::new(),
             owes_kernels: false,
         });
@@ -427,7 +434,10 @@ impl Engine {
         match &self.entry(key)?.what {
             Object::Socket(socket) => Ok(*socket),
             Object::Parents => {
-                log::once("a connection or listener of another process's stack: EBADF");
+                log::once(&format!(
+                    "a connection or listener of another process's stack: EBADF{}",
+                    settings().map_or("", Settings::remedy)
+                ));
                 Err(Errno::BADF)
             }
             _ => Err(Errno::BADF),
@@ -467,6 +477,12 @@ impl Engine {
     pub fn listeners(&self) -> impl Iterator<Item = &Listener> {
         let entries = self.entries.iter().filter_map(|slot| slot.entry.as_ref());
         entries.filter_map(|entry| entry.listener.as_ref())
+    }
+
+    /// True if there are inherited listeners and the wire was never opened.
+    pub fn has_unused_listeners(&self) -> bool {
+        let is_listening = |listener: &Listener| listener.backlog.is_some();
+        matches!(self.wire, Wire::Closed) && self.listeners().any(is_listening)
     }
 
     /// Listeners with their descriptors, for the next program of `exec`.
@@ -749,6 +765,7 @@ pub fn after_fork_in_child(inherit: impl FnOnce(&mut Engine)) {
             listener.is_open = false;
         }
         entry.is_held = false;
+        entry.has_accepted = false;
         entry.watches.clear();
         if let Object::Socket(_) | Object::Epoll(_) = entry.what {
             entry.what = Object::Parents;

@@ -186,6 +186,9 @@ pub fn control(epfd: i32, op: i32, fd: i32, key: usize, event: EpollEvent) -> Re
         if socket.is_both {
             kernel_epoll_ctl(epfd, op, fd, event)?;
         }
+        if op == number::EPOLL_CTL_DEL {
+            listeners::leave(engine, key)?;
+        }
         Ok(0)
     })
 }

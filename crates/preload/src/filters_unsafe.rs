@@ -31,6 +31,8 @@ const SO_GET_FILTER: c_int = libc::SO_ATTACH_FILTER;
 pub enum Kind {
     /// A connection of another process; no further constant.
     Connection = 0x4d69_6c43,
+    /// A listener of another process, of which the kernel has a part; no further constant.
+    Strange = 0x4d69_6c53,
     /// A listener whose calls wait; no further constant.
     Waits = 0x4d69_6c57,
     /// A connection in a message: the process that sent it, and a number.
@@ -41,8 +43,9 @@ pub enum Kind {
 
 impl Kind {
     fn of(word: u32) -> Option<Self> {
-        let all = [Self::Connection, Self::Waits, Self::Passed, Self::Listener];
-        all.into_iter().find(|kind| *kind as u32 == word)
+        let short = [Self::Connection, Self::Strange, Self::Waits];
+        let mut all = short.into_iter().chain([Self::Passed, Self::Listener]);
+        all.find(|kind| *kind as u32 == word)
     }
 
     /// The number of constants, of which these are the first instructions.

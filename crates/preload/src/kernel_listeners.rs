@@ -11,6 +11,7 @@ use std::net::SocketAddr;
 use packetio::Backend;
 use posix::{Errno, Reply, Request, number};
 
+use crate::config::Settings;
 use crate::engine::{Engine, Object};
 use crate::marks::{self, Mark};
 use crate::tags::{self, Tag};
@@ -41,14 +42,19 @@ fn is_local(local: SocketAddr) -> bool {
     has_no_wire || local.ip().to_canonical().is_loopback()
 }
 
-/// Shares the kernel's part of a listener with another program. Neither locks nor allocates, since
-/// a child of `vfork` calls it.
-pub fn share(fd: i32) {
+/// Shares the kernel's part of a listener with another program. The part of one on a wire of this
+/// process's alone is of no use there: connections over the wire do not come to it. Neither locks
+/// nor allocates, since a child of `vfork` calls it.
+///
+/// # Errors
+/// The kernel refuses the tag, so the other program takes the part for a listener.
+pub fn share(fd: i32) -> Result<(), Errno> {
     if let Ok(local) = memory_unsafe::kernel_name(fd)
         && is_local(local)
     {
         shared_ports::add(local.port());
     }
+    share_strange(fd)
 }
 
 /// Tells programs that get the kernel's part of a listener whether its calls wait.
@@ -58,9 +64,27 @@ pub fn tell_waits(engine: &mut Engine, key: usize, fd: i32) {
     }
 }
 
+/// Tells programs that get the kernel's part of a new listener what it is. A child that passes it
+/// on may have no privilege for that.
+pub fn tell_new(engine: &mut Engine, key: usize, fd: i32) {
+    tell_waits(engine, key, fd);
+    // An error is told when another program gets the listener.
+    let _ = share_strange(fd);
+}
+
+/// Tags the kernel's part of a listener on a wire of this process's alone.
+fn share_strange(fd: i32) -> Result<(), Errno> {
+    let has_service = crate::engine::settings().is_some_and(Settings::has_service);
+    match memory_unsafe::kernel_name(fd) {
+        Ok(local) if !is_local(local) && !has_service => tags::write(fd, Tag::Listener),
+        _ => Ok(()),
+    }
+}
+
 fn tell(fd: i32, waits: bool) {
     match waits {
-        true => tags::write(fd, Tag::Waits),
+        // Without the tag, calls of programs that get the listener do not wait.
+        true => drop(tags::write(fd, Tag::Waits)),
         false => tags::remove(fd),
     }
 }

@@ -18,6 +18,7 @@
 //! | `real_unsafe` | libc's functions of the same names |
 //! | `process_unsafe` | the constructor, `fork`, the end of the process |
 //! | `heir`, `heir_unsafe` | the child that goes on with connections when the process has ended |
+//! | `confined_unsafe` | calls after which a process can open no stack |
 //! | `copies_unsafe` | processes that were forked without libc |
 //! | `own_process` | the process that the table belongs to |
 //! | `memory_unsafe` | C's memory as slices; the kernel calls that take numbers alone |
@@ -53,6 +54,8 @@ mod aliases_unsafe;
 mod calls;
 mod closing;
 mod config;
+#[allow(unsafe_code)]
+mod confined_unsafe;
 #[allow(unsafe_code)]
 mod copies_unsafe;
 mod decide;

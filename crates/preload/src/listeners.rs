@@ -11,11 +11,11 @@
 
 use std::net::SocketAddr;
 
-use posix::{Address, Errno, Request, number};
+use posix::{Address, Errno, PollFd, Request, number};
 
 use crate::engine::{Engine, Net, Object, Socket};
 use crate::handover::{Listener, SetOption};
-use crate::{holds, rights_unsafe};
+use crate::{holds, log, rights_unsafe};
 
 /// Binds a socket of the wire. On a `mux` wire this holds the place, and nothing listens yet.
 ///
@@ -234,6 +234,81 @@ pub fn connect(engine: &mut Engine, key: usize) -> Result<(), Errno> {
 /// The address of a socket that is bound but not open in the stack.
 pub fn name(engine: &mut Engine, key: usize) -> Option<SocketAddr> {
     pending(engine, key).map(|(local, _)| local)
+}
+
+/// Like [`ready`], for a call of `accept`.
+///
+/// # Errors
+/// As for [`ready`].
+pub fn accepting(engine: &mut Engine, key: usize) -> Result<Socket, Errno> {
+    engine.entry(key)?.has_accepted = true;
+    ready(engine, key)
+}
+
+/// After the end of a watch: closes the listener in this process's stack if the process seems to
+/// leave it to others, as a master does that has started a child for the connections that came. The
+/// listener has other processes, no watch, and no call of `accept` here. The connections that wait
+/// go to the process that opens the listener next, and the service gives this one no more.
+///
+/// # Errors
+/// `EBADF`
+pub fn leave(engine: &mut Engine, key: usize) -> Result<(), Errno> {
+    let has_calls = engine.waits.has(key);
+    let entry = engine.entry(key)?;
+    let is_left = entry.is_shared && entry.watches.is_empty() && !has_calls;
+    if !is_left || never_used(engine, key).is_none() {
+        return Ok(());
+    }
+    // The next use sets the flags and options that the socket has now.
+    engine.specification(key);
+    let fd = engine.socket(key)?.id;
+    let entry = engine.entry(key)?;
+    entry.what = Object::Parents;
+    if let Some(listener) = &mut entry.listener {
+        listener.is_open = false;
+    }
+    engine.open()?.call(Request::Close { fd }).map(|_| ())
+}
+
+/// Before `fork`: notes that listeners have another process. Says that children do not get the
+/// connections that wait in this process, if it seems to leave all to children.
+pub fn before_fork(engine: &mut Engine) {
+    for place in 0..engine.entries_count() {
+        let Some(key) = engine.key_at(place) else {
+            continue;
+        };
+        if let Ok(entry) = engine.entry(key) {
+            entry.is_shared = true;
+        }
+        let Some((id, local)) = never_used(engine, key) else {
+            continue;
+        };
+        let look = Request::Poll {
+            fds: vec![PollFd {
+                fd: id,
+                events: number::POLLIN,
+                revents: 0,
+            }],
+            timeout_ms: 0,
+        };
+        if engine
+            .open()
+            .is_ok_and(|net| matches!(net.call(look), Ok((1.., _))))
+        {
+            log::once(&format!(
+                "{local}: connections wait in a process that polls, accepts none and forks: \
+                 children get them once it no longer watches the listener"
+            ));
+        }
+    }
+}
+
+/// An open listener of which this process has never called `accept`: socket and address.
+fn never_used(engine: &mut Engine, key: usize) -> Option<(i32, SocketAddr)> {
+    let entry = engine.entry(key).ok()?;
+    let listener = entry.listener.as_ref().filter(|listener| listener.is_open);
+    let local = listener.filter(|_| !entry.has_accepted)?.local;
+    Some((entry.what.socket()?.id, local))
 }
 
 /// Writes the specification of a listener for other programs, whenever it changes.

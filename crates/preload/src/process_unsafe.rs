@@ -6,7 +6,7 @@ use libc::{c_int, c_void};
 
 use crate::config::{Settings, VARIABLE};
 use crate::{
-    copies_unsafe, engine, exec_unsafe, kernel_listeners, log, own_process, real_unsafe,
+    copies_unsafe, engine, exec_unsafe, kernel_listeners, listeners, log, own_process, real_unsafe,
     stderr_unsafe,
 };
 
@@ -55,7 +55,10 @@ extern "C" fn at_quick_exit(_: *mut c_void) {
 }
 
 extern "C" fn before_fork() {
-    engine::before_fork(kernel_listeners::note);
+    engine::before_fork(|engine| {
+        listeners::before_fork(engine);
+        kernel_listeners::note(engine);
+    });
 }
 
 extern "C" fn in_parent() {

@@ -135,6 +135,9 @@ reals! {
     posix_spawnp(pid: *mut libc::pid_t, file: *const c_char, actions: *const libc::posix_spawn_file_actions_t, attributes: *const libc::posix_spawnattr_t, argv: *const *const c_char, envp: *const *const c_char) -> c_int;
     dup2(from: c_int, to: c_int) -> c_int;
     dup3(from: c_int, to: c_int, flags: c_int) -> c_int;
+    chroot(path: *const c_char) -> c_int;
+    setrlimit64(resource: libc::__rlimit_resource_t, new: *const libc::rlimit64) -> c_int;
+    prlimit64(pid: libc::pid_t, resource: libc::__rlimit_resource_t, new: *const libc::rlimit64, old: *mut libc::rlimit64) -> c_int;
     daemon(keeps_directory: c_int, keeps_files: c_int) -> c_int;
     fdopen(fd: c_int, mode: *const c_char) -> isize;
     fileno(stream: *mut libc::FILE) -> c_int;

@@ -1,11 +1,12 @@
 //! Sockets that another program is about to get: by `exec`, `posix_spawn` or a UNIX socket.
 
 use posix::Errno;
+use ring::published::Published32;
 
 use crate::filters_unsafe::{self, Kind};
 use crate::marks::{self, Mark};
 use crate::tags::{self, Tag};
-use crate::{kernel_listeners, memory_unsafe};
+use crate::{kernel_listeners, memory_unsafe, stderr_unsafe};
 
 /// Prepares descriptors for a program that is about to get them, in the parent or in a child of
 /// `vfork`. `all`: also those that `exec` closes, since they may be copied before.
@@ -33,11 +34,26 @@ fn prepare(fd: i32, all: bool) -> bool {
 
 /// Prepares a descriptor of Millstream's for another program. Neither locks nor allocates.
 pub fn before_sharing(fd: i32) {
-    match memory_unsafe::is_listening(fd) {
+    let told = match memory_unsafe::is_listening(fd) {
         true => kernel_listeners::share(fd),
         // A listener of the stack's alone has told what it is, when it began to listen.
-        false if filters_unsafe::kind(fd) == Some(Kind::Listener) => {}
+        false if filters_unsafe::kind(fd) == Some(Kind::Listener) => Ok(()),
         false => tags::write(fd, Tag::Connection),
+    };
+    if told.is_err() {
+        say_untold();
+    }
+}
+
+/// Says that another program takes a socket of Millstream's for one of the kernel's.
+fn say_untold() {
+    static HAS_SAID: Published32 = Published32::new(0);
+    if HAS_SAID.load() == 0 {
+        HAS_SAID.store(1);
+        stderr_unsafe::say(
+            "millstream: the kernel refuses a packet filter on a socket: another program that gets \
+             the socket takes it for the kernel's\n",
+        );
     }
 }
 

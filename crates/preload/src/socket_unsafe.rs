@@ -284,7 +284,7 @@ fn listen_undecided(
         socket.is_both = true;
     }
     watch_both(&watched)?;
-    kernel_listeners::tell_waits(engine, key, fd);
+    kernel_listeners::tell_new(engine, key, fd);
     listen_in_kernel(fd, backlog)
 }
 
@@ -341,7 +341,7 @@ pub unsafe extern "C-unwind" fn accept4(
     };
     let mut call = None;
     let accepted = sleep::until_done(Signals::Restart, Some(key), |engine| {
-        let socket = listeners::ready(engine, key)?;
+        let socket = listeners::accepting(engine, key)?;
         let request = Request::Accept {
             fd: socket.id,
             flags,

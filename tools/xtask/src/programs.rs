@@ -174,8 +174,16 @@ const CHECKS: &[(&str, &str, Check)] = &[
     ),
     (
         "spawned programs over mux",
-        "python3: a listener that another program gets by posix_spawn, and by vfork and exec",
+        "python3: a listener that another program gets by posix_spawn, by vfork and exec, and by \
+         fork, dup2 and exec, where it changes its root and user, or starts when a connection has \
+         come",
         spawned::over_mux,
+    ),
+    (
+        "spawned programs over packet",
+        "python3: `accept` in a program without privilege that got a listener by fork, dup2 and \
+         exec: `EBADF` and a log line, also for a listener on all addresses",
+        spawned::refused,
     ),
     (
         "haproxy -Ws over mux",

@@ -1,4 +1,5 @@
-//! A listener over `mux:` that a program gives to another one, which it spawns.
+//! A listener that a program gives to another one, which it spawns: over `mux:`, where the other
+//! program accepts, and over a wire of the first program's alone, where it cannot.
 
 use std::process::Stdio;
 
@@ -19,7 +20,12 @@ for _ in range(100):
         time.sleep(0.1)
 ";
 /// The ways to spawn, with the ports of the listeners.
-const WAYS: [(&str, u16); 2] = [("spawn", 8101), ("vfork", 8102)];
+const WAYS: [(&str, u16); 4] = [
+    ("spawn", 8101),
+    ("vfork", 8102),
+    ("confined", 8103),
+    ("left", 8106),
+];
 
 pub(super) fn over_mux(world: &World) -> Result<(), String> {
     world.write("spawned.py", PROGRAM.as_bytes())?;
@@ -41,6 +47,25 @@ pub(super) fn over_mux(world: &World) -> Result<(), String> {
         }
         if !program.wait()? {
             return Err(format!("{way}: the program fails"));
+        }
+    }
+    Ok(())
+}
+
+/// Checks that `accept` fails in the other program, for a listener on the wire's address and for
+/// one on all addresses. The other program has no privilege.
+pub(super) fn refused(world: &World) -> Result<(), String> {
+    world.write("spawned.py", PROGRAM.as_bytes())?;
+    let program = world.path("spawned.py");
+    for (address, port) in [(NEAR, "8104"), ("0.0.0.0", "8105")] {
+        let line = ["/usr/bin/python3", &program, address, port, "refused"];
+        let ended = run::outcome(&mut world.millstream(&line))?;
+        let said = String::from_utf8_lossy(&ended.stdout).into_owned();
+        let logged = String::from_utf8_lossy(&ended.stderr).into_owned();
+        if said.trim() != "EBADF" || !logged.contains("another process's stack: EBADF") {
+            return Err(format!(
+                "{address}: accept said {said:?}, and the log {logged:?}"
+            ));
         }
     }
     Ok(())

@@ -48,6 +48,7 @@ pub enum Command {
     /// Look whether this host can run Millstream well, and say what mends it
     Doctor(DoctorOptions),
     /// Show connections and listeners of running processes, as iproute2's ss does
+    #[command(version)]
     Ss(Box<SsOptions>),
     /// Follow what happens to a connection of a running process
     Trace(TraceOptions),

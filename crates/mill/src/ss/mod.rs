@@ -45,14 +45,17 @@ pub struct SsOptions {
     /// Show TCP, which is all there is
     #[arg(short = 't', long = "tcp")]
     pub tcp: bool,
-    /// Show all states, listeners too
-    #[arg(short, long)]
+    /// Show UDP, of which there is none; with -t TCP is shown
+    #[arg(short = 'u', long = "udp")]
+    pub udp: bool,
+    /// Show all states, listeners too; of -a and -l the last one counts
+    #[arg(short, long, overrides_with = "listening")]
     pub all: bool,
     /// Show numbers of ports, and rates in bits
     #[arg(short, long)]
     pub numeric: bool,
     /// Show listeners only
-    #[arg(short, long)]
+    #[arg(short, long, overrides_with = "all")]
     pub listening: bool,
     /// Show the process
     #[arg(short, long)]
@@ -184,7 +187,8 @@ fn is_wanted(options: &SsOptions, filter: &Filter, states: u16, flow: &Flow) -> 
         (false, true) => local.is_ipv6(),
         _ => true,
     };
-    is_family && filter.takes(states, &flow.words)
+    let is_protocol = options.tcp || !options.udp;
+    is_protocol && is_family && filter.takes(states, &flow.words)
 }
 
 /// The flows whose stories are shown.

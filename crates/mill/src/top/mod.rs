@@ -66,6 +66,7 @@ pub fn top(options: &TopOptions) -> Result<(), Failure> {
     let before = processes.snapshots();
     std::thread::sleep(delay);
     let mut rows = rates::rows(&before, &processes.snapshots());
+    processes.warn_of_unseen();
     rates::sort(&mut rows, options.sort, false);
     match options.json {
         true => println!("{}", serde_json::json!(rows)),

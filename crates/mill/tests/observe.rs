@@ -81,6 +81,95 @@ fn two_processes_are_seen_and_the_socket_of_a_killed_one_is_removed() {
 }
 
 #[test]
+fn process_that_serves_as_many_readers_as_it_can_is_named_by_each_tool() {
+    let directory = directory("busy");
+    let server = server(&directory, "a");
+    let pid = server.0.id();
+    let readers: Vec<_> = (0..observe::limits::CLIENTS_MAX)
+        .map(|_| {
+            let path = observe::place::socket_path(&directory, pid);
+            let mut reader = observe::client::Client::connect(&path).expect("a reader");
+            reader.statistics().expect("the agent serves it");
+            reader
+        })
+        .collect();
+    let file = directory.join("file.pcapng");
+    let write = ["capture", "-w", file.to_str().expect("a path")];
+    let commands: [(&[&str], i32); 6] = [
+        (&["top", "--once", "--delay", "0.1"], 0),
+        (&["metrics"], 0),
+        (&["rules"], 0),
+        (&["ss", "-ta"], 1),
+        (&["trace", "dst", "10.9.0.1"], 2),
+        (&write, 1),
+    ];
+    for (words, status) in commands {
+        let output = look(&directory, words);
+        let said = String::from_utf8_lossy(&output.stderr);
+        let wanted = format!("process {pid}: it ends, or serves as many readers as it can");
+        assert!(said.contains(&wanted), "{words:?}: {said}");
+        assert_eq!(output.status.code(), Some(status), "{words:?}: {said}");
+    }
+    drop(readers);
+    let _ = std::fs::remove_dir_all(&directory);
+}
+
+/// The page of a server of metrics.
+fn scrape(address: &str) -> String {
+    use std::io::{Read as _, Write as _};
+    let mut stream = std::net::TcpStream::connect(address).expect("a connection");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    let request = b"GET /metrics HTTP/1.1\r\n\r\n";
+    stream.write_all(request).expect("a request");
+    let mut page = String::new();
+    stream.read_to_string(&mut page).expect("a page");
+    page
+}
+
+#[test]
+fn process_that_is_stopped_for_long_keeps_its_last_values() {
+    use std::io::BufRead as _;
+    let directory = directory("stopped");
+    let server = server(&directory, "a");
+    let pid = server.0.id();
+    let mut command = mill(&directory);
+    command.args(["metrics", "--listen", "127.0.0.1:0"]);
+    let mut metrics = Server(command.stdout(Stdio::piped()).spawn().expect("metrics"));
+    let out = metrics.0.stdout.as_mut().expect("its output");
+    let mut line = String::new();
+    let read = std::io::BufReader::new(out).read_line(&mut line);
+    read.expect("a line");
+    let address = line.trim().strip_prefix("metrics at http://");
+    let address = address.and_then(|rest| rest.strip_suffix("/metrics"));
+    let address = address.expect("an address");
+    let signal = |signal: &str| {
+        let words = [signal, &pid.to_string()];
+        let status = Command::new("kill").args(words).status();
+        assert!(status.is_ok_and(|status| status.success()));
+    };
+    let wanted = format!("millstream_turns_total{{process=\"{pid}\"");
+    assert!(scrape(address).contains(&wanted));
+    signal("-STOP");
+    // More looks than connections that a process accepts.
+    for at in 0..observe::limits::CLIENTS_MAX + 4 {
+        assert!(scrape(address).contains(&wanted), "look {at}");
+    }
+    signal("-CONT");
+    let turns = |page: String| {
+        let line = page.lines().find(|line| line.starts_with(&wanted));
+        let value = line.and_then(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
+        value.expect("a number")
+    };
+    let begin = Instant::now();
+    let before = turns(scrape(address));
+    while turns(scrape(address)) == before {
+        assert!(begin.elapsed() < PATIENCE, "its values are fresh again");
+    }
+    drop((metrics, server));
+    let _ = std::fs::remove_dir_all(&directory);
+}
+
+#[test]
 fn process_that_is_not_there_is_named() {
     let directory = directory("none");
     let output = look(&directory, &["top", "--once", "--pid", "1"]);

@@ -108,6 +108,7 @@ fn process_that_serves_as_many_readers_as_it_can_is_named_by_each_tool() {
         let said = String::from_utf8_lossy(&output.stderr);
         let wanted = format!("process {pid}: it ends, or serves as many readers as it can");
         assert!(said.contains(&wanted), "{words:?}: {said}");
+        assert!(!said.contains('\u{1b}'), "colours in a file: {said:?}");
         assert_eq!(output.status.code(), Some(status), "{words:?}: {said}");
     }
     drop(readers);
@@ -166,6 +167,56 @@ fn process_that_is_stopped_for_long_keeps_its_last_values() {
         assert!(begin.elapsed() < PATIENCE, "its values are fresh again");
     }
     drop((metrics, server));
+    let _ = std::fs::remove_dir_all(&directory);
+}
+
+/// The only child of a process.
+fn child_of(pid: u32) -> Option<String> {
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
+    children.split_whitespace().next().map(str::to_owned)
+}
+
+#[test]
+fn top_that_a_signal_ends_puts_the_terminal_back() {
+    let directory = directory("terminal");
+    let typescript = directory.join("typescript");
+    let mut command = Command::new("script");
+    // The terminal that `script` makes has no size where the test has no terminal.
+    let inner = format!(
+        "stty rows 24 cols 80; exec {} top",
+        env!("CARGO_BIN_EXE_mill")
+    );
+    command
+        .args(["-qfec", &inner])
+        .arg(&typescript)
+        .env("MILLSTREAM_OBSERVE", &directory)
+        .env("TERM", "xterm");
+    let child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let Ok(child) = child else {
+        eprintln!("ignored: script is not installed");
+        return;
+    };
+    let mut terminal = Server(child);
+    let shown = |wanted: &str| {
+        let bytes = std::fs::read(&typescript).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).contains(wanted)
+    };
+    let begin = Instant::now();
+    while !shown("q quit") {
+        assert!(begin.elapsed() < PATIENCE, "top shows its screen");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let top = child_of(terminal.0.id()).expect("top runs");
+    let status = Command::new("kill").args(["-TERM", &top]).status();
+    assert!(status.is_ok_and(|status| status.success()));
+    let status = terminal.0.wait().expect("it ends");
+    assert!(status.success(), "{status}");
+    assert!(shown("\u{1b}[?1049l"), "the main screen is back");
+    assert!(shown("\u{1b}[?25h"), "the cursor is back");
     let _ = std::fs::remove_dir_all(&directory);
 }
 

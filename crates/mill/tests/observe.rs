@@ -127,6 +127,53 @@ fn scrape(address: &str) -> String {
     page
 }
 
+fn signal(pid: u32, signal: &str) {
+    let status = Command::new("kill")
+        .args([signal, &pid.to_string()])
+        .status();
+    assert!(status.is_ok_and(|status| status.success()));
+}
+
+/// Readers that fill the queue of connections of a stopped process, as many looks at it would.
+fn fill(directory: &Path, pid: u32) -> Vec<observe::client::Client> {
+    let path = observe::place::socket_path(directory, pid);
+    let connect = |_| observe::client::Client::connect(&path).ok();
+    let readers: Vec<_> = (0..1_000).map_while(connect).collect();
+    assert!(readers.len() < 1_000, "the queue is full");
+    readers
+}
+
+#[test]
+fn capture_of_a_process_that_is_stopped_for_long_goes_on() {
+    let directory = directory("stopped-capture");
+    let server = server(&directory, "a");
+    let pid = server.0.id();
+    let file = directory.join("file.pcapng");
+    let mut command = mill(&directory);
+    let words = ["capture", &pid.to_string(), "-w"];
+    let capture = command.args(words).arg(&file).stderr(Stdio::null());
+    let mut capture = Server(capture.spawn().expect("a capture"));
+    let begin = Instant::now();
+    while std::fs::metadata(&file).map_or(0, |file| file.len()) == 0 {
+        assert!(begin.elapsed() < PATIENCE, "the capture begins");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    signal(pid, "-STOP");
+    let readers = fill(&directory, pid);
+    // Contexts are asked each second to go on.
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_secs(4) {
+        let ended = capture.0.try_wait().expect("a child");
+        assert_eq!(ended, None, "after {:?}", begin.elapsed());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    signal(pid, "-CONT");
+    signal(capture.0.id(), "-INT");
+    assert!(capture.0.wait().expect("a child").success());
+    drop((readers, server));
+    let _ = std::fs::remove_dir_all(&directory);
+}
+
 #[test]
 fn process_that_is_stopped_for_long_keeps_its_last_values() {
     use std::io::BufRead as _;
@@ -143,19 +190,15 @@ fn process_that_is_stopped_for_long_keeps_its_last_values() {
     let address = line.trim().strip_prefix("metrics at http://");
     let address = address.and_then(|rest| rest.strip_suffix("/metrics"));
     let address = address.expect("an address");
-    let signal = |signal: &str| {
-        let words = [signal, &pid.to_string()];
-        let status = Command::new("kill").args(words).status();
-        assert!(status.is_ok_and(|status| status.success()));
-    };
     let wanted = format!("millstream_turns_total{{process=\"{pid}\"");
     assert!(scrape(address).contains(&wanted));
-    signal("-STOP");
-    // More looks than connections that a process accepts.
-    for at in 0..observe::limits::CLIENTS_MAX + 4 {
+    signal(pid, "-STOP");
+    let readers = fill(&directory, pid);
+    for at in 0..4 {
         assert!(scrape(address).contains(&wanted), "look {at}");
     }
-    signal("-CONT");
+    signal(pid, "-CONT");
+    drop(readers);
     let turns = |page: String| {
         let line = page.lines().find(|line| line.starts_with(&wanted));
         let value = line.and_then(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
@@ -171,9 +214,9 @@ fn process_that_is_stopped_for_long_keeps_its_last_values() {
 }
 
 /// The only child of a process.
-fn child_of(pid: u32) -> Option<String> {
+fn child_of(pid: u32) -> Option<u32> {
     let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
-    children.split_whitespace().next().map(str::to_owned)
+    children.split_whitespace().next()?.parse().ok()
 }
 
 #[test]
@@ -211,8 +254,7 @@ fn top_that_a_signal_ends_puts_the_terminal_back() {
         std::thread::sleep(Duration::from_millis(10));
     }
     let top = child_of(terminal.0.id()).expect("top runs");
-    let status = Command::new("kill").args(["-TERM", &top]).status();
-    assert!(status.is_ok_and(|status| status.success()));
+    signal(top, "-TERM");
     let status = terminal.0.wait().expect("it ends");
     assert!(status.success(), "{status}");
     assert!(shown("\u{1b}[?1049l"), "the main screen is back");

@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::output::print;
 use crate::processes::why;
 
 /// Options of `mill rules`.
@@ -61,10 +62,9 @@ pub fn rules(options: &RulesOptions) -> Result<(), Failure> {
         return Err(Failure::Run(why));
     }
     match options.json {
-        true => println!("{}", serde_json::json!(rows)),
-        false => print!("{}", table(&rows)),
+        true => print(&format!("{}\n", serde_json::json!(rows))),
+        false => print(&table(&rows)),
     }
-    Ok(())
 }
 
 /// Asks all contexts of a process, in bounded steps.

@@ -262,6 +262,42 @@ fn top_that_a_signal_ends_puts_the_terminal_back() {
     let _ = std::fs::remove_dir_all(&directory);
 }
 
+/// What a tool says on stderr, and its status, when its output goes to `stdout`.
+fn told_into(directory: &Path, words: &[&str], stdout: Stdio) -> (Option<i32>, String) {
+    let mut command = mill(directory);
+    let command = command.args(words).stdout(stdout).stderr(Stdio::piped());
+    let output = command.spawn().expect("it starts").wait_with_output();
+    let output = output.expect("it ends");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    (output.status.code(), said)
+}
+
+#[test]
+fn output_that_does_not_leave_fails_and_a_reader_that_has_gone_is_no_failure() {
+    let directory = directory("output");
+    let server = server(&directory, "a");
+    let commands: [&[&str]; 6] = [
+        &["top", "--once", "--delay", "0.1"],
+        &["top", "--once", "--delay", "0.1", "--json"],
+        &["metrics"],
+        &["rules"],
+        &["ss", "-ta"],
+        &["ss", "-ta", "--json"],
+    ];
+    for words in commands {
+        let full = std::fs::File::create("/dev/full").expect("a device");
+        let (status, said) = told_into(&directory, words, full.into());
+        let wanted = "mill: stdout: No space left on device (os error 28)\n";
+        assert_eq!((status, &*said), (Some(1), wanted), "{words:?}");
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let (status, said) = told_into(&directory, words, writer.into());
+        assert_eq!((status, &*said), (Some(0), ""), "{words:?}");
+    }
+    drop(server);
+    let _ = std::fs::remove_dir_all(&directory);
+}
+
 #[test]
 fn process_that_is_not_there_is_named() {
     let directory = directory("none");

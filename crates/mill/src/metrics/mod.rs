@@ -9,7 +9,6 @@ mod services;
 mod tests;
 mod text;
 
-use std::io::Write as _;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -20,6 +19,7 @@ use packetio::mux::SOCKET_PATH_DEFAULT;
 use self::services::Service;
 use crate::failure::Failure;
 use crate::limits::SCRAPE_MS_MAX;
+use crate::output::print;
 use crate::processes::Processes;
 
 /// Options of `mill metrics`.
@@ -62,11 +62,7 @@ pub fn metrics(options: &MetricsOptions) -> Result<(), Failure> {
             }
             std::thread::sleep(Duration::from_secs(options.interval));
         },
-        (None, None) => {
-            // An error is ignored: stdout is closed.
-            let _ = std::io::stdout().write_all(page(&mut processes, options, bytes).as_bytes());
-            Ok(())
-        }
+        (None, None) => print(&page(&mut processes, options, bytes)),
     }
 }
 
@@ -106,10 +102,8 @@ fn listen(
 ) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::Run(format!("{address}: {error}"));
     let listener = TcpListener::bind(address).map_err(failed)?;
-    println!(
-        "metrics at http://{}/metrics",
-        listener.local_addr().map_err(failed)?
-    );
+    let place = listener.local_addr().map_err(failed)?;
+    print(&format!("metrics at http://{place}/metrics\n"))?;
     let mut bytes = 0;
     let patience = Duration::from_millis(SCRAPE_MS_MAX);
     let served = server::serve(&listener, patience, || {

@@ -36,6 +36,7 @@ use self::output::Output;
 use self::source::{Agent, Flow};
 use crate::failure::Failure;
 use crate::limits::STORIES_SHOWN_MAX;
+use crate::output::written;
 
 pub use self::trace::{TraceOptions, trace};
 
@@ -136,7 +137,7 @@ pub fn ss(options: &SsOptions, with_stories: bool) -> Result<(), Failure> {
     if let Some(chosen) = told {
         chosen.tell(&mut agents, &mut output, &mut failed)?;
     }
-    output.end();
+    written(output.end())?;
     failed.outcome()
 }
 

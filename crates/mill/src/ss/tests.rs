@@ -343,7 +343,7 @@ fn json_leaves_row_by_row_and_is_a_list() {
         for _ in 0..count {
             output.add(&flow(&[]), None);
         }
-        output.end();
+        output.end().unwrap();
         let rows: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
         assert_eq!(rows.as_array().unwrap().len(), count);
     }
@@ -361,6 +361,6 @@ fn output_that_is_closed_takes_no_more_rows() {
     output.add(&flow(&[]), None);
     assert!(output.is_closed());
     output.add(&flow(&[]), None);
-    output.end();
+    assert!(output.end().is_err());
     assert_eq!(out.bytes, 1);
 }

@@ -13,6 +13,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use crate::failure::Failure;
+use crate::output::print;
 use crate::processes::Processes;
 
 /// Options of `mill top`.
@@ -69,8 +70,7 @@ pub fn top(options: &TopOptions) -> Result<(), Failure> {
     processes.warn_of_unseen();
     rates::sort(&mut rows, options.sort, false);
     match options.json {
-        true => println!("{}", serde_json::json!(rows)),
-        false => print!("{}", rates::table(&rows)),
+        true => print(&format!("{}\n", serde_json::json!(rows))),
+        false => print(&rates::table(&rows)),
     }
-    Ok(())
 }

@@ -141,7 +141,7 @@ impl Check {
             Self::Memlock => "`ulimit -l unlimited`, or LimitMEMLOCK=infinity in the unit".into(),
             Self::Tun => "`modprobe tun`; for a container also `--device /dev/net/tun`".into(),
             Self::Service => {
-                "as root, `mill mux IFACE` starts the service; this user must reach its --socket".into()
+                "as root, `mill mux IFACE` on this host serves all users, at `--socket`".into()
             }
             Self::Memif => {
                 format!("`mill doctor --wire memif:{interface}` says what is wrong with the path")

@@ -480,12 +480,7 @@ fn service_that_refuses_is_a_failure() {
     };
     expect(&wire(None), "service", Verdict::Ok, "");
     let refused = wire(Some(rustix::io::Errno::ACCESS));
-    expect(
-        &refused,
-        "service",
-        Verdict::Failure,
-        "mill mux IFACE` starts",
-    );
+    expect(&refused, "service", Verdict::Failure, "`mill mux IFACE`");
 }
 
 #[test]

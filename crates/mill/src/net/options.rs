@@ -207,12 +207,6 @@ impl NetOptions {
         self.wires.first().unwrap_or(&Wire::Kernel)
     }
 
-    /// True if a wire is that of a service of `mill mux`, which decides about ports.
-    pub fn uses_service(&self) -> bool {
-        let is_mux = |wire: &Wire| matches!(wire, Wire::Millstream(spec) if spec.kind() == "mux");
-        self.wires.iter().any(is_mux)
-    }
-
     /// Addresses at which a server listens: all of ours, or any address of the kernel.
     pub fn listen_addresses(&self, port: u16) -> Vec<SocketAddr> {
         let any = SocketAddr::from(([0, 0, 0, 0], port));

@@ -119,7 +119,7 @@ fn work<N: Net>(
     let net = net_of(index)?;
     let listen = |address: SocketAddr| {
         let listener = net.listen(address, options.backlog);
-        listener.map_err(|error| refused(address, &error, options.net.uses_service()))
+        listener.map_err(|error| io::Error::new(error.kind(), format!("{address}: {error}")))
     };
     let addresses = options.net.listen_addresses(options.port);
     let listeners: io::Result<Vec<_>> = addresses.into_iter().map(listen).collect();
@@ -127,19 +127,6 @@ fn work<N: Net>(
     let worker = Worker::new(net, listeners?, documents, options.connections_max)?;
     let _ = tell.send(News::Ready);
     worker.run(stop.fd())
-}
-
-/// The error of a listener with its address, and with what admits the user to a port that the
-/// service of a `mux:` wire refuses.
-fn refused(address: SocketAddr, error: &io::Error, by_service: bool) -> io::Error {
-    let hint = match by_service && error.kind() == io::ErrorKind::PermissionDenied {
-        true => format!(
-            ": as root, `mill mux IFACE --allow user=NAME:{}` admits a user to the port",
-            address.port()
-        ),
-        false => String::new(),
-    };
-    io::Error::new(error.kind(), format!("{address}: {error}{hint}"))
 }
 
 /// Reports when all workers are ready, waits for their ends, and stops the others when one fails.

@@ -1,7 +1,7 @@
 //! The whole server over kernel sockets, from the clients' side.
 
-use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
 use super::testing::{Server, Site};
@@ -228,20 +228,4 @@ fn peer_that_leaves_in_the_middle_does_no_harm() {
         stream.read_exact(&mut first).unwrap();
     }
     assert!(get(&server, "/a.txt", "").ends_with("hello, world"));
-}
-
-#[test]
-fn port_that_a_service_refuses_is_told_with_what_admits_the_user() {
-    let address: SocketAddr = ([0, 0, 0, 0], 80).into();
-    let denied = io::Error::from(io::ErrorKind::PermissionDenied);
-    let said = super::refused(address, &denied, true).to_string();
-    assert!(
-        said.starts_with("0.0.0.0:80: ") && said.contains("--allow user=NAME:80`"),
-        "{said}"
-    );
-    let said = super::refused(address, &denied, false).to_string();
-    assert!(!said.contains("mill mux"), "{said}");
-    let taken = io::Error::from(io::ErrorKind::AddrInUse);
-    let said = super::refused(address, &taken, true).to_string();
-    assert!(!said.contains("mill mux"), "{said}");
 }

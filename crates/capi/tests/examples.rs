@@ -77,6 +77,33 @@ fn examples_compile_as_c_and_as_cxx() {
 }
 
 #[test]
+fn wire_that_does_not_open_is_told_with_the_matching_line_of_the_doctor() {
+    let directory = common::scratch("examples-doctor");
+    let program = directory.join("echo");
+    common::compile("gcc", &sources("echo"), &[], With::Libmtcp, &program);
+    let config = directory.join("mtcp.conf");
+    let text = "io = packet\nport = mtcp-none\nip_addr = 10.9.0.1/24\nnum_cores = 1\n";
+    fs::write(&config, text).unwrap();
+    let none = directory.join("none/a.sock").display().to_string();
+    for (wire, check) in [
+        ("packet:mtcp-none".to_owned(), "interface"),
+        ("xdp:mtcp-none".to_owned(), "interface"),
+        (format!("mux:{none}"), "service"),
+        (format!("memif:{none}"), "memif"),
+        (format!("dpdk:0,plugin={none}"), "plug-in"),
+    ] {
+        let mut command = Command::new("timeout");
+        command.arg("60").arg(&program).arg("-f").arg(&config);
+        let output = command.env("MILLSTREAM_WIRE", &wire).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{wire}: {said}");
+        let wanted = format!("mtcp: doctor: {check}: ");
+        let lines = said.lines().filter(|line| line.starts_with(&wanted));
+        assert_eq!(lines.count(), 1, "{wire}: {said}");
+    }
+}
+
+#[test]
 fn webserver_serves_curl_wrk_and_ab() {
     let Some(lab) = Lab::new("webserver") else {
         return;

@@ -1,5 +1,6 @@
 //! The command line: the commands' names, and errors of usage in one line with status 2.
 
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
@@ -48,6 +49,7 @@ pub enum Command {
     /// Look whether this host can run Millstream well, and say what mends it
     Doctor(DoctorOptions),
     /// Show connections and listeners of running processes, as iproute2's ss does
+    #[command(version)]
     Ss(Box<SsOptions>),
     /// Follow what happens to a connection of a running process
     Trace(TraceOptions),
@@ -91,7 +93,7 @@ fn one_line(message: &str) -> String {
     words.join(" ")
 }
 
-/// Sends log lines to stderr: warnings, and more on request.
+/// Sends log lines to stderr: warnings, and more on request. Only a terminal gets colours.
 pub fn start_log(verbose: u8) {
     let default = match verbose {
         0 => "warn",
@@ -101,6 +103,7 @@ pub fn start_log(verbose: u8) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
+        .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr)
         .init();
 }

@@ -18,6 +18,7 @@ pub mod limits;
 mod metrics;
 pub mod mux;
 pub mod net;
+mod output;
 mod processes;
 mod rules;
 mod run;

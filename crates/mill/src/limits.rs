@@ -91,10 +91,15 @@ pub const TRACE_MS: u64 = 200;
 /// Time that `mill top` and `mill metrics` wait for a context's fresh values, in ms. Then they show
 /// the last ones.
 pub const PUBLISH_MS_MAX: u64 = 300;
-/// Bytes of a scrape's head that `mill metrics` reads. More: the connection closes.
+/// Clients of `mill metrics --listen` at once. At the limit the one that has been there for longest
+/// is disconnected.
+pub const SCRAPES_MAX: usize = 64;
+/// Bytes of a scrape's head that `mill metrics` reads. More: 431.
 pub const SCRAPE_HEAD_BYTES_MAX: usize = 8 * 1024;
-/// Time that a scrape may take to send its request and to read the answer, in ms. Then the
-/// connection closes.
+/// Headers of a scrape. More: 431.
+pub const SCRAPE_HEADERS_MAX: usize = 64;
+/// Time without progress of a scrape's request or answer, in ms. Then half a request is answered
+/// with 408, and the connection closes.
 pub const SCRAPE_MS_MAX: u64 = 2_000;
 
 /// Files of a capture's ring that is not told how many.

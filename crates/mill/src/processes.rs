@@ -1,15 +1,17 @@
 //! The Millstream processes that this user may observe, and their values.
 //!
-//! Owns a connection to the agent of each. Removes a process that ends or does not answer. Called
-//! by `mill top` and `mill metrics`.
+//! Owns a connection to the agent of each. Removes a process that ends, and keeps the last values of
+//! one that does not answer. Called by `mill top` and `mill metrics`.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use observe::client::Client;
 use observe::place;
 use observe::reader::{ContextValues, Name, Statistics, Value};
+use rustix::io::Errno;
 
 use crate::failure::Failure;
 use crate::limits::PUBLISH_MS_MAX;
@@ -20,6 +22,11 @@ pub struct Processes {
     all: Vec<Process>,
     /// The process that is asked for; `None`: all.
     only: Option<u32>,
+    /// Processes that could not be asked at the last look: their sockets, and the reason in one
+    /// line.
+    unseen: BTreeMap<PathBuf, String>,
+    /// Sockets in `unseen` that a warning has told of.
+    told: HashSet<PathBuf>,
 }
 
 struct Process {
@@ -28,6 +35,8 @@ struct Process {
     /// The directory of names, and its epoch. It is read again when it has grown.
     names: Arc<[Name]>,
     epoch: Option<u64>,
+    /// The whole process does not answer, not one of its contexts alone.
+    is_silent: bool,
 }
 
 /// The values of a process at one time.
@@ -49,15 +58,33 @@ impl Processes {
     /// There is no such process, or this user may not observe it.
     pub fn find(only: Option<u32>) -> Result<Self, Failure> {
         let mut processes = Self {
-            all: Vec::new(),
             only,
+            ..Self::default()
         };
         processes.look_for_new();
+        let unseen = processes.unseen().next().map(str::to_owned);
         match only {
-            Some(pid) if processes.all.is_empty() => Err(Failure::Run(format!(
-                "process {pid}: no socket of Millstream's that this user may use"
-            ))),
+            Some(pid) if processes.all.is_empty() => {
+                Err(Failure::Run(unseen.unwrap_or_else(|| {
+                    format!("process {pid}: no socket of Millstream's that this user may use")
+                })))
+            }
             _ => Ok(processes),
+        }
+    }
+
+    /// The processes that could not be asked at the last look, a line for each.
+    pub fn unseen(&self) -> impl Iterator<Item = &str> {
+        self.unseen.values().map(String::as_str)
+    }
+
+    /// Warns of processes that could not be asked at the last look, once of each.
+    pub fn warn_of_unseen(&mut self) {
+        self.told.retain(|socket| self.unseen.contains_key(socket));
+        for (socket, why) in &self.unseen {
+            if self.told.insert(socket.clone()) {
+                tracing::warn!("{why}");
+            }
         }
     }
 
@@ -83,26 +110,60 @@ impl Processes {
         let pid_of = |process: &Process| process.client.pid();
         let known: HashSet<u32> = self.all.iter().map(pid_of).collect();
         let files = self.all.iter().filter_map(|process| process.client.file());
-        for client in place::agents_but(&files.collect()) {
+        let found = place::agents_but(&files.collect());
+        self.unseen.clear();
+        for (socket, errno) in found.unseen {
+            let is_wanted = self.only.is_none_or(|only| is_of(&socket, only));
+            if is_wanted {
+                let why = format!("{}: {}", socket.display(), why(errno));
+                self.unseen.insert(socket, why);
+            }
+        }
+        for client in found.agents {
             let pid = client.pid();
             let is_wanted = self.only.is_none_or(|only| only == pid);
             if is_wanted && !known.contains(&pid) {
-                self.all.extend(Process::open(client));
+                let socket = client.path().to_owned();
+                match Process::open(client) {
+                    Ok(process) => self.all.push(process),
+                    Err(errno) => {
+                        let why = format!("process {pid}: {}", why(errno));
+                        self.unseen.insert(socket, why);
+                    }
+                }
             }
         }
         self.all.sort_by_key(pid_of);
     }
 }
 
+/// True if the socket is named for process `pid`.
+pub fn is_of(socket: &Path, pid: u32) -> bool {
+    let name = socket.file_stem().and_then(|name| name.to_str());
+    name == Some(&*pid.to_string())
+}
+
+/// Why a process cannot be asked.
+pub fn why(errno: Errno) -> String {
+    match errno {
+        Errno::PIPE => "it ends, or serves as many readers as it can".to_owned(),
+        Errno::TIMEDOUT => "it does not answer".to_owned(),
+        // Its queue of connections is full.
+        Errno::AGAIN => "it does not answer, and others wait".to_owned(),
+        errno => errno.to_string(),
+    }
+}
+
 impl Process {
-    fn open(mut client: Client) -> Option<Self> {
+    fn open(mut client: Client) -> Result<Self, Errno> {
         client.set_patience(Duration::from_millis(PUBLISH_MS_MAX));
-        let statistics = client.statistics().ok()?;
-        Some(Self {
+        let statistics = client.statistics()?;
+        Ok(Self {
             client,
             statistics,
             names: Arc::from([]),
             epoch: None,
+            is_silent: false,
         })
     }
 
@@ -112,13 +173,16 @@ impl Process {
         let names = self.names()?;
         for context in self.statistics.contexts(&[]) {
             match self.client.publish(context.slot) {
-                Err(rustix::io::Errno::TIMEDOUT) => {
-                    // The answer may still come, and the agent accepts no other request before
-                    // that.
-                    self.client.reconnect().ok()?;
+                // The answer may still come, and the agent accepts no other request of this
+                // connection before that. A stopped process takes no further connection either.
+                Err(Errno::TIMEDOUT) => {
+                    self.is_silent = self.is_silent || self.client.reconnect().is_err();
+                    if self.is_silent {
+                        break;
+                    }
                 }
-                Err(rustix::io::Errno::PIPE) => return None,
-                _ => {}
+                Err(Errno::PIPE) => return None,
+                _ => self.is_silent = false,
             }
         }
         Some(Snapshot {

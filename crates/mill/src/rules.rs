@@ -9,6 +9,8 @@ use rustix::io::Errno;
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::output::print;
+use crate::processes::why;
 
 /// Options of `mill rules`.
 #[derive(Args, Clone, Debug)]
@@ -38,7 +40,11 @@ struct Row {
 pub fn rules(options: &RulesOptions) -> Result<(), Failure> {
     let mut rows = Vec::new();
     let mut is_found = false;
-    for client in place::agents() {
+    let agents = place::agents();
+    for (socket, errno) in &agents.unseen {
+        tracing::warn!("{}: {}", socket.display(), why(*errno));
+    }
+    for client in agents.agents {
         let pid = client.pid();
         if options.pid.is_some_and(|only| only != pid) {
             continue;
@@ -46,10 +52,9 @@ pub fn rules(options: &RulesOptions) -> Result<(), Failure> {
         match ask(client, &mut rows) {
             Ok(()) => is_found = true,
             Err(errno) if options.pid.is_some() => {
-                return Err(Failure::Run(format!("process {pid}: {errno}")));
+                return Err(Failure::Run(format!("process {pid}: {}", why(errno))));
             }
-            // The process may have ended meanwhile, which does not matter.
-            Err(errno) => tracing::info!("process {pid}: {errno}"),
+            Err(errno) => tracing::warn!("process {pid}: {}", why(errno)),
         }
     }
     if let (Some(pid), false) = (options.pid, is_found) {
@@ -57,10 +62,9 @@ pub fn rules(options: &RulesOptions) -> Result<(), Failure> {
         return Err(Failure::Run(why));
     }
     match options.json {
-        true => println!("{}", serde_json::json!(rows)),
-        false => print!("{}", table(&rows)),
+        true => print(&format!("{}\n", serde_json::json!(rows))),
+        false => print(&table(&rows)),
     }
-    Ok(())
 }
 
 /// Asks all contexts of a process, in bounded steps.

@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::thread;
 
 use ::mux::capabilities::drop_all;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -38,6 +39,12 @@ impl Stop {
 
     pub fn raise(&self) {
         raise(&self.writer);
+    }
+
+    /// True once the request was raised.
+    pub fn is_raised(&self) -> bool {
+        let mut polled = [PollFd::new(&self.reader, PollFlags::IN)];
+        poll(&mut polled, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
     }
 
     /// A descriptor that is readable once the request was raised.

@@ -21,6 +21,8 @@ pub struct Client {
     pid: u32,
     requests: u32,
     patience: Duration,
+    /// A request has no answer yet. The agent takes no other one from this connection before that.
+    is_waiting: bool,
     /// Device and inode of the socket's file, where a reader found it in a directory.
     file: Option<(u64, u64)>,
     /// Room for an answer, kept for the next one.
@@ -56,6 +58,7 @@ impl Client {
             pid: peer.pid.as_raw_nonzero().get() as u32,
             requests: 0,
             patience: Duration::from_millis(ANSWER_MS_MAX),
+            is_waiting: false,
             file: None,
             bytes: vec![0; HEADER_BYTES + ANSWER_BYTES_MAX],
         })
@@ -79,17 +82,21 @@ impl Client {
         self.pid
     }
 
-    /// Connects to the same process anew, which is necessary after a request that has timed out: an
-    /// agent takes one request of a connection at a time.
+    /// Connects to the same process anew after a request that has timed out, so that other contexts
+    /// can be asked meanwhile. The old connection stays if the agent does not answer on the new one:
+    /// a stopped process accepts none, and connections that it has not accepted fill its queue.
     ///
     /// # Errors
-    /// Errors of `connect`; `SRCH` if another process listens there now.
+    /// Errors of `connect`; `SRCH` if another process listens there now; `TIMEDOUT` if the agent
+    /// does not answer.
     pub fn reconnect(&mut self) -> Result<(), Errno> {
-        let again = Self::connect(&self.path)?;
+        let mut again = Self::connect(&self.path)?;
         if again.pid != self.pid {
             return Err(Errno::SRCH);
         }
-        self.socket = again.socket;
+        again.patience = self.patience;
+        again.ask(0, kind::STATISTICS, &[])?;
+        (self.socket, self.is_waiting) = (again.socket, false);
         Ok(())
     }
 
@@ -121,12 +128,19 @@ impl Client {
         self.ask(slot, kind::PUBLISH, &[]).map(|_| ())
     }
 
-    /// Asks the context at `slot`, and waits for its answer.
+    /// Asks the context at `slot`, and waits for its answer. After a request that has timed out, the
+    /// answer to that one is awaited first.
     ///
     /// # Errors
     /// The context's errno; `TIMEDOUT` without an answer; `PIPE` if the process is gone or refused
     /// us; `PROTO` and `MSGSIZE` for a malformed answer.
     pub fn ask(&mut self, slot: u16, kind: u16, body: &[u8]) -> Result<Answer, Errno> {
+        let end = Instant::now() + self.patience;
+        while self.is_waiting {
+            let (length, _) = self.receive(end)?;
+            let (header, _) = Header::decode(&self.bytes[..length], ANSWER_BYTES_MAX)?;
+            self.is_waiting = header.request != self.requests;
+        }
         self.requests = self.requests.wrapping_add(1);
         let asked = Header {
             kind,
@@ -136,27 +150,32 @@ impl Client {
             body_bytes: body.len() as u32,
         };
         packet::send(&self.socket, &asked.encode(), body, None)?;
-        let end = Instant::now() + self.patience;
+        self.is_waiting = true;
         loop {
-            let (length, file) = match packet::receive(&self.socket, &mut self.bytes) {
-                Ok((0, _)) | Err(Errno::CONNRESET) => return Err(Errno::PIPE),
-                Ok(got) => got,
-                Err(Errno::AGAIN | Errno::INTR) => {
-                    self.wait(end)?;
-                    continue;
-                }
-                Err(errno) => return Err(errno),
-            };
+            let (length, file) = self.receive(end)?;
             let (header, body) = Header::decode(&self.bytes[..length], ANSWER_BYTES_MAX)?;
-            // A late answer belongs to an earlier request.
+            // A hostile process may send answers that nobody has asked for.
             if header.request != asked.request {
                 continue;
             }
+            self.is_waiting = false;
             if header.errno != 0 {
                 return Err(Errno::from_raw_os_error(i32::from(header.errno)));
             }
             let body = body.to_vec();
             return Ok(Answer { body, file });
+        }
+    }
+
+    /// Receives a packet with its descriptor.
+    fn receive(&mut self, end: Instant) -> Result<(usize, Option<OwnedFd>), Errno> {
+        loop {
+            match packet::receive(&self.socket, &mut self.bytes) {
+                Ok((0, _)) | Err(Errno::CONNRESET) => return Err(Errno::PIPE),
+                Ok(got) => return Ok(got),
+                Err(Errno::AGAIN | Errno::INTR) => self.wait(end)?,
+                Err(errno) => return Err(errno),
+            }
         }
     }
 

@@ -10,6 +10,7 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, Dir, Mode, OFlags};
+use rustix::io::Errno;
 use rustix::process::{Uid, geteuid};
 
 use crate::client::Client;
@@ -63,38 +64,58 @@ pub fn socket_path(directory: &Path, pid: u32) -> PathBuf {
 /// user's own directory, in the shared one, and for root in those of all users. Sockets at which
 /// nobody listens are removed.
 #[must_use]
-pub fn agents() -> Vec<Client> {
+pub fn agents() -> Found {
     agents_but(&HashSet::new())
 }
 
 /// The [agents] whose sockets are none of these files, by device and inode. A reader that
 /// looks again and again does not disturb agents that it is connected to.
 #[must_use]
-pub fn agents_but(known: &HashSet<(u64, u64)>) -> Vec<Client> {
-    let mut found: Vec<Client> = directory()
-        .iter()
-        .flat_map(|directory| agents_in(directory, known))
-        .collect();
+pub fn agents_but(known: &HashSet<(u64, u64)>) -> Found {
+    let mut found = Found::default();
+    if let Some(directory) = directory() {
+        found.add(agents_in(&directory, known));
+    }
     if std::env::var_os(VARIABLE).is_none() {
-        found.extend(agents_in(Path::new(SHARED_DIRECTORY), known));
+        found.add(agents_in(Path::new(SHARED_DIRECTORY), known));
         if geteuid().is_root() {
-            found.extend(users().iter().flat_map(|(directory, owner)| {
-                let opened = open(directory, OFlags::NOFOLLOW);
-                let opened = opened.filter(|opened| is_owned_by(opened, *owner));
-                opened.map_or(Vec::new(), |opened| in_opened(&opened, directory, known))
-            }));
+            for (directory, owner) in users() {
+                let opened = open(&directory, OFlags::NOFOLLOW);
+                if let Some(opened) = opened.filter(|opened| is_owned_by(opened, owner)) {
+                    found.add(in_opened(&opened, &directory, known));
+                }
+            }
         }
     }
-    found.sort_by_key(Client::pid);
-    found.dedup_by_key(|client| client.pid());
+    found.agents.sort_by_key(Client::pid);
+    found.agents.dedup_by_key(|client| client.pid());
     found
 }
 
 /// The agents whose sockets lie in `directory` and are none of the `known` files, in no order.
 #[must_use]
-pub fn agents_in(directory: &Path, known: &HashSet<(u64, u64)>) -> Vec<Client> {
+pub fn agents_in(directory: &Path, known: &HashSet<(u64, u64)>) -> Found {
     let opened = open(directory, OFlags::empty());
-    opened.map_or(Vec::new(), |opened| in_opened(&opened, directory, known))
+    opened.map_or_else(Found::default, |opened| {
+        in_opened(&opened, directory, known)
+    })
+}
+
+/// What a reader found in the directories of agents.
+#[derive(Default)]
+pub struct Found {
+    /// The agents that it is connected to.
+    pub agents: Vec<Client>,
+    /// Sockets of running processes that take no connection, with the error of `connect`. Sockets
+    /// of other users are not among them.
+    pub unseen: Vec<(PathBuf, Errno)>,
+}
+
+impl Found {
+    fn add(&mut self, mut more: Self) {
+        self.agents.append(&mut more.agents);
+        self.unseen.append(&mut more.unseen);
+    }
 }
 
 /// Directories of users that are logged in, and the user whom each has to belong to.
@@ -118,35 +139,48 @@ fn is_owned_by(opened: &OwnedFd, owner: Uid) -> bool {
     rustix::fs::fstat(opened).is_ok_and(|stat| stat.st_uid == owner.as_raw())
 }
 
-fn in_opened(opened: &OwnedFd, directory: &Path, known: &HashSet<(u64, u64)>) -> Vec<Client> {
+fn in_opened(opened: &OwnedFd, directory: &Path, known: &HashSet<(u64, u64)>) -> Found {
     let entries = Dir::read_from(opened).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| {
         let name = entry.file_name().to_str().ok()?.to_owned();
         let pid: Result<u32, _> = name.strip_suffix(".sock")?.parse();
         pid.is_ok().then_some(name)
     });
-    let found = names.take(SOCKETS_MAX);
-    let connect = |name: String| {
-        let file = identity(opened, &name).filter(|file| !known.contains(file))?;
-        connected(opened, directory, &name, file)
-    };
-    found.filter_map(connect).collect()
+    let mut found = Found::default();
+    for name in names.take(SOCKETS_MAX) {
+        let file = identity(opened, &name).filter(|file| !known.contains(file));
+        match file.map(|file| connected(opened, directory, &name, file)) {
+            Some(Ok(client)) => found.agents.push(client),
+            Some(Err(Some(errno))) => found.unseen.push((directory.join(name), errno)),
+            Some(Err(None)) | None => {}
+        }
+    }
+    found
 }
 
 /// Connects to the socket `name`, which is the file `seen`. One at which nobody listens is removed:
 /// an agent gives its socket this name only once it listens.
-fn connected(opened: &OwnedFd, directory: &Path, name: &str, seen: (u64, u64)) -> Option<Client> {
+///
+/// # Errors
+/// The error, if there is a process at the other end that this user may look into.
+fn connected(
+    opened: &OwnedFd,
+    directory: &Path,
+    name: &str,
+    seen: (u64, u64),
+) -> Result<Client, Option<Errno>> {
     // The path of a socket that is connected to leads through the opened directory.
     let through = PathBuf::from(format!("/proc/self/fd/{}/{name}", opened.as_raw_fd()));
     match Client::connect_through(&through, directory.join(name)) {
-        Ok(client) => Some(client.with_file(seen)),
-        Err(rustix::io::Errno::CONNREFUSED) if identity(opened, name) == Some(seen) => {
+        Ok(client) => Ok(client.with_file(seen)),
+        Err(Errno::CONNREFUSED) if identity(opened, name) == Some(seen) => {
             // Another reader may have removed it meanwhile.
             let _ = rustix::fs::unlinkat(opened, name, AtFlags::empty());
-            None
+            Err(None)
         }
         // A process of another user, or one that ends.
-        Err(_) => None,
+        Err(Errno::ACCESS | Errno::PERM | Errno::NOENT | Errno::CONNREFUSED) => Err(None),
+        Err(errno) => Err(Some(errno)),
     }
 }
 

@@ -230,9 +230,61 @@ fn socket_that_nobody_listens_at_is_removed_by_who_finds_it() {
     let stale = observe::place::socket_path(directory, 1);
     drop(std::os::unix::net::UnixListener::bind(&stale).expect("a socket"));
     let found = observe::place::agents_in(directory, &HashSet::new());
-    let paths: Vec<_> = found.iter().map(Client::path).collect();
+    let paths: Vec<_> = found.agents.iter().map(Client::path).collect();
     assert_eq!(paths, [agent.path()]);
+    assert!(found.unseen.is_empty(), "{:?}", found.unseen);
     assert!(!stale.exists());
+}
+
+/// A socket at which an agent listens and that accepts nobody, as of a stopped process.
+fn stopped(path: &std::path::Path, backlog: i32) -> std::os::fd::OwnedFd {
+    use rustix::net::{AddressFamily, SocketType, bind, listen, socket};
+    let listener = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).expect("a socket");
+    bind(&listener, &SocketAddrUnix::new(path).expect("a path")).expect("a name");
+    listen(&listener, backlog).expect("a listener");
+    listener
+}
+
+#[test]
+fn process_that_takes_no_connection_is_named_with_the_error() {
+    let directory = directory("full");
+    let path = observe::place::socket_path(&directory, 1);
+    let _listener = stopped(&path, 0);
+    let _first = Client::connect(&path).expect("room for one");
+    let found = observe::place::agents_in(&directory, &HashSet::new());
+    assert!(found.agents.is_empty());
+    assert_eq!(found.unseen, [(path.clone(), Errno::AGAIN)]);
+    let _ = std::fs::remove_file(path);
+}
+
+#[test]
+fn reader_of_a_stopped_process_keeps_its_connection_and_makes_few_others() {
+    let path = observe::place::socket_path(&directory("stopped"), 1);
+    let listener = stopped(&path, 100);
+    let mut client = Client::connect(&path).expect("a connection");
+    client.set_patience(std::time::Duration::from_millis(5));
+    for _ in 0..3 {
+        assert_eq!(client.publish(0).err(), Some(Errno::TIMEDOUT));
+    }
+    assert_eq!(client.reconnect().err(), Some(Errno::TIMEDOUT));
+    let flags = rustix::net::SocketFlags::NONBLOCK;
+    let accept = || rustix::net::accept_with(&listener, flags);
+    let (first, _second) = (accept().expect("one"), accept().expect("another"));
+    let mut bytes = [0; 64];
+    let read =
+        |bytes: &mut [u8]| rustix::net::recv(&first, bytes, rustix::net::RecvFlags::DONTWAIT);
+    let asked = read(&mut bytes).expect("a request").0;
+    assert_eq!(
+        read(&mut bytes[asked..]).err(),
+        Some(Errno::AGAIN),
+        "one request"
+    );
+    // The process goes on, and its late answer makes room for the next request.
+    let (header, _) = Header::decode(&bytes[..asked], 0).expect("a request");
+    rustix::net::send(&first, &header.encode(), rustix::net::SendFlags::empty()).expect("sent");
+    assert_eq!(client.publish(0).err(), Some(Errno::TIMEDOUT));
+    assert!(read(&mut bytes).is_ok(), "the next request");
+    let _ = std::fs::remove_file(path);
 }
 
 #[test]
@@ -240,11 +292,13 @@ fn agent_that_a_reader_knows_is_not_connected_to_again() {
     let (agent, _joined) = agent("known");
     let directory = agent.path().parent().expect("a directory");
     let found = observe::place::agents_in(directory, &HashSet::new());
-    let known: HashSet<_> = found.iter().filter_map(Client::file).collect();
+    let known: HashSet<_> = found.agents.iter().filter_map(Client::file).collect();
     assert_eq!(known.len(), 1);
-    assert!(observe::place::agents_in(directory, &known).is_empty());
+    let again = observe::place::agents_in(directory, &known);
+    assert!(again.agents.is_empty() && again.unseen.is_empty());
     let other = HashSet::from([(0, 0)]);
-    assert_eq!(observe::place::agents_in(directory, &other).len(), 1);
+    let again = observe::place::agents_in(directory, &other);
+    assert_eq!(again.agents.len(), 1);
 }
 
 #[test]
@@ -254,7 +308,7 @@ fn socket_named_for_another_process_is_known_by_its_own() {
     let named = observe::place::socket_path(directory, 1);
     std::fs::rename(agent.path(), named).expect("a name");
     let found = observe::place::agents_in(directory, &HashSet::new());
-    let pids: Vec<_> = found.iter().map(Client::pid).collect();
+    let pids: Vec<_> = found.agents.iter().map(Client::pid).collect();
     assert_eq!(pids, [std::process::id()]);
 }
 

@@ -46,6 +46,10 @@ pub enum Check {
     Tun,
     /// The service of a `mux` wire.
     Service,
+    /// The path of a `memif` wire's socket.
+    Memif,
+    /// The DPDK plug-in.
+    Plugin,
 }
 
 /// The remedy for a wire that does not open.
@@ -113,6 +117,8 @@ impl Check {
             Self::Memlock => "memlock",
             Self::Tun => "tun",
             Self::Service => "service",
+            Self::Memif => "memif",
+            Self::Plugin => "plug-in",
         }
     }
 
@@ -137,6 +143,13 @@ impl Check {
             Self::Service => {
                 "as root, `mill mux IFACE` on this host serves all users, at `--socket`".into()
             }
+            Self::Memif => {
+                format!("`mill doctor --wire memif:{interface}` says what is wrong with the path")
+            }
+            Self::Plugin => {
+                "`cargo xtask dpdk` builds the plug-in; MILLSTREAM_DPDK=FILE or plugin=FILE names it"
+                    .into()
+            }
         }
     }
 }
@@ -155,7 +168,12 @@ fn check_of(wire: &str, step: &str, errno: Errno) -> Option<Check> {
         {
             Some(Check::Service)
         }
-        Errno::PERM | Errno::ACCESS if !wire.starts_with("memif:") => Some(Check::Capabilities),
+        Errno::PERM | Errno::ACCESS | Errno::NOENT | Errno::NOTDIR | Errno::ADDRINUSE
+            if wire.starts_with("memif:") =>
+        {
+            Some(Check::Memif)
+        }
+        Errno::PERM | Errno::ACCESS => Some(Check::Capabilities),
         Errno::NODEV | Errno::NXIO | Errno::NETDOWN => Some(Check::Interface),
         Errno::NOENT if step.ends_with("/dev/net/tun") => Some(Check::Tun),
         Errno::BUSY if wire.starts_with("xdp:") => Some(Check::Queues),
@@ -199,6 +217,12 @@ mod tests {
         assert!(!closed.to_string().contains("CAP_NET"), "{closed}");
         let down = OpenError::io("xdp:eth0", "bind", Errno::NETDOWN);
         assert!(line(&down).is_some_and(|line| line.starts_with("doctor: interface: ")));
+        let denied = OpenError::io("memif:/run/x,role=server", "listen", Errno::ACCESS);
+        let expected = "doctor: memif: `mill doctor --wire memif:/run/x` says what is wrong with \
+            the path";
+        assert_eq!(line(&denied).as_deref(), Some(expected));
+        let absent = OpenError::refused_by(Check::Plugin, "dpdk:0", "no plug-in");
+        assert!(line(&absent).is_some_and(|line| line.starts_with("doctor: plug-in: `cargo")));
         let taken = OpenError::refused_by(Check::Xdp, "xdp:eth0", "another program");
         let expected = "doctor: xdp: `mill doctor --wire xdp:eth0` names the process that holds \
             the program";
@@ -209,10 +233,6 @@ mod tests {
     fn wire_that_fails_for_a_reason_of_its_own_has_no_remedy() {
         assert_eq!(
             line(&OpenError::refused("memif:/run/x", "queue 3 of 2")),
-            None
-        );
-        assert_eq!(
-            line(&OpenError::io("memif:/run/x", "listen", Errno::ACCESS)),
             None
         );
         assert_eq!(

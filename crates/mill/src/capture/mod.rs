@@ -25,6 +25,7 @@ use crate::failure::Failure;
 use crate::limits::{
     CAPTURE_FILES, CAPTURE_FILES_MAX, CAPTURE_ROUND_FRAMES, CAPTURE_SNAP_MAX, FILTER_BYTES_MIN,
 };
+use crate::output::print;
 use crate::stop::Stop;
 
 /// Interval at which the contexts are asked to continue logging.
@@ -89,15 +90,14 @@ pub fn capture(options: &CaptureOptions) -> Result<(), Failure> {
     match extcap::wish(&options.extcap)? {
         Wish::Nothing => {}
         Wish::Answer(text) => {
-            print!("{text}");
-            return Ok(());
+            return print(&text);
         }
         Wish::Check(filter) => {
             // Wireshark shows what is printed; no output means that the filter is valid.
-            if let Err(why) = Program::compile(&filter) {
-                print!("{why}");
-            }
-            return Ok(());
+            return match Program::compile(&filter) {
+                Err(why) => print(&why),
+                Ok(_) => Ok(()),
+            };
         }
         Wish::Capture {
             which,

@@ -18,6 +18,7 @@ use rustix::io::Errno;
 use super::driver_drops::DriverDrops;
 use crate::failure::Failure;
 use crate::limits::{CAPTURE_ROUND_FRAMES, PUBLISH_MS_MAX};
+use crate::processes::{is_of, why};
 
 /// The processes to capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +52,8 @@ pub struct Sources {
     interfaces: usize,
     /// Number of times that a port stopped logging because no request came.
     pub gaps: u64,
+    /// Processes that could not be asked at the last look, a line for each.
+    unseen: Vec<String>,
 }
 
 struct Process {
@@ -126,13 +129,18 @@ impl Sources {
             wish,
             interfaces: 0,
             gaps: 0,
+            unseen: Vec::new(),
         };
         let found = sources.look_for_new();
         let mut refusal = None;
+        for why in sources.unseen.drain(..) {
+            tracing::warn!("{why}");
+            refusal = Some(why);
+        }
         let mut processes = std::mem::take(&mut sources.processes);
         for process in &mut processes {
             if let Err(errno) = sources.ask(process) {
-                let why = format!("process {}: {errno}", process.pid);
+                let why = format!("process {}: {}", process.pid, why(errno));
                 tracing::warn!("{why}");
                 refusal = Some(why);
             }
@@ -186,10 +194,8 @@ impl Sources {
             process.client.set_patience(patience);
         }
         processes.retain_mut(|process| match self.ask(process) {
-            Ok(()) => true,
-            // A stuck process may recover, but the agent accepts no other request on this
-            // connection.
-            Err(Errno::TIMEDOUT) => process.connect_again(),
+            // A process that is stuck or stopped may recover: its answer is awaited from now on.
+            Ok(()) | Err(Errno::TIMEDOUT) => true,
             Err(_) => false,
         });
         self.processes = processes;
@@ -209,19 +215,41 @@ impl Sources {
         round.sort();
     }
 
-    /// Connects to new processes; returns the number of processes.
+    /// Connects to new processes; returns the number of processes that it found.
     fn look_for_new(&mut self) -> usize {
-        let mut found = 0;
-        for client in place::agents() {
-            let pid = client.pid();
-            let is_wanted = !matches!(self.which, Which::One(wanted) if wanted != pid);
-            found += usize::from(is_wanted);
-            if is_wanted && !self.processes.iter().any(|process| process.pid == pid) {
-                // The process may have ended meanwhile, which does not matter.
-                self.processes.extend(Process::open(client));
+        let mut count = 0;
+        let files = self.processes.iter().filter_map(|one| one.client.file());
+        let found = place::agents_but(&files.collect());
+        let wanted = self.which;
+        let is_wanted = |named: &dyn Fn(u32) -> bool| match wanted {
+            Which::One(pid) => named(pid),
+            Which::All | Which::Only => true,
+        };
+        self.unseen.clear();
+        for (socket, errno) in found.unseen {
+            if is_wanted(&|pid| is_of(&socket, pid)) {
+                count += 1;
+                let why = format!("{}: {}", socket.display(), why(errno));
+                self.unseen.push(why);
             }
         }
-        found
+        for client in found.agents {
+            let pid = client.pid();
+            if !is_wanted(&|wanted| wanted == pid) {
+                continue;
+            }
+            count += 1;
+            if self.processes.iter().all(|process| process.pid != pid) {
+                match Process::open(client) {
+                    Ok(process) => self.processes.push(process),
+                    Err(errno) => {
+                        let why = format!("process {pid}: {}", why(errno));
+                        self.unseen.push(why);
+                    }
+                }
+            }
+        }
+        count
     }
 
     /// Starts or renews the captures of a process.
@@ -268,21 +296,16 @@ impl Sources {
 }
 
 impl Process {
-    fn open(mut client: Client) -> Option<Self> {
-        let statistics = client.statistics().ok()?;
+    fn open(mut client: Client) -> Result<Self, Errno> {
+        let statistics = client.statistics()?;
         let command = statistics.command();
         let before = DriverDrops::read(&statistics);
-        Some(Self {
+        Ok(Self {
             pid: client.pid(),
             client,
             command,
             before,
         })
-    }
-
-    /// Connects again. False: the process is gone.
-    fn connect_again(&mut self) -> bool {
-        self.client.reconnect().is_ok()
     }
 }
 

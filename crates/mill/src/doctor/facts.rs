@@ -35,6 +35,21 @@ pub struct Facts {
     pub wire: Option<WireFacts>,
 }
 
+/// What is at the path of a `memif` wire's socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum MemifPlace {
+    /// A socket, or a name that is no file.
+    Socket,
+    /// Nothing yet, in a directory where this user may make the socket.
+    Nothing,
+    /// The directory is missing.
+    NoDirectory,
+    /// A file that is no socket.
+    OtherFile,
+    /// This user may not make or use the socket.
+    Denied,
+}
+
 /// Facts about a wire.
 #[derive(Clone, Debug, Default)]
 pub struct WireFacts {
@@ -88,6 +103,10 @@ pub struct WireFacts {
     pub firewall: Option<String>,
     /// The socket of the service of a `mux` wire, and the error of a connection to it.
     pub service: Option<(String, Option<Errno>)>,
+    /// The path of a `memif` wire's socket, and what is there.
+    pub memif: Option<(String, MemifPlace)>,
+    /// The error of loading the DPDK plug-in; empty: none, or another kind of wire.
+    pub plugin_refusal: String,
     /// `/dev/net/tun` exists.
     pub has_tun: bool,
 }

@@ -4,17 +4,22 @@
 //! user may not ask, leaves its checks without an answer, and they say so.
 
 use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use packetio::dpdk::try_plugin;
+use packetio::memif::MemifRole;
 use packetio::mux::SOCKET_PATH_DEFAULT;
 use packetio::xdp::{Bulk, Take, XdpMode, try_bulk_lane};
 use packetio::{Backend, WireSpec};
+use rustix::fs::{Access, access};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, connect, socket};
 
 use super::checks::{number, value, xdp_program};
-use super::facts::{Facts, WireFacts};
+use super::facts::{Facts, MemifPlace, WireFacts};
 use crate::net::options::Cidr;
 
 /// Reads all facts about the host and the wire.
@@ -52,6 +57,8 @@ fn wire_facts(spec: &WireSpec, addresses: &[Cidr], contexts: u16) -> WireFacts {
         has_ethtool: run(&["ethtool", "--version"]).is_some(),
         service: service(spec),
         has_tun: Path::new("/dev/net/tun").exists(),
+        memif: memif(spec),
+        plugin_refusal: plugin_refusal(spec),
         ..WireFacts::default()
     };
     if let Backend::Xdp(xdp) = &spec.backend {
@@ -143,6 +150,39 @@ fn service(spec: &WireSpec) -> Option<(String, Option<Errno>)> {
     };
     let error = connected().err();
     Some((path, error))
+}
+
+/// The path of a `memif` wire, and what is there.
+fn memif(spec: &WireSpec) -> Option<(String, MemifPlace)> {
+    let Backend::Memif(options) = &spec.backend else {
+        return None;
+    };
+    let path = Path::new(&options.path);
+    let may_write = |path: &Path| access(path, Access::WRITE_OK).is_ok();
+    let directory = match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    let place = match fs::metadata(path) {
+        // A name of the abstract kind is no file.
+        _ if options.path.starts_with('@') => MemifPlace::Socket,
+        Ok(file) if !file.file_type().is_socket() => MemifPlace::OtherFile,
+        Ok(_) if may_write(path) => MemifPlace::Socket,
+        Ok(_) => MemifPlace::Denied,
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => MemifPlace::Denied,
+        Err(_) if !directory.is_dir() => MemifPlace::NoDirectory,
+        Err(_) if options.role == MemifRole::Client || may_write(directory) => MemifPlace::Nothing,
+        Err(_) => MemifPlace::Denied,
+    };
+    Some((options.path.clone(), place))
+}
+
+/// The error of loading the DPDK plug-in for a `dpdk` wire; empty: none.
+fn plugin_refusal(spec: &WireSpec) -> String {
+    match &spec.backend {
+        Backend::Dpdk(options) => try_plugin(options).err().unwrap_or_default(),
+        _ => String::new(),
+    }
 }
 
 fn governors() -> Vec<String> {

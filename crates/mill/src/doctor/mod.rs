@@ -13,13 +13,12 @@ mod gather;
 #[cfg(test)]
 mod tests;
 
-use std::io::Write as _;
-
 use clap::Args;
 use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::net::options::{Cidr, Wire};
+use crate::output::print;
 
 /// Options of `mill doctor`.
 #[derive(Args, Clone, Debug)]
@@ -108,8 +107,7 @@ pub fn doctor(options: &DoctorOptions) -> Result<(), Failure> {
         true => json(&findings)?,
         false => lines(&findings),
     };
-    // An error is ignored: stdout is closed.
-    let _ = std::io::stdout().write_all(text.as_bytes());
+    print(&text)?;
     match findings.iter().map(|one| one.verdict).max() {
         Some(Verdict::Failure) => Err(Failure::Reported),
         _ => Ok(()),

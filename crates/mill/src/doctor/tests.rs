@@ -1,7 +1,7 @@
 //! Recorded hosts, and a real one with a veth pair.
 
 use super::checks;
-use super::facts::{Facts, WireFacts};
+use super::facts::{Facts, MemifPlace, WireFacts};
 use super::{Finding, Verdict};
 use crate::net::options::Cidr;
 
@@ -99,6 +99,40 @@ fn old_kernel_fails_only_where_af_xdp_is_wanted() {
     expect(&facts, "kernel", Verdict::Warning, "packet:IFACE");
     facts.kernel = String::new();
     expect(&facts, "kernel", Verdict::Warning, "uname");
+}
+
+#[test]
+fn path_of_a_memif_that_cannot_be_used_is_a_failure_with_its_cause() {
+    let mut facts = host();
+    for (place, verdict, fix) in [
+        (MemifPlace::Socket, Verdict::Ok, ""),
+        (MemifPlace::Nothing, Verdict::Ok, ""),
+        (
+            MemifPlace::NoDirectory,
+            Verdict::Failure,
+            "`mkdir -p /run/vpp`",
+        ),
+        (MemifPlace::OtherFile, Verdict::Failure, "another path"),
+        (
+            MemifPlace::Denied,
+            Verdict::Failure,
+            "`ls -ld /run/vpp /run/vpp/a`",
+        ),
+    ] {
+        let wire = facts.wire.as_mut().unwrap();
+        wire.kind = "memif";
+        wire.memif = Some(("/run/vpp/a".into(), place));
+        expect(&facts, "memif", verdict, fix);
+    }
+}
+
+#[test]
+fn dpdk_plug_in_that_cannot_be_loaded_is_a_failure() {
+    let mut facts = host();
+    facts.wire.as_mut().unwrap().kind = "dpdk";
+    expect(&facts, "plug-in", Verdict::Ok, "");
+    facts.wire.as_mut().unwrap().plugin_refusal = "no such file".into();
+    expect(&facts, "plug-in", Verdict::Failure, "cargo xtask dpdk");
 }
 
 #[test]
@@ -446,7 +480,7 @@ fn service_that_refuses_is_a_failure() {
     };
     expect(&wire(None), "service", Verdict::Ok, "");
     let refused = wire(Some(rustix::io::Errno::ACCESS));
-    expect(&refused, "service", Verdict::Failure, "--allow");
+    expect(&refused, "service", Verdict::Failure, "`mill mux IFACE`");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The page of made-up processes, and requests to the HTTP server.
+//! The page of made-up processes and services.
 
 use observe::layout::Kind;
 use observe::limits::BUCKETS;
@@ -101,36 +101,6 @@ fn file_for_node_exporter_types_counters_by_the_name_of_their_samples() {
     assert!(text.contains("# TYPE millstream_process_info gauge\n"));
     assert!(text.contains("# HELP millstream_process_info "));
     assert!(!text.contains("# EOF") && !text.contains("# UNIT"));
-}
-
-#[test]
-fn scrape_is_answered_and_other_requests_are_refused() {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
-    let address = listener.local_addr().expect("an address");
-    for (request, status) in [
-        ("GET /metrics HTTP/1.1\r\n\r\n", "HTTP/1.1 200"),
-        ("GET /other HTTP/1.1\r\n\r\n", "HTTP/1.1 404"),
-        ("POST /metrics HTTP/1.1\r\n\r\n", "HTTP/1.1 405"),
-    ] {
-        let mut client = TcpStream::connect(address).expect("a connection");
-        client.write_all(request.as_bytes()).expect("a request");
-        let (served, _) = listener.accept().expect("a client");
-        answer(served, || "page".to_owned()).expect("an answer");
-        let mut text = String::new();
-        client.read_to_string(&mut text).expect("the answer");
-        assert!(text.starts_with(status), "{text}");
-    }
-}
-
-#[test]
-fn client_that_goes_in_the_middle_is_left() {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a listener");
-    let address = listener.local_addr().expect("an address");
-    let mut client = TcpStream::connect(address).expect("a connection");
-    client.write_all(b"GET /met").expect("half a request");
-    drop(client);
-    let (served, _) = listener.accept().expect("a client");
-    assert!(answer(served, || unreachable!("no request")).is_ok());
 }
 
 /// A service with one application, which has two contexts.

@@ -36,6 +36,7 @@ use self::output::Output;
 use self::source::{Agent, Flow};
 use crate::failure::Failure;
 use crate::limits::STORIES_SHOWN_MAX;
+use crate::output::written;
 
 pub use self::trace::{TraceOptions, trace};
 
@@ -45,14 +46,17 @@ pub struct SsOptions {
     /// Show TCP, which is all there is
     #[arg(short = 't', long = "tcp")]
     pub tcp: bool,
-    /// Show all states, listeners too
-    #[arg(short, long)]
+    /// Show UDP, of which there is none; with -t TCP is shown
+    #[arg(short = 'u', long = "udp")]
+    pub udp: bool,
+    /// Show all states, listeners too; of -a and -l the last one counts
+    #[arg(short, long, overrides_with = "listening")]
     pub all: bool,
     /// Show numbers of ports, and rates in bits
     #[arg(short, long)]
     pub numeric: bool,
     /// Show listeners only
-    #[arg(short, long)]
+    #[arg(short, long, overrides_with = "all")]
     pub listening: bool,
     /// Show the process
     #[arg(short, long)]
@@ -133,7 +137,7 @@ pub fn ss(options: &SsOptions, with_stories: bool) -> Result<(), Failure> {
     if let Some(chosen) = told {
         chosen.tell(&mut agents, &mut output, &mut failed)?;
     }
-    output.end();
+    written(output.end())?;
     failed.outcome()
 }
 
@@ -184,7 +188,8 @@ fn is_wanted(options: &SsOptions, filter: &Filter, states: u16, flow: &Flow) -> 
         (false, true) => local.is_ipv6(),
         _ => true,
     };
-    is_family && filter.takes(states, &flow.words)
+    let is_protocol = options.tcp || !options.udp;
+    is_protocol && is_family && filter.takes(states, &flow.words)
 }
 
 /// The flows whose stories are shown.

@@ -14,8 +14,8 @@ use crate::ss::filter::Filter;
 pub struct Output<'a, W> {
     out: W,
     form: Form<'a>,
-    /// The reader of the output has gone.
-    is_closed: bool,
+    /// The first error of a write: the reader of the output may have gone.
+    failed: Option<io::Error>,
 }
 
 enum Form<'a> {
@@ -44,18 +44,18 @@ impl<'a, W: Write> Output<'a, W> {
         Self {
             out,
             form,
-            is_closed: false,
+            failed: None,
         }
     }
 
     /// True once a write has failed.
     pub fn is_closed(&self) -> bool {
-        self.is_closed
+        self.failed.is_some()
     }
 
     /// Adds a flow, with its story if that is shown.
     pub fn add(&mut self, flow: &Flow, story: Option<&Told>) {
-        if self.is_closed {
+        if self.is_closed() {
             return;
         }
         let out = &mut self.out;
@@ -79,7 +79,10 @@ impl<'a, W: Write> Output<'a, W> {
     }
 
     /// Writes what has not left yet.
-    pub fn end(&mut self) {
+    ///
+    /// # Errors
+    /// The first error of all writes.
+    pub fn end(mut self) -> io::Result<()> {
         let out = &mut self.out;
         let written = match &mut self.form {
             Form::Summary { counts, as_json } => match as_json {
@@ -92,9 +95,12 @@ impl<'a, W: Write> Output<'a, W> {
         };
         let written = written.and_then(|()| self.out.flush());
         self.note(written);
+        self.failed.map_or(Ok(()), Err)
     }
 
     fn note(&mut self, written: io::Result<()>) {
-        self.is_closed |= written.is_err();
+        if let Err(error) = written {
+            self.failed.get_or_insert(error);
+        }
     }
 }

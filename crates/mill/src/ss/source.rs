@@ -13,6 +13,7 @@ use rustix::io::Errno;
 
 use super::story::Told;
 use crate::limits::{FLOWS_MAX, LIST_STEPS_MAX};
+use crate::processes::{is_of, why};
 
 /// A process with Millstream's stacks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -64,13 +65,22 @@ pub type Sink<'a> = dyn FnMut(&mut Agent, Vec<Flow>) -> ControlFlow<()> + 'a;
 /// # Errors
 /// One line, if a process was named and does not answer.
 pub fn agents(pid: Option<u32>, refused: &mut dyn FnMut(String)) -> Result<Vec<Agent>, String> {
-    let found = place::agents().into_iter();
+    let found = place::agents();
     let mut agents = Vec::new();
-    for client in found.filter(|client| pid.is_none_or(|pid| pid == client.pid())) {
+    let is_wanted = |client: &Client| pid.is_none_or(|pid| pid == client.pid());
+    for client in found.agents.into_iter().filter(is_wanted) {
         match Agent::new(client) {
             Ok(agent) => agents.push(agent),
             Err(why) if pid.is_some() => return Err(why),
             Err(why) => refused(why),
+        }
+    }
+    for (socket, errno) in found.unseen {
+        let why = format!("{}: {}", socket.display(), why(errno));
+        match pid {
+            Some(pid) if is_of(&socket, pid) => return Err(why),
+            Some(_) => {}
+            None => refused(why),
         }
     }
     match (pid, agents.is_empty()) {
@@ -82,8 +92,7 @@ pub fn agents(pid: Option<u32>, refused: &mut dyn FnMut(String)) -> Result<Vec<A
 impl Agent {
     fn new(mut client: Client) -> Result<Self, String> {
         let pid = client.pid();
-        let path = client.path().display().to_string();
-        let fail = |errno| format!("{path}: statistics: {errno}");
+        let fail = |errno| format!("process {pid}: {}", why(errno));
         let statistics = client.statistics().map_err(fail)?;
         let names = statistics.names().ok_or_else(|| fail(Errno::AGAIN))?;
         let contexts = statistics
@@ -115,7 +124,7 @@ impl Agent {
             let mut body = Vec::new();
             for _ in 0..LIST_STEPS_MAX {
                 let asked = self.client.ask(slot, kind::LIST, &body);
-                let answer = asked.map_err(|errno| self.fail(&errno.to_string()))?;
+                let answer = asked.map_err(|errno| self.fail(&why(errno)))?;
                 let (head, rows) = split(&answer.body).ok_or_else(|| self.fail("nonsense"))?;
                 let width = usize::from(u16::from_le_bytes([head[2], head[3]])) * 8;
                 let mut flows = Vec::new();
@@ -148,7 +157,7 @@ impl Agent {
     pub fn kill(&mut self, flow: &Flow) -> Result<bool, String> {
         let row = &flow.words.to_bytes()[..ROW_BYTES];
         let answer = self.client.ask(flow.slot, kind::KILL, row);
-        let answer = answer.map_err(|errno| self.fail(&errno.to_string()))?;
+        let answer = answer.map_err(|errno| self.fail(&why(errno)))?;
         Ok(answer.body.first() == Some(&1))
     }
 
@@ -162,7 +171,7 @@ impl Agent {
         let answer = match answer {
             // Processes of earlier versions have no stories.
             Err(Errno::NOSYS) => return Err(self.fail("its Millstream tells no stories")),
-            answer => answer.map_err(|errno| self.fail(&errno.to_string()))?,
+            answer => answer.map_err(|errno| self.fail(&why(errno)))?,
         };
         let read = StoryAnswer::read(&answer.body);
         read.map(Told).ok_or_else(|| self.fail("nonsense"))

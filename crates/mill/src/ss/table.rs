@@ -83,7 +83,7 @@ impl<'a> Table<'a> {
         Self {
             options,
             has_state: states.count_ones() != 1,
-            has_kind: !options.tcp,
+            has_kind: options.tcp == options.udp,
             widths,
             head,
             lines: Vec::new(),

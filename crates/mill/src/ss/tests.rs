@@ -146,6 +146,14 @@ fn congestion_control_from_outside_is_named() {
 }
 
 #[test]
+fn version_is_told_as_iproute2_does() {
+    for word in ["-V", "--version"] {
+        let told = Cli::try_parse_from(["mill", "ss", word]).unwrap_err();
+        assert_eq!(told.kind(), clap::error::ErrorKind::DisplayVersion);
+    }
+}
+
+#[test]
 fn options_and_filter_choose_the_rows() {
     let shown = |words: &str| {
         let options = options(words);
@@ -158,6 +166,10 @@ fn options_and_filter_choose_the_rows() {
     assert_eq!(shown("-t"), 1);
     assert_eq!(shown("-tl"), 1);
     assert_eq!(shown("-ta"), 3);
+    assert_eq!(shown("-tal"), 1, "the last one of -a and -l counts");
+    assert_eq!(shown("-tla"), 3);
+    assert_eq!(shown("-tulpn"), 1);
+    assert_eq!(shown("-ua"), 0, "there is no UDP");
     assert_eq!(shown("-ta6"), 0);
     assert_eq!(shown("state time-wait"), 1);
     assert_eq!(shown("-a dst 10.0.0.1"), 2);
@@ -331,7 +343,7 @@ fn json_leaves_row_by_row_and_is_a_list() {
         for _ in 0..count {
             output.add(&flow(&[]), None);
         }
-        output.end();
+        output.end().unwrap();
         let rows: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
         assert_eq!(rows.as_array().unwrap().len(), count);
     }
@@ -349,6 +361,6 @@ fn output_that_is_closed_takes_no_more_rows() {
     output.add(&flow(&[]), None);
     assert!(output.is_closed());
     output.add(&flow(&[]), None);
-    output.end();
+    assert!(output.end().is_err());
     assert_eq!(out.bytes, 1);
 }

@@ -13,6 +13,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use crate::failure::Failure;
+use crate::output::print;
 use crate::processes::Processes;
 
 /// Options of `mill top`.
@@ -66,10 +67,10 @@ pub fn top(options: &TopOptions) -> Result<(), Failure> {
     let before = processes.snapshots();
     std::thread::sleep(delay);
     let mut rows = rates::rows(&before, &processes.snapshots());
+    processes.warn_of_unseen();
     rates::sort(&mut rows, options.sort, false);
     match options.json {
-        true => println!("{}", serde_json::json!(rows)),
-        false => print!("{}", rates::table(&rows)),
+        true => print(&format!("{}\n", serde_json::json!(rows))),
+        false => print(&rates::table(&rows)),
     }
-    Ok(())
 }

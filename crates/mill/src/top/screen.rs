@@ -14,12 +14,15 @@ use ratatui::{DefaultTerminal, Frame};
 use super::Sort;
 use super::rates::{HEAD, Row, line, rows, short, sort};
 use crate::processes::Processes;
+use crate::stop::Stop;
 
 /// Number of looks in a sparkline: more than a terminal is wide.
 const PAST_MAX: usize = 512;
 /// Lines of a sparkline, and columns of its label.
 const SPARK_LINES: u16 = 2;
 const LABEL_COLUMNS: u16 = 16;
+/// Interval at which the program looks for a signal that ends it, so that the terminal is put back.
+const SIGNAL_LOOKS: Duration = Duration::from_millis(250);
 const HELP: &str = "q quit   s next column   r reverse   t processes only   up/down scroll";
 
 /// The rows and the state of the screen.
@@ -30,14 +33,17 @@ pub struct View {
     pub scroll: usize,
     /// Only one row is shown for each process.
     pub is_short: bool,
+    /// Number of processes that could not be asked.
+    pub unseen: usize,
     /// Bits, connections and drops per second of all contexts, the latest first.
     past: [VecDeque<u64>; 3],
 }
 
-/// Shows the processes until a key ends the program.
+/// Shows the processes until a key or a signal ends the program.
 pub fn run(processes: &mut Processes, delay: Duration, by: Sort) -> std::io::Result<()> {
+    let stop = Stop::on_signals()?;
     let mut terminal = ratatui::try_init()?;
-    let outcome = watch(&mut terminal, processes, delay, View::new(by));
+    let outcome = watch(&mut terminal, processes, delay, &stop, View::new(by));
     ratatui::restore();
     outcome
 }
@@ -46,16 +52,25 @@ fn watch(
     terminal: &mut DefaultTerminal,
     processes: &mut Processes,
     delay: Duration,
+    stop: &Stop,
     mut view: View,
 ) -> std::io::Result<()> {
     let mut before = processes.snapshots();
+    view.unseen = processes.unseen().count();
     loop {
         terminal.draw(|frame| view.draw(frame))?;
         let end = Instant::now() + delay;
         loop {
             let left = end.saturating_duration_since(Instant::now());
-            if !event::poll(left)? {
-                break;
+            let is_key = event::poll(left.min(SIGNAL_LOOKS))?;
+            if stop.is_raised() {
+                return Ok(());
+            }
+            if !is_key {
+                match left > SIGNAL_LOOKS {
+                    true => continue,
+                    false => break,
+                }
             }
             if let Event::Key(key) = event::read()? {
                 let is_interrupt =
@@ -67,6 +82,7 @@ fn watch(
             terminal.draw(|frame| view.draw(frame))?;
         }
         let after = processes.snapshots();
+        view.unseen = processes.unseen().count();
         view.look(rows(&before, &after));
         before = after;
     }
@@ -80,6 +96,7 @@ impl View {
             is_reversed: false,
             scroll: 0,
             is_short: false,
+            unseen: 0,
             past: Default::default(),
         }
     }
@@ -106,7 +123,13 @@ impl View {
             past.truncate(PAST_MAX);
         }
         self.rows = rows;
+        self.arrange();
+    }
+
+    /// Sorts the rows, and scrolls back if fewer are left.
+    fn arrange(&mut self) {
         sort(&mut self.rows, self.sort, self.is_reversed);
+        self.scroll = self.scroll.min(self.shown().count().saturating_sub(1));
     }
 
     /// Handles a key. False: the program ends.
@@ -124,8 +147,7 @@ impl View {
             KeyCode::Down => self.scroll += 1,
             _ => {}
         }
-        sort(&mut self.rows, self.sort, self.is_reversed);
-        self.scroll = self.scroll.min(self.shown().count().saturating_sub(1));
+        self.arrange();
         true
     }
 
@@ -148,13 +170,17 @@ impl View {
         let processes: std::collections::HashSet<u32> =
             self.rows.iter().map(|row| row.process).collect();
         let is_context = |row: &&Row| !row.is_behind_first && !row.is_total;
-        let order = if self.is_reversed {
-            "smallest"
-        } else {
-            "largest"
+        // Processes are sorted by their numbers.
+        let order = match self.is_reversed == (self.sort == Sort::Process) {
+            true => "largest",
+            false => "smallest",
+        };
+        let unseen = match self.unseen {
+            0 => String::new(),
+            unseen => format!(", {unseen} unseen"),
         };
         let heading = format!(
-            "mill top   {} processes, {} contexts   {order} {:?} first",
+            "mill top   {} processes, {} contexts{unseen}   {order} {:?} first",
             processes.len(),
             self.rows.iter().filter(is_context).count(),
             self.sort

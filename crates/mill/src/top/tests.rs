@@ -273,6 +273,35 @@ fn screen_of_80_by_24_shows_rows_and_heeds_keys() {
 }
 
 #[test]
+fn rows_that_go_while_they_are_scrolled_leave_no_empty_table() {
+    let mut view = View::new(Sort::Bits);
+    view.look(crowds(&[40, 3, 1]));
+    for _ in 0..30 {
+        view.key(KeyCode::Down);
+    }
+    view.look(crowds(&[1]));
+    let shown = screen(&view);
+    assert!(shown[8].starts_with("      1 "), "{shown:#?}");
+    view.look(Vec::new());
+    assert_eq!(screen(&view)[8].trim_end(), "");
+}
+
+#[test]
+fn heading_tells_the_order_of_numbers_and_who_could_not_be_asked() {
+    let mut view = View::new(Sort::Process);
+    view.look(made_up());
+    let shown = screen(&view);
+    assert!(shown[0].contains("smallest Process first"), "{shown:#?}");
+    assert!(shown[8].starts_with("      1 "), "{shown:#?}");
+    view.key(KeyCode::Char('r'));
+    view.unseen = 2;
+    let shown = screen(&view);
+    let heading = "2 processes, 2 contexts, 2 unseen   largest Process first";
+    assert!(shown[0].contains(heading), "{shown:#?}");
+    assert!(shown[8].starts_with("      2 "), "{shown:#?}");
+}
+
+#[test]
 fn screen_of_a_crowd_scrolls_and_shows_processes_only() {
     let mut view = View::new(Sort::Process);
     view.look(crowds(&[40, 3, 1]));

@@ -126,6 +126,11 @@ fn first_cpu() -> usize {
         .unwrap_or(0)
 }
 
+/// Loads the plug-in, and starts nothing.
+pub fn try_plugin(options: &DpdkOptions) -> Result<(), String> {
+    find(options.plugin.as_deref()).map(|_| ())
+}
+
 /// Loads the plug-in from the named file, or from the first usual place.
 fn find(named: Option<&Path>) -> Result<Plugin, String> {
     let from_environment = || environment("MILLSTREAM_DPDK").map(PathBuf::from);

@@ -44,7 +44,7 @@ pub use port::DpdkPort;
 
 use self::plugin_unsafe::{Device, Queue};
 use crate::notice;
-use crate::open_error::OpenError;
+use crate::open_error::{Check, OpenError};
 use crate::port::Port;
 
 /// The options of
@@ -87,6 +87,14 @@ fn registry() -> MutexGuard<'static, Registry> {
     OPEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Tests whether the plug-in can be loaded. EAL is not started.
+///
+/// # Errors
+/// One line that names the file and the loader's error.
+pub fn try_plugin(options: &DpdkOptions) -> Result<(), String> {
+    load::try_plugin(options)
+}
+
 /// Opens queue `queue` of the port; the port starts with its first queue and stops with its last.
 ///
 /// # Errors
@@ -105,7 +113,11 @@ pub fn open(options: &DpdkOptions, queue: usize) -> Result<Box<dyn Port + Send>,
         Some((other, device)) if other == options => device,
         Some(_) => return Err(refused("open already, with other options".to_owned())),
         None => {
-            let device = Arc::new(load::device(options).map_err(refused)?);
+            let failed = |why: String| match try_plugin(options) {
+                Ok(()) => refused(why),
+                Err(_) => OpenError::refused_by(Check::Plugin, &wire, why),
+            };
+            let device = Arc::new(load::device(options).map_err(failed)?);
             if device.lacks_buffers {
                 notice::tell(|| {
                     format!("{wire}: sends single segments: no memory for large buffers of DPDK's")

@@ -4,7 +4,7 @@ use packetio::Check;
 use serde_json::Value;
 
 use super::super::Finding;
-use super::super::facts::WireFacts;
+use super::super::facts::{MemifPlace, WireFacts};
 use super::{number, value};
 
 /// Drivers with native XDP, as `ethtool -i` names them, and whether they support zero-copy AF_XDP.
@@ -55,6 +55,12 @@ pub fn all(wire: &WireFacts) -> Vec<Finding> {
     if wire.kind == "tap" {
         findings.push(tun(wire));
     }
+    if let Some((path, place)) = &wire.memif {
+        findings.push(memif(path, place));
+    }
+    if wire.kind == "dpdk" {
+        findings.push(plugin(wire));
+    }
     if let Some(name) = &wire.interface {
         findings.push(interface(wire, name));
         if wire.has_interface {
@@ -87,6 +93,42 @@ fn service(wire: &WireFacts) -> Option<Finding> {
             Finding::failure(check.name(), found, check.fix(""))
         }
     })
+}
+
+/// The path of a `memif` wire's socket can be used.
+fn memif(path: &str, place: &MemifPlace) -> Finding {
+    let name = Check::Memif.name();
+    let directory = match path.rsplit_once('/') {
+        Some(("", _)) => "/",
+        Some((directory, _)) => directory,
+        None => ".",
+    };
+    match place {
+        MemifPlace::Socket => Finding::ok(name, format!("{path}: a socket")),
+        MemifPlace::Nothing => Finding::ok(name, format!("{path}: no socket yet")),
+        MemifPlace::NoDirectory => {
+            let found = format!("{path}: no directory {directory}");
+            Finding::failure(name, found, format!("`mkdir -p {directory}`"))
+        }
+        MemifPlace::OtherFile => {
+            let found = format!("{path}: a file that is no socket");
+            Finding::failure(name, found, "name another path, or remove the file")
+        }
+        MemifPlace::Denied => {
+            let found = format!("{path}: this user may not use it");
+            let fix = format!("`ls -ld {directory} {path}` shows whose they are");
+            Finding::failure(name, found, fix)
+        }
+    }
+}
+
+/// The DPDK plug-in can be loaded.
+fn plugin(wire: &WireFacts) -> Finding {
+    let check = Check::Plugin;
+    match &*wire.plugin_refusal {
+        "" => Finding::ok(check.name(), "it can be loaded"),
+        why => Finding::failure(check.name(), why, check.fix("")),
+    }
 }
 
 fn tun(wire: &WireFacts) -> Finding {

@@ -75,26 +75,24 @@ impl<'a> Parser<'a> {
         found
     }
 
+    /// Reads states in their order, as iproute2 does: an exclusion takes a state off those that the
+    /// words before it name, off all states if it comes first.
     fn states(&mut self) -> Result<Option<u16>, String> {
-        let (mut named, mut excluded) = (None, 0);
+        let mut wanted: Option<u16> = None;
         loop {
             let is_exclusion = match self.peek() {
                 Some("state") => false,
                 Some("exclude" | "excl") => true,
-                _ => break,
+                _ => return Ok(wanted),
             };
             self.at += 1;
             let name = self.next().ok_or("filter: a state is missing")?;
             let bits = states::named(name).ok_or_else(|| format!("filter: no state `{name}`"))?;
-            match is_exclusion {
-                true => excluded |= bits,
-                false => named = Some(named.unwrap_or(0) | bits),
-            }
+            wanted = Some(match is_exclusion {
+                true => wanted.unwrap_or(states::ALL) & !bits,
+                false => wanted.unwrap_or(0) | bits,
+            });
         }
-        Ok(match (named, excluded) {
-            (None, 0) => None,
-            (named, excluded) => Some(named.unwrap_or(states::ALL) & !excluded),
-        })
     }
 
     fn expression(&mut self) -> Result<Expression, String> {
@@ -233,7 +231,7 @@ fn hosts(text: &str) -> Result<Vec<Host>, String> {
         None | Some("*") => None,
         Some(wanted) => Some(port(wanted)?),
     };
-    if host.is_empty() && port.is_none() {
+    if host.is_empty() && wanted.is_none() {
         return Err(format!("filter: `{text}` names neither address nor port"));
     }
     let mut addresses = match host {
@@ -281,6 +279,14 @@ fn shortened(host: &str) -> Option<Ipv4Addr> {
     Some(octets.into())
 }
 
+/// The length of a prefix that is written as a mask: `255.255.0.0`.
+fn mask_bits(mask: &str) -> Option<u8> {
+    let mask = mask.parse::<Ipv4Addr>().ok()?.to_bits();
+    let bits = mask.leading_ones();
+    // Ones behind a zero are no mask.
+    (bits + mask.trailing_zeros() >= 32).then_some(bits as u8)
+}
+
 fn prefix(host: &str, bits: Option<&str>) -> Result<(IpAddr, u8), String> {
     let address: IpAddr = (host.parse().ok())
         .or_else(|| shortened(host).map(IpAddr::V4))
@@ -288,6 +294,7 @@ fn prefix(host: &str, bits: Option<&str>) -> Result<(IpAddr, u8), String> {
     let most = if address.is_ipv4() { 32 } else { 128 };
     let bits = match bits {
         None => Some(most),
+        Some(bits) if address.is_ipv4() && bits.contains('.') => mask_bits(bits),
         Some(bits) => bits.parse().ok().filter(|bits| *bits <= most),
     };
     match bits {

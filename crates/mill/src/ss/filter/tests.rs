@@ -98,6 +98,47 @@ fn states_add_up_and_are_taken_off() {
 }
 
 #[test]
+fn states_and_exclusions_count_in_their_order() {
+    let bits = |text: &str| read(text).unwrap().states;
+    let listening = states::LISTEN;
+    assert_eq!(bits("state listening exclude listening"), Some(0));
+    assert_eq!(
+        bits("exclude listening state listening"),
+        Some(states::ALL),
+        "named again"
+    );
+    assert_eq!(
+        bits("exclude established state listening"),
+        Some(states::ALL & !2),
+        "what is left of all states stays"
+    );
+    assert_eq!(
+        bits("state established state listening exclude established"),
+        Some(listening)
+    );
+}
+
+#[test]
+fn prefix_may_be_written_as_a_mask_and_any_port_as_a_star() {
+    let (ours, web) = ("10.1.2.3:40000", "93.184.216.34:443");
+    assert!(matches("src 10.1.0.0/255.255.0.0", ours, web));
+    assert!(!matches("src 10.2.0.0/255.255.0.0", ours, web));
+    assert!(matches(
+        "src 0.0.0.0/0.0.0.0 and src 10.1.2.3/255.255.255.255",
+        ours,
+        web
+    ));
+    assert!(matches("src :* and dst 93.184.216.34:*", ours, web));
+    for wrong in [
+        "src 10.1.0.0/255.0.255.0",
+        "src ::1/255.0.0.0",
+        "src 1.2.3.4/1.2",
+    ] {
+        assert!(read(wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
 fn wrong_filter_is_one_line_that_says_what() {
     for (text, part) in [
         ("state asleep", "no state `asleep`"),

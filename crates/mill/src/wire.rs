@@ -8,6 +8,7 @@ use packetio::fault::{FaultOptions, LineOptions};
 use packetio::spec::set_line_key;
 
 use crate::failure::Failure;
+use crate::output::print;
 use crate::stop::Stop;
 
 /// Options of `mill wire`.
@@ -73,10 +74,11 @@ pub fn wire(options: &WireOptions) -> Result<(), Failure> {
         packetio::open(spec, 0).map_err(|error| Failure::Usage(error.to_string()))
     };
     let mut bridge = Bridge::new(open(&options.a)?, open(&options.b)?, &faults);
-    println!("{}", ready_line(options));
+    print(&ready_line(options))?;
     let outcome = bridge.run(stop.fd());
-    say(options, &bridge.stats());
-    outcome.map_err(|error| Failure::Run(error.to_string()))
+    let said = print(&last_lines(options, &bridge.stats()));
+    outcome.map_err(|error| Failure::Run(error.to_string()))?;
+    said
 }
 
 fn line_options(options: &WireOptions) -> Result<LineOptions, Failure> {
@@ -101,16 +103,18 @@ fn line_options(options: &WireOptions) -> Result<LineOptions, Failure> {
 fn ready_line(options: &WireOptions) -> String {
     let (a, b) = (options.a.to_string(), options.b.to_string());
     if options.json {
-        serde_json::json!({"event": "ready", "a": a, "b": b}).to_string()
+        format!(
+            "{}\n",
+            serde_json::json!({"event": "ready", "a": a, "b": b})
+        )
     } else {
-        format!("joined {a} and {b}")
+        format!("joined {a} and {b}\n")
     }
 }
 
-fn say(options: &WireOptions, stats: &BridgeStats) {
+fn last_lines(options: &WireOptions, stats: &BridgeStats) -> String {
     if !options.json {
-        println!("A to B: {}\nB to A: {}", stats.a_to_b, stats.b_to_a);
-        return;
+        return format!("A to B: {}\nB to A: {}\n", stats.a_to_b, stats.b_to_a);
     }
     let direction = |stats: &packetio::bridge::DirectionStats| {
         let line = &stats.line;
@@ -123,8 +127,6 @@ fn say(options: &WireOptions, stats: &BridgeStats) {
         })
     };
     let (there, back) = (direction(&stats.a_to_b), direction(&stats.b_to_a));
-    println!(
-        "{}",
-        serde_json::json!({"event": "stopped", "a_to_b": there, "b_to_a": back})
-    );
+    let line = serde_json::json!({"event": "stopped", "a_to_b": there, "b_to_a": back});
+    format!("{line}\n")
 }

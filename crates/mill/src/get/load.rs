@@ -12,6 +12,7 @@ use super::summary::Summary;
 use crate::failure::Failure;
 use crate::limits::READ_BYTES;
 use crate::net::{Interest, Net, Ready};
+use crate::output::print;
 
 /// Interval at which the progress bar is updated and stalled requests are searched, in ns.
 const LOOK_NS: u64 = 200_000_000;
@@ -75,11 +76,10 @@ pub fn load<N: Net>(net: &N, options: &GetOptions, address: SocketAddr) -> Resul
     bar.finish_and_clear();
     load.summary.stack.extend(net.counters());
     let summary = load.summary;
-    if options.json {
-        println!("{}", summary.to_json(load.clock.elapsed()));
-    } else {
-        print!("{}", summary.to_text(load.clock.elapsed()));
-    }
+    print(&match options.json {
+        true => format!("{}\n", summary.to_json(load.clock.elapsed())),
+        false => summary.to_text(load.clock.elapsed()),
+    })?;
     if summary.failures() == 0 {
         Ok(())
     } else {

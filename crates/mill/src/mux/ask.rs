@@ -15,6 +15,7 @@ use serde_json::Value;
 use super::RUN_DIRECTORY;
 use crate::failure::Failure;
 use crate::limits::{MUX_ANSWER_BYTES_MAX, MUX_ANSWER_S_MAX, MUX_STOP_S_MAX};
+use crate::output::print;
 
 /// Time that commands wait for an answer.
 pub(super) const PATIENCE: Duration = Duration::from_secs(MUX_ANSWER_S_MAX);
@@ -22,14 +23,14 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(MUX_ANSWER_S_MAX);
 /// Queries the service at `path` and prints its answer.
 pub(super) fn ask(path: &str, query: Query, as_json: bool) -> Result<(), Failure> {
     let answer = fetch(path, query, PATIENCE)?;
-    if as_json {
-        println!("{answer}");
-    } else {
-        print!("{}", super::ask::text(query, &answer));
-    }
+    let printed = match as_json {
+        true => print(&format!("{answer}\n")),
+        false => print(&text(query, &answer)),
+    };
     if query == Query::Stop {
-        return clear(word(&answer["interface"]));
+        return clear(word(&answer["interface"])).and(printed);
     }
+    printed?;
     let all_ok = query != Query::Check || list(&answer).all(|hop| hop["ok"] == true);
     if all_ok {
         Ok(())

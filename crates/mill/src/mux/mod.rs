@@ -25,6 +25,7 @@ use packetio::mux::message::Query;
 use packetio::xdp::XdpMode;
 
 use crate::failure::Failure;
+use crate::output::print;
 use crate::stop::Stop;
 
 pub(crate) use self::ask::fetch;
@@ -227,7 +228,11 @@ fn run(interface: &str, arguments: &ServiceArguments) -> Result<(), Failure> {
         None => drop_those_of_the_start()
             .map_err(|errno| Failure::Run(format!("capabilities: {errno}")))?,
     }
-    println!("{interface} is shared at {} ({mode})", arguments.socket);
+    // The service serves, whether or not somebody reads this.
+    let _ = print(&format!(
+        "{interface} is shared at {} ({mode})\n",
+        arguments.socket
+    ));
     if arguments.only_for.is_some() {
         private::go_silent();
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::left::Left;
 use crate::world::download::Download;
 use crate::world::{CURL, World, noise};
-use crate::{Crowd, ONE, Program, Service, curl};
+use crate::{Crowd, MILL, ONE, Program, Service, curl, run_directory};
 
 /// Opens connections, prints `ready`, and later the number that were reset. Every second connection
 /// stays idle, even after the server's death. The others have sent a request, and send one more
@@ -245,4 +245,20 @@ fn peers_that_have_not_closed_are_reset_when_the_application_is_killed() {
     let server = service.serve(&world.directory.join("a"), &["--port", "8080"]);
     let mut crowd = Crowd::of(&world, HALF_CLOSED, 100);
     assert_eq!(crowd.count_reset_by(server), 100);
+}
+
+#[test]
+fn stop_whose_answer_does_not_leave_takes_everything_away() {
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(world) = World::new("mux-full") else {
+        return;
+    };
+    let service = Service::start(&world, &[]);
+    let full = std::fs::File::options().write(true).open("/dev/full");
+    let mut stop = service.inside(&[MILL, "mux", "stop", "--socket", &service.socket]);
+    let stop = stop.stdout(full.unwrap()).output().unwrap();
+    let complaint = String::from_utf8_lossy(&stop.stderr);
+    assert!(complaint.contains("stdout: No space left"), "{complaint}");
+    assert!(!stop.status.success() && !complaint.contains("panicked"));
+    assert!(!run_directory().exists());
 }

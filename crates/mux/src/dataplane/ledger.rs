@@ -3,8 +3,8 @@
 //! Owns one BPF array map for each context that wants a ledger; the application maps its pages. The
 //! map is pinned beside the links of the virtual port, so it survives if service and application
 //! die together. The ledger of a dead application is *kept* by a second pin until its peers are
-//! reset, since the virtual port goes before. The descriptor lets its holder write entries and do nothing else: the map has a
-//! fixed size, and no program reads it. Called by `mod`.
+//! reset, since the virtual port goes before. The descriptor lets its holder write entries and do
+//! nothing else: the map has a fixed size, and no program reads it. Called by `mod`.
 
 use std::fs;
 use std::os::fd::{AsFd as _, OwnedFd};

@@ -354,6 +354,12 @@ impl FrameLogReader {
         self.words.load(FRAMES).saturating_sub(self.next)
     }
 
+    /// The part of the log, from 0 to 1, that records take which this reader has not read.
+    pub fn unread_share(&self) -> f64 {
+        let words = self.words.load(PUBLISHED).wrapping_sub(self.position);
+        (words as f64 / (self.mask + 1) as f64).min(1.0)
+    }
+
     fn load(&self, at: usize) -> u64 {
         let index = self.position.wrapping_add(at as u64) & self.mask;
         self.words.load(RECORDS + index as usize)

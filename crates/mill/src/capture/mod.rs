@@ -34,8 +34,9 @@ const RENEWAL: Duration = Duration::from_secs(1);
 const NAPS: [Duration; 2] = [Duration::from_millis(2), Duration::from_millis(20)];
 /// Time that the last frames have after a signal, before the process ends without them.
 const STOP_GRACE: Duration = Duration::from_secs(2);
-/// A round with fewer frames doubles the next sleep. A log holds 5,000 full frames, or 65,000 of
-/// which 96 bytes are kept: more than a stack makes of them within the longest sleep.
+/// A round that finds less of each log to read doubles the next sleep.
+const UNREAD_LITTLE: f64 = 1.0 / 16.0;
+/// A round with fewer frames writes out what it has.
 const FRAMES_FEW: usize = CAPTURE_ROUND_FRAMES / 8;
 
 /// Options of `mill capture`.
@@ -257,7 +258,7 @@ fn copy(
                 return Ok(());
             }
         }
-        nap = next_nap(nap, round.len());
+        nap = next_nap(nap, round.unread_share());
         if round.len() < FRAMES_FEW {
             output.flush()?;
         }
@@ -271,10 +272,10 @@ fn copy(
     }
 }
 
-/// The sleep after a round of so many frames: long while few come, so that a capture of few frames
-/// takes no CPU time from a busy server.
-fn next_nap(nap: Duration, frames: usize) -> Duration {
-    match frames < FRAMES_FEW {
+/// The sleep after a round that found this part of a log to read: long while it is little, since
+/// each wake takes CPU time from a busy server and frames wait in the log for nothing.
+fn next_nap(nap: Duration, unread_share: f64) -> Duration {
+    match unread_share < UNREAD_LITTLE {
         true => (nap * 2).min(NAPS[1]),
         false => NAPS[0],
     }
@@ -296,11 +297,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nap_grows_while_few_frames_come_and_is_short_at_once_when_many_do() {
+    fn nap_grows_while_logs_stay_empty_and_is_short_at_once_when_one_fills() {
         let mut nap = NAPS[0];
         let mut naps = Vec::new();
-        for frames in [0, 1, FRAMES_FEW - 1, 0, 0, 0, FRAMES_FEW, 0] {
-            nap = next_nap(nap, frames);
+        for share in [0.0, 0.001, 0.06, 0.0, 0.0, 0.0, UNREAD_LITTLE, 0.0] {
+            nap = next_nap(nap, share);
             naps.push(nap.as_millis());
         }
         assert_eq!(naps, [4, 8, 16, 20, 20, 20, 2, 4]);

@@ -315,6 +315,7 @@ pub struct Round {
     held: Vec<Held>,
     bytes: Vec<u8>,
     is_full: bool,
+    unread_share: f64,
 }
 
 struct Held {
@@ -374,10 +375,17 @@ impl Round {
         self.held.clear();
         self.bytes.clear();
         self.is_full = false;
+        self.unread_share = 0.0;
+    }
+
+    /// The part of the fullest log, from 0 to 1, that the round found unread.
+    pub fn unread_share(&self) -> f64 {
+        self.unread_share
     }
 
     /// Takes frames of a port; returns their number.
     fn take(&mut self, port: &mut CapturedPort) -> usize {
+        self.unread_share = self.unread_share.max(port.log.unread_share());
         let before = self.held.len();
         while self.held.len() < before + CAPTURE_ROUND_FRAMES {
             let Some(frame) = port.log.next_frame() else {

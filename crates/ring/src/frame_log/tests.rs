@@ -20,7 +20,9 @@ fn frames_come_out_as_they_went_in_once_they_are_published() {
     log.write(5, true, b"hello", 5);
     log.write(6, false, &[7; 40], 1500);
     assert_eq!(reader.next_frame(), None, "a batch is whole or not there");
+    assert_eq!(reader.unread_share(), 0.0);
     log.publish();
+    assert!((0.1..0.3).contains(&reader.unread_share()));
     let first = reader.next_frame().expect("a frame");
     let seen = (first.at_ns, first.is_outbound, first.bytes);
     assert_eq!(seen, (5, true, &b"hello"[..]));
@@ -28,7 +30,7 @@ fn frames_come_out_as_they_went_in_once_they_are_published() {
     let seen = (second.bytes, second.wire_bytes, second.missed);
     assert_eq!(seen, (&[7; 32][..], 1500, 0));
     assert_eq!(reader.next_frame(), None);
-    assert_eq!(reader.behind(), 0);
+    assert_eq!((reader.behind(), reader.unread_share()), (0, 0.0));
 }
 
 #[test]
@@ -53,7 +55,7 @@ fn reader_that_is_too_slow_learns_how_many_it_missed() {
         log.write(at, false, &[1; 32], 32);
         log.publish();
     }
-    assert_eq!(reader.behind(), 100);
+    assert_eq!((reader.behind(), reader.unread_share()), (100, 1.0));
     let next = reader.next_frame().expect("a frame");
     assert_eq!(next.missed, next.at_ns, "all before it");
     let mut last = next.at_ns;

@@ -340,14 +340,14 @@ fn flood_leaves_its_neighbour_its_share_of_the_nic() {
                 _ => floods += 1,
             }
         }
-        while send(&mut flood, &ours(1, 0)) {}
         while sent < FRAMES && send(&mut neighbour, &ours(0, 0)) {
             sent += 1;
         }
+        while send(&mut flood, &ours(1, 0)) {}
         its == FRAMES
     }));
-    // One batch at the beginning, and a difference of one.
-    assert!(floods <= FRAMES + 4 * 64, "{floods} of the flood's");
+    // The NIC's ring is the flood's whenever this thread was away until the neighbour's ran empty.
+    assert!(floods <= FRAMES + FRAMES / 4, "{floods} of the flood's");
     assert!(floods >= FRAMES / 4, "{floods}: it was no flood");
 }
 

@@ -358,14 +358,18 @@ impl Whole {
     }
 }
 
-/// Connections that do nothing, spread over our addresses.
+/// Connections that do nothing, spread over our addresses. The first one is left to those that do
+/// something, if there are others: tens of thousands at once need most of an address's ports.
 fn open_idle(
     context: &Context,
     server: SocketAddr,
     options: &SideOptions,
     count: usize,
 ) -> io::Result<Vec<TcpStream>> {
-    let addresses = &options.net.addresses;
+    let addresses = match &options.net.addresses[..] {
+        [_, others @ ..] if !others.is_empty() => others,
+        all => all,
+    };
     let mut poll = Poll::new(context);
     let mut events = Events::with_capacity(EVENTS_MAX);
     let mut idle: Vec<TcpStream> = Vec::with_capacity(count);

@@ -1,7 +1,7 @@
 //! The Millstream processes that this user may observe, and their values.
 //!
-//! Owns a connection to the agent of each. Removes a process that ends, and keeps the last values of
-//! one that does not answer. Called by `mill top` and `mill metrics`.
+//! Owns a connection to the agent of each. Removes a process that ends, and keeps the last values
+//! of one that does not answer. Called by `mill top` and `mill metrics`.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};

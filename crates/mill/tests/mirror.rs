@@ -196,7 +196,7 @@ impl Reader {
         reader
     }
 
-    /// What the program says after it has read everything.
+    /// Output of the program after it has read everything.
     fn rest(&mut self) -> String {
         drop(self.child.stdin.take());
         let line = self.line();

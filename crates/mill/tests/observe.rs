@@ -262,7 +262,7 @@ fn top_that_a_signal_ends_puts_the_terminal_back() {
     let _ = std::fs::remove_dir_all(&directory);
 }
 
-/// What a tool says on stderr, and its status, when its output goes to `stdout`.
+/// Stderr of a tool, and its status, when its output goes to `stdout`.
 fn told_into(directory: &Path, words: &[&str], stdout: Stdio) -> (Option<i32>, String) {
     let mut command = mill(directory);
     let command = command.args(words).stdout(stdout).stderr(Stdio::piped());

@@ -101,7 +101,7 @@ pub fn agents_in(directory: &Path, known: &HashSet<(u64, u64)>) -> Found {
     })
 }
 
-/// What a reader found in the directories of agents.
+/// The outcome of a look into the directories of agents.
 #[derive(Default)]
 pub struct Found {
     /// The agents that it is connected to.

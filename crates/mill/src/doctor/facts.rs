@@ -35,7 +35,7 @@ pub struct Facts {
     pub wire: Option<WireFacts>,
 }
 
-/// What is at the path of a `memif` wire's socket.
+/// The file at the path of a `memif` wire's socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MemifPlace {
     /// A socket, or a name that is no file.

@@ -84,7 +84,7 @@ pub(crate) fn fetch(path: &str, query: Query, patience: Duration) -> Result<Valu
     }
 }
 
-/// What the error of a query means.
+/// An explanation of a query's error, behind its text.
 fn hint(query: Query, errno: Errno) -> &'static str {
     match (errno, query) {
         (Errno::NOENT | Errno::CONNREFUSED, Query::Stop) => {

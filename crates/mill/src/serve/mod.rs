@@ -110,7 +110,7 @@ pub fn serve_over<N: Net>(
     })
 }
 
-/// What helps against the error of a listener on this wire.
+/// Advice against the error of a listener on this wire.
 fn hint(wire: &Wire, error: io::ErrorKind) -> &'static str {
     match wire {
         Wire::Millstream(spec)

@@ -161,15 +161,9 @@ fn service_and_application_killed_at_once_leave_nothing() {
     assert_eq!(refused.status.code(), Some(7), "{refused:?}");
 }
 
-/// Connections that send nothing. Prints how many are reset after the server's death.
-const IDLE: &str = r#"
-import select, socket, sys, time
-count = int(sys.argv[1])
-kept, waiting = [], select.poll()
-for n in range(count):
-    one = socket.create_connection(("10.78.0.2", 8080), 60)
-    kept.append(one)
-    waiting.register(one, 0)
+/// The end of a program with connections in `waiting`: it counts those that end after the server's
+/// death.
+const COUNT_ENDED: &str = r#"
 print("ready", flush=True)
 sys.stdin.readline()
 end, reset = time.monotonic() + 30, 0
@@ -178,6 +172,17 @@ while reset < count and time.monotonic() < end:
         waiting.unregister(descriptor)
         reset += 1
 print(f"reset {reset} of {count}", flush=True)
+"#;
+
+/// Connections that send nothing.
+const IDLE: &str = r#"
+import select, socket, sys, time
+count = int(sys.argv[1])
+kept, waiting = [], select.poll()
+for n in range(count):
+    one = socket.create_connection(("10.78.0.2", 8080), 60)
+    kept.append(one)
+    waiting.register(one, 0)
 "#;
 
 /// The resets keep the rate, so that most of them are left to the next service.
@@ -191,7 +196,7 @@ fn service_killed_after_an_application_leaves_its_resets_to_the_next_one() {
     let mut service = Service::start(&world, &["--rate", "400kbit"]);
     let left = Left::of(&service);
     let server = service.serve(&world.directory.join("a"), &["--port", "8080"]);
-    let mut crowd = Crowd::of(&world, IDLE, 1000);
+    let mut crowd = Crowd::of(&world, &[IDLE, COUNT_ENDED].concat(), 1000);
     drop(server);
     let until = Instant::now() + Duration::from_secs(30);
     // The virtual port is gone, and its ledger is kept.
@@ -211,8 +216,8 @@ fn service_killed_after_an_application_leaves_its_resets_to_the_next_one() {
     }
 }
 
-/// Connections that the server has closed and the client has not. Prints how many end after the
-/// server's death. No bytes are sent, so only a reset can end them.
+/// Connections that the server has closed and the client has not. No bytes are sent, so only a
+/// reset can end them.
 const HALF_CLOSED: &str = r#"
 import select, socket, sys, time
 count = int(sys.argv[1])
@@ -224,14 +229,6 @@ for n in range(count):
         pass
     kept.append(one)
     waiting.register(one, 0)
-print("ready", flush=True)
-sys.stdin.readline()
-end, reset = time.monotonic() + 30, 0
-while reset < count and time.monotonic() < end:
-    for descriptor, _ in waiting.poll(1000):
-        waiting.unregister(descriptor)
-        reset += 1
-print(f"reset {reset} of {count}", flush=True)
 "#;
 
 #[test]
@@ -243,7 +240,7 @@ fn peers_that_have_not_closed_are_reset_when_the_application_is_killed() {
     world.write("a/file", b"small");
     let service = Service::start(&world, &[]);
     let server = service.serve(&world.directory.join("a"), &["--port", "8080"]);
-    let mut crowd = Crowd::of(&world, HALF_CLOSED, 100);
+    let mut crowd = Crowd::of(&world, &[HALF_CLOSED, COUNT_ENDED].concat(), 100);
     assert_eq!(crowd.count_reset_by(server), 100);
 }
 

@@ -159,8 +159,8 @@ impl Mirror {
     /// Announces on the link that the interface's addresses have its present MAC address.
     ///
     /// # Errors
-    /// `PERM` if the mirror was opened without `CAP_NET_RAW`; `NODEV` without an interface with a MAC address; else the
-    /// errors of sending.
+    /// `PERM` if the mirror was opened without `CAP_NET_RAW`; `NODEV` without an interface with a
+    /// MAC address; else the errors of sending.
     pub fn announce(&self) -> io::Result<()> {
         let link = self.host.link.as_ref().ok_or(Errno::NODEV)?;
         let (index, mac) = (link.index as i32, link.mac.ok_or(Errno::NODEV)?);

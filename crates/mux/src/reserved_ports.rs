@@ -1,7 +1,8 @@
 //! `ip_local_reserved_ports`: ports that the kernel does not choose for unbound sockets.
 //!
 //! Owns the entry for the range of leases, from [`ReservedPorts::add`] until its removal. An
-//! administrator's entries stay. Called by the service at its start and its end.
+//! administrator's entries stay, and so do those of services on other NICs, which may have the same
+//! range. Called by the service at its start and its end.
 
 use std::ops::RangeInclusive;
 
@@ -19,12 +20,16 @@ pub struct ReservedPorts {
 
 impl ReservedPorts {
     /// Adds a range to the setting, in place of the ports that the service before this one added
-    /// and did not remove.
+    /// and did not remove (`left`). Services on other NICs have added `others`.
     ///
     /// # Errors
     /// One line if the setting cannot be read or written.
-    pub fn add(range: &RangeInclusive<u16>, left: &[RangeInclusive<u16>]) -> Result<Self, String> {
-        let (ports, added) = read()?.with(range, left);
+    pub fn add(
+        range: &RangeInclusive<u16>,
+        left: &[RangeInclusive<u16>],
+        others: &[RangeInclusive<u16>],
+    ) -> Result<Self, String> {
+        let (ports, added) = read()?.with(range, left, others);
         write(&ports)?;
         Ok(Self { added })
     }
@@ -34,14 +39,13 @@ impl ReservedPorts {
         &self.added
     }
 
-    /// Removes the ports that were added.
-    pub fn remove(self) {
+    /// Removes the ports that were added, but for those that services on other NICs have, too.
+    pub fn remove(self, others: &[RangeInclusive<u16>]) {
         let Ok(mut ports) = read() else {
             return;
         };
-        for range in &self.added {
-            ports.set(range, false);
-        }
+        ports.set_all(&self.added, false);
+        ports.set_all(others, true);
         // An error is ignored: it leaves the kernel a few ports short.
         let _ = write(&ports);
     }
@@ -66,17 +70,26 @@ impl Ports {
         }
     }
 
-    /// The set with `range` in place of the ranges `left`, and what is new in it beside others'
-    /// ports.
+    fn set_all(&mut self, ranges: &[RangeInclusive<u16>], on: bool) {
+        for range in ranges {
+            self.set(range, on);
+        }
+    }
+
+    /// The set with `range` in place of the ranges `left`, and the part of `range` that is not the
+    /// administrator's. Other services have added `others`, which stay.
     fn with(
         mut self,
         range: &RangeInclusive<u16>,
         left: &[RangeInclusive<u16>],
+        others: &[RangeInclusive<u16>],
     ) -> (Self, Vec<RangeInclusive<u16>>) {
-        left.iter().for_each(|old| self.set(old, false));
-        let others = self.clone();
+        self.set_all(left, false);
+        self.set_all(others, false);
+        let administrators = self.clone();
         self.set(range, true);
-        let added = self.without(&others);
+        let added = self.without(&administrators);
+        self.set_all(others, true);
         (self, added)
     }
 

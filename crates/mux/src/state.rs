@@ -5,15 +5,19 @@
 //! a lease. A killed service leaves it; the next service reads it, reserves the same ports and
 //! waits for the applications. Called by the service.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
 /// Version of the file format.
 const VERSION: u32 = 1;
+/// The file in a run directory.
+const FILE: &str = "state.json";
 
 /// All notes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,6 +32,16 @@ pub struct Notes {
     /// Ranges of ports, first and last, that were added to `ip_local_reserved_ports`.
     #[serde(default)]
     pub reserved: Vec<(u16, u16)>,
+    /// Inode of the network namespace whose setting has these ranges.
+    #[serde(default)]
+    pub network: u64,
+}
+
+impl Notes {
+    /// The ranges that were added to `ip_local_reserved_ports`.
+    pub fn reserved(&self) -> impl Iterator<Item = RangeInclusive<u16>> {
+        self.reserved.iter().map(|&(first, last)| first..=last)
+    }
 }
 
 /// A kept ledger, with the rights that its application had.
@@ -85,18 +99,43 @@ impl NotesFile {
     /// The file in the run directory.
     pub fn new(run_dir: &Path) -> Self {
         Self {
-            path: run_dir.join("state.json"),
+            path: run_dir.join(FILE),
         }
     }
 
     /// The notes of the previous service; empty if there are none, or they cannot be read.
     pub fn read(&self) -> Notes {
-        let bytes = fs::read(&self.path).unwrap_or_default();
-        let notes: Notes = serde_json::from_slice(&bytes).unwrap_or_default();
-        match notes.version {
-            VERSION => notes,
-            _ => Notes::default(),
-        }
+        read(&self.path)
+    }
+
+    /// The ranges that services on other NICs of the network namespace added to
+    /// `ip_local_reserved_ports`: their run directories lie beside this one.
+    pub fn reserved_by_others(&self, network: u64) -> Vec<RangeInclusive<u16>> {
+        let directories = self.services().and_then(|all| fs::read_dir(all).ok());
+        let files = directories
+            .into_iter()
+            .flatten()
+            .filter_map(|directory| Some(directory.ok()?.path().join(FILE)));
+        let notes = files
+            .filter(|file| *file != self.path)
+            .map(|file| read(&file));
+        let notes = notes.filter(|notes| notes.network == network);
+        notes
+            .flat_map(|notes| notes.reserved().collect::<Vec<_>>())
+            .collect()
+    }
+
+    /// Keeps services on other NICs from reading or changing notes about shared settings, until the
+    /// file is dropped. `None`: the directory of the run directories cannot be locked.
+    pub fn lock_settings(&self) -> Option<File> {
+        let directory = File::open(self.services()?).ok()?;
+        rustix::fs::flock(&directory, FlockOperation::LockExclusive).ok()?;
+        Some(directory)
+    }
+
+    /// The directory of the services' run directories.
+    fn services(&self) -> Option<&Path> {
+        self.path.parent()?.parent()
     }
 
     /// Replaces the notes atomically: a reader finds the old ones or the new ones.
@@ -118,6 +157,15 @@ impl NotesFile {
     pub fn remove(&self) {
         // An error is ignored: without a file there is nothing to remove.
         let _ = fs::remove_file(&self.path);
+    }
+}
+
+fn read(path: &Path) -> Notes {
+    let bytes = fs::read(path).unwrap_or_default();
+    let notes: Notes = serde_json::from_slice(&bytes).unwrap_or_default();
+    match notes.version {
+        VERSION => notes,
+        _ => Notes::default(),
     }
 }
 
@@ -156,10 +204,11 @@ mod tests {
             applications: vec![note],
             dead: vec![dead],
             reserved: vec![(20_000, 20_063)],
+            network: 9,
         };
         file.write(notes.clone()).unwrap();
         assert_eq!(file.read(), notes);
-        fs::write(directory.join("state.json"), b"{\"version\":1,").unwrap();
+        fs::write(directory.join(FILE), b"{\"version\":1,").unwrap();
         assert_eq!(file.read(), Notes::default());
         fs::remove_dir_all(directory).unwrap();
     }

@@ -4,14 +4,18 @@
 
 mod support;
 
+use std::os::fd::AsFd as _;
 use std::time::Duration;
 
 use mux::plane::Plane as _;
 use packetio::ledger::Entry;
-use packetio::mux::message::Query;
+use packetio::mux::message::{Message, Query};
 
 use support::netns::can_run;
-use support::{World, ask, forgotten, must_be_reset};
+use support::{World, ask, forgotten, must_be_reset, was_said};
+
+/// errno, as it stands in messages.
+const EACCES: i32 = 13;
 
 #[test]
 fn service_that_ends_in_the_resets_leaves_them_to_the_next_one() {
@@ -103,12 +107,6 @@ fn range_of_a_service_that_was_left_goes_with_the_next_one() {
         return;
     }
     let mut world = World::new("range_of_a_service_that_was_left_goes_with_the_next_one");
-    let reserved = |world: &World| {
-        let text = world
-            .near
-            .exec("cat /proc/sys/net/ipv4/ip_local_reserved_ports");
-        text.trim().to_owned()
-    };
     world.leave();
     assert_eq!(reserved(&world), "20000-20127");
     world.start_with(|options| options.leases = 21_000..=21_063);
@@ -118,4 +116,65 @@ fn range_of_a_service_that_was_left_goes_with_the_next_one() {
     ask(&world, Query::Stop);
     world.join();
     assert_eq!(reserved(&world), "");
+}
+
+#[test]
+fn range_of_two_services_stays_until_both_have_ended() {
+    if !can_run("range_of_two_services_stays_until_both_have_ended") {
+        return;
+    }
+    let mut world = World::new("range_of_two_services_stays_until_both_have_ended");
+    let first = world.service.take();
+    let others = world.run_dir.with_extension("second");
+    std::fs::create_dir_all(&others).unwrap();
+    let socket = others.join("sock").to_str().unwrap().to_owned();
+    let of_first = std::mem::replace(&mut world.socket, socket.clone());
+    world.start_with(|options| options.run_dir = others.clone());
+    let second = std::mem::replace(&mut world.service, first);
+    world.socket = of_first;
+    ask(&world, Query::Stop);
+    world.join();
+    assert_eq!(reserved(&world), "20000-20127", "the second's");
+    (world.service, world.socket) = (second, socket);
+    ask(&world, Query::Stop);
+    world.join();
+    assert_eq!(reserved(&world), "");
+    std::fs::remove_dir_all(others).unwrap();
+}
+
+#[test]
+fn port_that_the_next_service_would_not_grant_is_kept_and_named() {
+    if !can_run("port_that_the_next_service_would_not_grant_is_kept_and_named") {
+        return;
+    }
+    let mut world = World::new("port_that_the_next_service_would_not_grant_is_kept_and_named");
+    let mut one = world.connect_as(1234);
+    let number = one.hello(1).application;
+    let (socket, _) = one.port(0);
+    assert_eq!(one.claim("10.9.0.1:80"), 0);
+    assert_eq!(one.claim("10.9.0.1:8080"), 0);
+    world.leave();
+    drop(one);
+    world.start_with(|options| options.rules.clear());
+    let mut again = world.connect_as(1234);
+    again.hello(1);
+    let recover = Message::Recover {
+        request: 9,
+        application: number,
+        context: 0,
+    };
+    again.channel.send(&recover, Some(socket.as_fd())).unwrap();
+    assert_eq!(again.outcome(9), 0);
+    assert!(was_said(
+        "keeps 10.9.0.1:80, which --allow no longer grants"
+    ));
+    assert!(!was_said("keeps 10.9.0.1:8080"));
+    assert_eq!(again.release("10.9.0.1:80"), 0);
+    assert_eq!(again.claim("10.9.0.1:80"), EACCES);
+}
+
+/// The setting of the service's network namespace.
+fn reserved(world: &World) -> String {
+    let setting = "cat /proc/sys/net/ipv4/ip_local_reserved_ports";
+    world.near.exec(setting).trim().to_owned()
 }

@@ -472,8 +472,27 @@ impl<P: Plane> Service<P> {
             return Ok(());
         }
         self.move_client(id, number);
+        self.name_ports_beyond_policy(id, number);
         self.came_back(id, request, (number, context));
         Ok(())
+    }
+
+    /// Says which ports an application keeps from the service before this one although the policy
+    /// grants them no more.
+    fn name_ports_beyond_policy(&self, id: ClientId, number: u16) {
+        let Some(client) = self.clients.get(&id) else {
+            return;
+        };
+        let claims = self.ownership.claims();
+        let own = claims.filter(|(_, claim)| claim.application == number);
+        let kept = own.filter(|(endpoint, _)| !self.policy.allows(&client.peer, endpoint.port()));
+        for (endpoint, _) in kept {
+            (self.say)(&format!(
+                "application {number} (uid {}) keeps {endpoint}, which --allow no longer grants, \
+                 until it gives it back",
+                client.peer.uid
+            ));
+        }
     }
 
     /// Whether a client has nothing yet but the number that its Hello got, or has `number` already.
@@ -660,6 +679,7 @@ impl<P: Plane> Service<P> {
             applications: notes.collect(),
             dead: self.dead_notes(),
             reserved: reserved.map(|one| (*one.start(), *one.end())).collect(),
+            network: self.network,
             ..Notes::default()
         };
         if let Err(error) = self.notes.write(notes) {

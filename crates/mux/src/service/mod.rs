@@ -46,6 +46,7 @@ use std::mem::MaybeUninit;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -162,6 +163,8 @@ pub struct Service<P> {
     /// The notes are out of date.
     are_notes_old: bool,
     reserved_ports: Option<ReservedPorts>,
+    /// Inode of the network namespace; 0 where `/proc` does not tell.
+    network: u64,
     /// Time of the next attempt to attach to an interface that came back.
     retry_nic: Option<Instant>,
     /// When next hops of the service before this one end that nobody has asked for again.
@@ -192,9 +195,11 @@ impl<P: Plane> Service<P> {
         let resets = Resets::new(plane.rate()).map_err(failed("raw socket"))?;
         let notes_file = NotesFile::new(&options.run_dir);
         let notes = notes_file.read();
-        let left = notes.reserved.iter().map(|&(first, last)| first..=last);
-        let left: Vec<RangeInclusive<u16>> = left.collect();
-        let reserved_ports = match ReservedPorts::add(&options.leases, &left) {
+        let left: Vec<RangeInclusive<u16>> = notes.reserved().collect();
+        let network = network_namespace();
+        let settings = notes_file.lock_settings();
+        let others = notes_file.reserved_by_others(network);
+        let reserved_ports = match ReservedPorts::add(&options.leases, &left, &others) {
             Ok(reserved) => Some(reserved),
             Err(cause) => {
                 say(&format!(
@@ -227,6 +232,7 @@ impl<P: Plane> Service<P> {
             next_move: 0,
             resets,
             reserved_ports,
+            network,
             retry_nic: None,
             old_hops_until: Some(after_ns(RECOVERY_NS)),
             say,
@@ -239,6 +245,7 @@ impl<P: Plane> Service<P> {
         service.learn_host();
         service.recover(notes);
         service.write_notes();
+        drop(settings);
         Ok(service)
     }
 
@@ -376,12 +383,19 @@ impl<P: Plane> Service<P> {
         self.clients.clear();
         // Peers of the applications that were just buried hear of it before the service is gone.
         self.resets.finish();
+        let settings = self.notes.lock_settings();
         self.notes.remove();
         if let Some(reserved) = self.reserved_ports.take() {
-            reserved.remove();
+            reserved.remove(&self.notes.reserved_by_others(self.network));
         }
+        drop(settings);
         self.plane.close();
     }
+}
+
+/// Inode of the thread's network namespace; 0 where `/proc` does not tell.
+fn network_namespace() -> u64 {
+    std::fs::metadata("/proc/thread-self/ns/net").map_or(0, |namespace| namespace.ino())
 }
 
 /// The deadline `ns` from now.

@@ -39,7 +39,8 @@ pub struct World {
     pub plane: FakePlane,
     pub run_dir: PathBuf,
     pub socket: String,
-    service: Option<(JoinHandle<()>, OwnedFd)>,
+    /// The service, until a test sets it aside.
+    pub service: Option<(JoinHandle<()>, OwnedFd)>,
 }
 
 /// Lines of all services of the program.

@@ -11,6 +11,8 @@ mod changes;
 mod crowds;
 #[path = "mux/deaths.rs"]
 mod deaths;
+#[path = "mux/dhcp.rs"]
+mod dhcp;
 #[path = "mux/generic.rs"]
 mod generic;
 #[path = "mux/hostile.rs"]

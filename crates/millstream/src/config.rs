@@ -290,6 +290,7 @@ impl Config {
     pub(crate) fn stack(&self, index: usize) -> StackConfig {
         StackConfig {
             addresses: self.addresses.clone(),
+            addresses_may_come: false,
             gateways: self.gateways.clone(),
             routes: self.routes.clone(),
             on_link: self.on_link.clone(),

@@ -9,9 +9,10 @@ use packetio::host::HostView;
 use stack::{IpCidr, StackConfig};
 
 /// Puts the host's addresses and routes into the settings. Addresses that the user gave only narrow
-/// the set.
+/// the set. A user who gave none waits for those that the host gets later.
 pub(crate) fn take(stack: &mut StackConfig, view: HostView) {
     let wanted: Vec<IpAddr> = stack.addresses.iter().map(IpCidr::address).collect();
+    stack.addresses_may_come = wanted.is_empty();
     stack.addresses = view
         .addresses
         .iter()

@@ -19,6 +19,9 @@ pub struct StackConfig {
     /// Our addresses on the wire, each with the length of its subnet's prefix. The subnets are on
     /// the link.
     pub addresses: Vec<IpCidr>,
+    /// None has to be there at the start: the host behind the wire tells of addresses that it gets
+    /// later (`Change::AddressAdded` of `packetio::host`), for example by DHCP.
+    pub addresses_may_come: bool,
     /// Gateways for packets that no subnet and no route covers; at most one per family.
     pub gateways: Vec<IpAddr>,
     /// Further routes: a prefix and the gateway behind which it lies.
@@ -116,6 +119,7 @@ impl Default for StackConfig {
     fn default() -> Self {
         Self {
             addresses: Vec::new(),
+            addresses_may_come: false,
             gateways: Vec::new(),
             routes: Vec::new(),
             on_link: Vec::new(),
@@ -191,7 +195,7 @@ impl StackConfig {
     /// Checks that the settings are consistent and within range.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.limits.check()?;
-        if self.addresses.is_empty() && !self.loopback {
+        if self.addresses.is_empty() && !self.loopback && !self.addresses_may_come {
             return Err(ConfigError::NoAddress);
         }
         self.rules.check()?;

@@ -58,6 +58,7 @@ const PACKAGES: &[Package] = &[
     demo_package("iproute2", "ip", "network namespaces and veth pairs"),
     demo_package("iputils-ping", "ping", "pings the stack"),
     demo_package("curl", "curl", "HTTP client"),
+    package("busybox", "busybox", "a DHCP server and client"),
     demo_package("wrk", "wrk", "HTTP load"),
     demo_package("apache2-utils", "ab", "HTTP load"),
     demo_package("nginx", "nginx", "the rival of the crowd benchmark"),

@@ -68,7 +68,8 @@ pub struct Config {
     pub further_wires: Vec<FurtherWire>,
     /// Our addresses, each with the prefix length of its subnet.
     pub addresses: Vec<IpCidr>,
-    /// Routers for everything that no subnet and no route covers.
+    /// Routers for everything that no subnet and no route covers. Of those of one family, the first
+    /// that answers is used.
     pub gateways: Vec<IpAddr>,
     /// Further routes: a prefix and the router behind which it lies.
     pub routes: Vec<(IpCidr, IpAddr)>,

@@ -22,7 +22,8 @@ pub struct StackConfig {
     /// None has to be there at the start: the host behind the wire tells of addresses that it gets
     /// later (`Change::AddressAdded` of `packetio::host`), for example by DHCP.
     pub addresses_may_come: bool,
-    /// Gateways for packets that no subnet and no route covers; at most one per family.
+    /// Gateways for packets that no subnet and no route covers. Of those of one family, the first
+    /// that answers is used.
     pub gateways: Vec<IpAddr>,
     /// Further routes: a prefix and the gateway behind which it lies.
     pub routes: Vec<(IpCidr, IpAddr)>,
@@ -86,7 +87,7 @@ pub struct OwnQueue {
 pub struct PortConfig {
     /// Our addresses on the port's link, each with the length of its subnet's prefix.
     pub addresses: Vec<IpCidr>,
-    /// Gateways on the link; at most one per family.
+    /// Gateways on the link. Of those of one family, the first that answers is used.
     pub gateways: Vec<IpAddr>,
     /// Further routes: a prefix and the gateway on the link behind which it lies.
     pub routes: Vec<(IpCidr, IpAddr)>,

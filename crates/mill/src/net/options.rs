@@ -21,7 +21,7 @@ pub struct NetOptions {
     /// `@2` behind it means the second wire
     #[arg(long = "addr", value_name = "IP/PREFIX[@N]")]
     pub addresses: Vec<OnWire<Cidr>>,
-    /// Where packets go that are not for our subnet; one per family and wire
+    /// Where packets go that are not for our subnet. Of several on a wire, the first that answers
     #[arg(long = "gateway", value_name = "IP[@N]")]
     pub gateways: Vec<OnWire<IpAddr>>,
     /// Contexts: each is a thread with a stack of its own

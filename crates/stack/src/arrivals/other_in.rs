@@ -405,7 +405,11 @@ pub(crate) fn neighbour_timers(engine: &mut Engine) {
                 }
             }
             NeighbourEvent::Failed(id) => {
-                release_waiters(engine, id, Some(IcmpError::NeighbourUnreachable))
+                // With several gateways, a connection looks up its next hop again. If none is left,
+                // it is told then.
+                let is_last = !engine.parts().network.has_choices();
+                let failure = is_last.then_some(IcmpError::NeighbourUnreachable);
+                release_waiters(engine, id, failure);
             }
             NeighbourEvent::Displaced(socket) => neighbour_displaced(engine, socket),
         }

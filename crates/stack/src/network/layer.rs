@@ -552,12 +552,31 @@ impl Network {
             return Ok(id);
         }
         let id = self.look_up_hop(local, remote, now_ns)?;
-        self.last_hop = Some((remote, local, id));
+        // Which of several gateways answers may be another one soon.
+        self.last_hop = (!self.routes.has_choices()).then_some((remote, local, id));
         Ok(id)
     }
 
+    /// True if a port has several gateways for one prefix: a connection whose gateway does not
+    /// answer may look up its next hop again.
+    pub fn has_choices(&self) -> bool {
+        self.routes.has_choices()
+    }
+
+    /// The first next hop that is not known to be silent, or the first if all are.
+    fn first_that_answers(&self, hops: impl Iterator<Item = NextHop> + Clone) -> Option<NextHop> {
+        let is_silent = |hop: &NextHop| {
+            let known = self.neighbours.known(hop.port, hop.address);
+            let state = known.and_then(|id| self.neighbours.state(id));
+            state == Some(NeighbourState::Failed)
+        };
+        let answers = hops.clone().find(|hop| !is_silent(hop));
+        answers.or_else(|| hops.into_iter().next())
+    }
+
     /// Looks up the neighbour. A packet leaves by the port of its source address if a route leads
-    /// there. A source without a port leaves by the best route of all.
+    /// there. A source without a port leaves by the best route of all. Of several gateways for one
+    /// prefix and port the first that is not known to be silent is taken.
     fn look_up_hop(
         &mut self,
         local: Addr,
@@ -578,12 +597,12 @@ impl Network {
                 .set_permanent(self.own_port, OURSELVES, LOCAL_MAC, now_ns)
                 .map_err(|_| Errno::NOBUFS);
         }
-        let hop = match self.port_of(local) {
-            Some(port) if self.links.len() > 1 => {
-                let mut hops = self.routes.hops(destination);
-                hops.find(|hop| hop.port == port)
-            }
-            _ => self.routes.lookup(destination),
+        let port = self.port_of(local).filter(|_| self.links.len() > 1);
+        let hop = if port.is_none() && !self.routes.has_choices() {
+            self.routes.lookup(destination)
+        } else {
+            let hops = self.routes.choices(destination, port);
+            self.first_that_answers(hops)
         };
         let hop = hop.ok_or(Errno::NETUNREACH)?;
         self.neighbours
@@ -597,19 +616,8 @@ impl Network {
         if self.links.len() == 1 {
             return None;
         }
-        let neighbours = &self.neighbours;
-        let is_silent = |hop: &NextHop| {
-            let known = neighbours.known(hop.port, hop.address);
-            let state = known.and_then(|id| neighbours.state(id));
-            state == Some(NeighbourState::Failed)
-        };
-        let mut hops = self.routes.hops(remote);
-        let first = hops.next()?;
-        let better = match is_silent(&first) {
-            true => hops.find(|hop| !is_silent(hop)),
-            false => None,
-        };
-        Some(better.unwrap_or(first).port)
+        let hops = self.routes.hops(remote);
+        self.first_that_answers(hops).map(|hop| hop.port)
     }
 
     /// True if `remote` is the address of a single host, a peer or ourselves.

@@ -9,10 +9,12 @@
 //! look-up: binary search in each group, longest first; the first hit is the answer
 //! ```
 //!
-//! Each port may have a route for the same prefix. The first port's route wins, unless the caller
-//! asks for a port or skips a gateway that does not answer.
+//! Each port may have routes for the same prefix. The first port's route wins, unless the caller
+//! asks for a port or skips a gateway that does not answer. A port may have several gateways for one
+//! prefix, in the order in which they were added.
 
 use core::net::IpAddr;
+use core::ops::Range;
 
 use thiserror::Error;
 
@@ -33,6 +35,15 @@ pub struct Route {
     pub port: u8,
 }
 
+impl Route {
+    fn next_hop(&self, destination: IpAddr) -> NextHop {
+        NextHop {
+            address: self.gateway.unwrap_or(destination),
+            port: self.port,
+        }
+    }
+}
+
 /// The next hop of a packet: the neighbour's address, and the port.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct NextHop {
@@ -48,7 +59,7 @@ pub enum RouteError {
     /// The table holds [`ROUTES_MAX`] routes already.
     #[error("too many routes (ROUTES_MAX)")]
     Full,
-    /// The table holds a route for this prefix and port already.
+    /// The table holds this route already, or the prefix is on the link of this port.
     #[error("a route for this prefix exists")]
     Duplicate,
     /// Prefix and gateway are of different families.
@@ -66,6 +77,8 @@ pub struct Routes {
     v6: Table,
     /// The last question to [`lookup`](Self::lookup) and its answer, for bursts to one destination.
     last: Option<(IpAddr, NextHop)>,
+    /// True if a port has several gateways for one prefix.
+    has_choices: bool,
 }
 
 impl Default for Routes {
@@ -81,13 +94,14 @@ impl Routes {
             v4: Table::new(),
             v6: Table::new(),
             last: None,
+            has_choices: false,
         }
     }
 
-    /// Adds a route.
+    /// Adds a route. A further gateway for a prefix and port comes behind the others.
     ///
     /// # Errors
-    /// [`RouteError`] if the table is full, holds the prefix already, or the gateway is invalid.
+    /// [`RouteError`] if the table is full, holds the route already, or the gateway is invalid.
     pub fn add(&mut self, route: Route) -> Result<(), RouteError> {
         if let Some(gateway) = route.gateway {
             if gateway.is_ipv4() != route.prefix.address().is_ipv4() {
@@ -109,7 +123,7 @@ impl Routes {
         Ok(())
     }
 
-    /// Removes and returns the route of `port` for exactly this prefix.
+    /// Removes the routes of `port` for exactly this prefix, and returns the first.
     pub fn remove(&mut self, prefix: IpCidr, port: u8) -> Option<Route> {
         let prefix = prefix.network();
         let removed = self.table_mut(prefix.address()).remove(prefix, port)?;
@@ -140,20 +154,47 @@ impl Routes {
     }
 
     /// All next hops for `destination`, longest prefix first, then in order of ports.
-    pub fn hops(&self, destination: IpAddr) -> impl Iterator<Item = NextHop> {
-        let table = match destination {
-            IpAddr::V4(_) => &self.v4,
-            IpAddr::V6(_) => &self.v6,
-        };
-        table.matches(key(destination)).map(move |route| NextHop {
-            address: route.gateway.unwrap_or(destination),
-            port: route.port,
-        })
+    pub fn hops(&self, destination: IpAddr) -> impl Iterator<Item = NextHop> + Clone {
+        self.table(destination)
+            .matches(key(destination))
+            .map(move |route| route.next_hop(destination))
+    }
+
+    /// True if a port has several gateways for one prefix, so that [`choices`](Self::choices) may
+    /// differ from [`lookup`](Self::lookup).
+    #[inline]
+    pub fn has_choices(&self) -> bool {
+        self.has_choices
+    }
+
+    /// The next hops for `destination` by its longest prefix and by one port: `port`, or the first
+    /// that has a route. Several are gateways, in the order of preference.
+    pub fn choices(
+        &self,
+        destination: IpAddr,
+        port: Option<u8>,
+    ) -> impl Iterator<Item = NextHop> + Clone {
+        let mut routes = self
+            .table(destination)
+            .matches(key(destination))
+            .skip_while(move |route| port.is_some_and(|port| route.port != port))
+            .peekable();
+        let first = routes.peek().map(|route| (route.prefix, route.port));
+        routes
+            .take_while(move |route| first == Some((route.prefix, route.port)))
+            .map(move |route| route.next_hop(destination))
     }
 
     /// Number of routes held.
     pub fn len(&self) -> usize {
         self.v4.routes.len() + self.v6.routes.len()
+    }
+
+    fn table(&self, address: IpAddr) -> &Table {
+        match address {
+            IpAddr::V4(_) => &self.v4,
+            IpAddr::V6(_) => &self.v6,
+        }
     }
 
     fn table_mut(&mut self, address: IpAddr) -> &mut Table {
@@ -166,6 +207,10 @@ impl Routes {
 
     fn changed(&mut self) {
         self.last = None;
+        self.has_choices = [&self.v4, &self.v6].iter().any(|table| {
+            let mut pairs = table.routes.windows(2);
+            pairs.any(|pair| order(&pair[0]) == order(&pair[1]))
+        });
     }
 }
 
@@ -193,25 +238,31 @@ impl Table {
     }
 
     fn insert(&mut self, route: Route) -> Result<(), RouteError> {
-        match self.position(route.prefix, route.port) {
-            Ok(_) => Err(RouteError::Duplicate),
-            Err(at) => {
-                self.routes.insert(at, route);
-                self.regroup();
-                Ok(())
-            }
+        let held = self.range(&route);
+        let is_held = |known: &Route| {
+            known.gateway == route.gateway || known.gateway.is_none() || route.gateway.is_none()
+        };
+        if self.routes[held.clone()].iter().any(is_held) {
+            return Err(RouteError::Duplicate);
         }
+        self.routes.insert(held.end, route);
+        self.regroup();
+        Ok(())
     }
 
     fn remove(&mut self, prefix: IpCidr, port: u8) -> Option<Route> {
-        let at = self.position(prefix, port).ok()?;
-        let route = self.routes.remove(at);
+        let held = self.range(&Route {
+            prefix,
+            gateway: None,
+            port,
+        });
+        let first = self.routes.drain(held).next()?;
         self.regroup();
-        Some(route)
+        Some(first)
     }
 
     /// Routes whose prefix contains the destination, longest prefix first.
-    fn matches(&self, key_of_destination: u128) -> impl Iterator<Item = &Route> {
+    fn matches(&self, key_of_destination: u128) -> impl Iterator<Item = &Route> + Clone {
         self.groups.iter().flat_map(move |group| {
             let wanted = key_of_destination & group.mask;
             let routes = &self.routes[group.start..group.end];
@@ -223,13 +274,12 @@ impl Table {
         })
     }
 
-    fn position(&self, prefix: IpCidr, port: u8) -> Result<usize, usize> {
-        let order =
-            |prefix: IpCidr, port| (u8::MAX - prefix.prefix_len(), key(prefix.address()), port);
-        self.routes
-            .binary_search_by_key(&order(prefix, port), |route| {
-                order(route.prefix, route.port)
-            })
+    /// The routes with the prefix and port of `route`, or the place for them.
+    fn range(&self, route: &Route) -> Range<usize> {
+        let wanted = order(route);
+        let start = self.routes.partition_point(|one| order(one) < wanted);
+        let same = self.routes[start..].partition_point(|one| order(one) == wanted);
+        start..start + same
     }
 
     fn regroup(&mut self) {
@@ -249,6 +299,13 @@ impl Table {
             start = end;
         }
     }
+}
+
+/// The order of the table: longest prefix first.
+fn order(route: &Route) -> (u8, u128, u8) {
+    let prefix = route.prefix;
+    let length = u8::MAX - prefix.prefix_len();
+    (length, key(prefix.address()), route.port)
 }
 
 /// The address left-aligned in 128 bits.

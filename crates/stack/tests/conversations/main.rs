@@ -41,5 +41,6 @@ mod stories;
 mod survey;
 mod to_itself;
 mod transfers;
+mod two_gateways;
 mod two_lanes;
 mod two_ports;

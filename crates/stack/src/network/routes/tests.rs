@@ -96,6 +96,38 @@ fn same_prefix_on_two_ports_prefers_the_first_and_falls_back_to_the_second() {
 }
 
 #[test]
+fn gateways_for_one_prefix_and_port_are_kept_in_the_order_of_their_addition() {
+    let mut routes = Routes::new();
+    let to = ip("192.0.2.1");
+    let add = |routes: &mut Routes, gateway, port| {
+        routes.add(route("0.0.0.0/0", gateway, port)).map(|()| {
+            let hops = routes.choices(to, None).map(|hop| hop.address.to_string());
+            hops.collect::<Vec<_>>()
+        })
+    };
+    assert_eq!(add(&mut routes, Some("10.0.0.9"), 0).unwrap(), ["10.0.0.9"]);
+    assert!(!routes.has_choices());
+    let both = ["10.0.0.9", "10.0.0.2"];
+    assert_eq!(add(&mut routes, Some("10.0.0.2"), 0).unwrap(), both);
+    assert_eq!(add(&mut routes, Some("10.0.1.2"), 1).unwrap(), both);
+    assert!(routes.has_choices());
+    assert_eq!(routes.lookup(to).unwrap().address, ip("10.0.0.9"));
+    let behind = |port| routes.choices(to, Some(port)).count();
+    assert_eq!((behind(0), behind(1), behind(2)), (2, 1, 0));
+    for again in [Some("10.0.0.9"), Some("10.0.0.2"), None] {
+        assert_eq!(add(&mut routes, again, 0), Err(RouteError::Duplicate));
+    }
+    routes
+        .add(route("192.0.2.0/24", Some("10.0.0.7"), 0))
+        .unwrap();
+    let near: Vec<_> = routes.choices(to, None).map(|hop| hop.address).collect();
+    assert_eq!(near, [ip("10.0.0.7")]);
+    assert!(routes.remove("0.0.0.0/0".parse().unwrap(), 0).is_some());
+    assert!(!routes.has_choices());
+    assert_eq!(routes.len(), 2);
+}
+
+#[test]
 fn table_stops_at_its_limit() {
     let mut routes = Routes::new();
     for n in 0..ROUTES_MAX as u32 {

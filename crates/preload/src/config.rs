@@ -12,6 +12,8 @@
 //! program=*
 //! lo
 //! story_one_in=100
+//! hugetlb=off
+//! packet_rules=/etc/rules.toml
 //! report=/tmp/counters
 //! ```
 //!
@@ -22,7 +24,8 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use millstream::{IpCidr, WireSpec};
+use millstream::rules::RuleSet;
+use millstream::{HugePages, IpCidr, WireSpec};
 use packetio::Backend;
 
 use crate::rules::Rules;
@@ -43,6 +46,12 @@ pub struct Settings {
     pub rules: Rules,
     /// One in so many new connections has its story recorded (`mill ss -v`); 0: none.
     pub story_one_in: u32,
+    /// The pages under tables and buffers. Programs fork, and so does an heir. A table is a
+    /// process's own, and its copies of written pages would take reserved ones that nobody has
+    /// promised.
+    pub hugetlb: HugePages,
+    /// The file of the stack's packet rules.
+    pub packet_rules: Option<PathBuf>,
     /// The file for the counters when the program ends.
     pub report: Option<PathBuf>,
 }
@@ -60,6 +69,8 @@ impl Settings {
             gateways: Vec::new(),
             rules: Rules::default(),
             story_one_in: 0,
+            hugetlb: HugePages::Transparent,
+            packet_rules: None,
             report: None,
         };
         let mut is_meant = true;
@@ -87,6 +98,8 @@ impl Settings {
                 "story_one_in" => {
                     settings.story_one_in = value.parse().map_err(|_| bad("no number"))?;
                 }
+                "hugetlb" => settings.hugetlb = value.parse().map_err(|_| bad("no such rule"))?,
+                "packet_rules" => settings.packet_rules = Some(PathBuf::from(value)),
                 "report" => settings.report = Some(PathBuf::from(value)),
                 "listen" | "connect" | "not" => {
                     settings.rules.add(key, value).map_err(|why| bad(&why))?;
@@ -104,6 +117,19 @@ impl Settings {
     #[must_use]
     pub fn has_service(&self) -> bool {
         matches!(self.wire.backend, Backend::Mux(_))
+    }
+
+    /// Reads the stack's packet rules.
+    ///
+    /// # Errors
+    /// One line that names the file.
+    pub fn packet_rule_set(&self) -> Result<RuleSet, String> {
+        let Some(file) = &self.packet_rules else {
+            return Ok(RuleSet::default());
+        };
+        let text = std::fs::read_to_string(file);
+        let text = text.map_err(|error| format!("packet rules: {}: {error}", file.display()))?;
+        millstream::rules::parse(&text).map_err(|error| error.in_file(file))
     }
 
     /// How processes can share listeners, if they cannot on this wire.
@@ -138,13 +164,19 @@ mod tests {
     #[test]
     fn settings_written_are_read() {
         let text = "wire=packet:v0\naddr=10.0.0.2/24\ngateway=10.0.0.1\nlisten=80,443\nnot=22\nlo\n\
-                    story_one_in=9";
+                    story_one_in=9\nhugetlb=off";
         let settings = Settings::parse(text, &[]).expect("settings");
         assert!(settings.rules.has_loopback());
         assert_eq!(settings.addresses.len(), 1);
         assert_eq!(settings.gateways.len(), 1);
         assert_eq!(settings.wire.kind(), "packet");
         assert_eq!(settings.story_one_in, 9);
+        assert_eq!(settings.hugetlb, HugePages::Off);
+        assert!(
+            settings
+                .packet_rule_set()
+                .is_ok_and(|set| set.rules.is_empty())
+        );
     }
 
     #[test]
@@ -162,12 +194,20 @@ mod tests {
     }
 
     #[test]
+    fn packet_rules_that_cannot_be_read_are_named() {
+        let settings = Settings::parse("wire=loopback\npacket_rules=/none", &[]).expect("settings");
+        let cause = settings.packet_rule_set().expect_err("a complaint");
+        assert!(cause.starts_with("packet rules: /none: "), "{cause}");
+    }
+
+    #[test]
     fn wrong_settings_are_named() {
         for (text, part) in [
             ("", "no wire"),
             ("wire=packet:v0\nlisten=x", "listen=x"),
             ("wire=packet:v0\nconnect=10.0.0.0/99", "connect="),
             ("wire=packet:v0\nstory_one_in=x", "no number"),
+            ("wire=packet:v0\nhugetlb=all", "hugetlb=all: no such rule"),
             ("wire=packet:v0\nfly=1", "no such setting"),
         ] {
             let cause = Settings::parse(text, &[]).expect_err("a complaint");

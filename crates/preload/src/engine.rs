@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use millstream::{Config, Heir, HugePages, IpCidr, Runtime};
+use millstream::{Config, Heir, IpCidr, Runtime};
 use packetio::Backend;
 use packetio::mux::MuxHost;
 use packetio::signals_unsafe::BlockedSignals;
@@ -608,9 +608,7 @@ fn config_of(settings: &Settings) -> Config {
     config.addresses.clone_from(&settings.addresses);
     config.gateways.clone_from(&settings.gateways);
     config.loopback = settings.rules.has_loopback();
-    // Programs fork, and so does an heir. A table is a process's own, and its copies of written
-    // pages would take reserved ones that nobody has promised.
-    config.hugetlb = HugePages::Transparent;
+    config.hugetlb = settings.hugetlb;
     config.linger_ns = END_NS;
     config.heir = Some(Heir {
         after_ns: HEIR_AFTER_NS,
@@ -630,20 +628,22 @@ fn open(settings: &Settings) -> Result<Net, String> {
             let _ = packetio::mux::found_family();
             family::note();
         }
-        let context = Runtime::new(config).and_then(|runtime| runtime.context(0));
+        let context = settings.packet_rule_set().and_then(|rules| {
+            let config = Config { rules, ..config };
+            let context = Runtime::new(config).and_then(|runtime| runtime.context(0));
+            context.map_err(|error| error.to_string())
+        });
         (context, memory_unsafe::tcp_socket())
     });
-    let context = context.map_err(|error| error.to_string())?;
+    let context = context?;
     let template = template.map_err(|errno| format!("socket: {errno}"))?;
     let mut service = None;
     if let Backend::Mux(options) = &settings.wire.backend {
         let host = packetio::mux::host(options).map_err(|error| error.to_string())?;
         let view = host.view();
         let subnets = view.addresses.iter().map(|&(ip, bits)| (ip, bits));
-        let routes = view
-            .routes
-            .iter()
-            .map(|route| (route.destination, route.prefix));
+        let routes = view.routes.iter();
+        let routes = routes.map(|route| (route.destination, route.prefix));
         let prefixes = subnets.chain(routes);
         reach.extend(prefixes.filter_map(|(ip, bits)| IpCidr::new(ip, bits).ok()));
         service = Some(host);
@@ -781,6 +781,7 @@ mod tests {
     #[test]
     fn stack_of_a_program_that_forks_leaves_reserved_pages_to_others() {
         let settings = Settings::parse("wire=loopback\naddr=10.9.8.7/24", &[]).expect("settings");
-        assert_eq!(config_of(&settings).hugetlb, HugePages::Transparent);
+        let rule = millstream::HugePages::Transparent;
+        assert_eq!(config_of(&settings).hugetlb, rule);
     }
 }

@@ -82,7 +82,7 @@ pub fn config(options: &NetOptions) -> Result<Config, Failure> {
     };
     config.story_one_in = options.story_one_in;
     if let Some(file) = &options.rules {
-        config.rules = rules(file)?;
+        config.rules = rules("--rules", file)?;
     }
     config.aggregation_max = options.aggregation_max.unwrap_or(config.aggregation_max);
     options.acks.apply(&mut config);
@@ -92,10 +92,10 @@ pub fn config(options: &NetOptions) -> Result<Config, Failure> {
     Ok(config)
 }
 
-/// The packet rules of a file.
-fn rules(file: &Path) -> Result<RuleSet, Failure> {
+/// The packet rules of the file that `option` names.
+pub fn rules(option: &str, file: &Path) -> Result<RuleSet, Failure> {
     let text = std::fs::read_to_string(file)
-        .map_err(|error| Failure::Usage(format!("--rules {}: {error}", file.display())))?;
+        .map_err(|error| Failure::Usage(format!("{option} {}: {error}", file.display())))?;
     millstream::rules::parse(&text).map_err(|error| Failure::Usage(error.in_file(file)))
 }
 

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use clap::Args;
+use millstream::HugePages;
 use packetio::loopback::LoopbackOptions;
 use packetio::mux::MuxOptions;
 use packetio::{Backend, WireSpec};
@@ -37,7 +38,7 @@ pub struct RunOptions {
     /// Our address on the wire with the length of its subnet's prefix; on mux: the host's
     #[arg(long = "addr", value_name = "IP/PREFIX")]
     addresses: Vec<Cidr>,
-    /// Where packets go that are not for our subnet
+    /// Where packets go that are not for our subnet. Of several, the first that answers
     #[arg(long = "gateway", value_name = "IP")]
     gateways: Vec<IpAddr>,
     /// Ports whose listeners are Millstream's, such as 80,443; without it all on the wire
@@ -53,6 +54,14 @@ pub struct RunOptions {
     /// PREFIXES`, `not PORTS,PREFIXES`
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
+    /// Packet rules of Millstream's stack, a TOML file (see the operating guide): who may begin
+    /// something
+    #[arg(long, value_name = "FILE")]
+    packet_rules: Option<PathBuf>,
+    /// Pages under connections, flow table and buffers: transparent (huge pages, none of them
+    /// reserved) or off
+    #[arg(long, value_name = "RULE", default_value = "transparent", value_parser = huge_pages)]
+    hugetlb: HugePages,
     /// Connections to 127.0.0.0/8 and ::1 between sockets of one process are Millstream's, too
     #[arg(long)]
     lo: bool,
@@ -94,6 +103,16 @@ fn list(text: &str, what: &str, fits: fn(&str) -> bool) -> Result<String, String
     }
 }
 
+fn huge_pages(text: &str) -> Result<HugePages, String> {
+    match text.parse() {
+        Ok(HugePages::Auto | HugePages::Require) => Err(
+            "a program that forks may end by SIGBUS on reserved pages: transparent or off".into(),
+        ),
+        Ok(rule) => Ok(rule),
+        Err(_) => Err("neither transparent nor off".into()),
+    }
+}
+
 fn ports(text: &str) -> Result<String, String> {
     list(text, "port", |part| part.parse::<u16>().is_ok())
 }
@@ -126,6 +145,9 @@ pub fn run(options: &RunOptions) -> Result<(), Failure> {
         .rules
         .as_deref()
         .map_or(Ok(Vec::new()), rules::read)?;
+    if let Some(file) = &options.packet_rules {
+        crate::net::millstream::rules("--packet-rules", file)?;
+    }
     let library = library()?;
     if options.workers {
         wire = workers::share(&wire)?;
@@ -165,9 +187,17 @@ fn settings(options: &RunOptions, wire: &WireSpec, rules: Vec<String>) -> String
     lines.extend(options.lo.then(|| "lo".to_owned()));
     let story_one_in = options.story_one_in;
     lines.extend((story_one_in > 0).then(|| format!("story_one_in={story_one_in}")));
-    let report = options.report.as_ref().map(std::path::absolute);
-    if let Some(Ok(path)) = report {
-        lines.push(format!("report={}", path.display()));
+    if options.hugetlb != HugePages::Transparent {
+        lines.push(format!("hugetlb={}", options.hugetlb));
+    }
+    let files = [
+        ("packet_rules", &options.packet_rules),
+        ("report", &options.report),
+    ];
+    for (key, file) in files {
+        if let Some(Ok(path)) = file.as_ref().map(std::path::absolute) {
+            lines.push(format!("{key}={}", path.display()));
+        }
     }
     lines.join("\n")
 }

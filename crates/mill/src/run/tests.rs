@@ -28,6 +28,36 @@ fn settings_are_lines_that_the_library_reads() {
 }
 
 #[test]
+fn pages_and_packet_rules_are_settings_of_the_stack() {
+    let line = "mill run --wire packet:v0 --addr 10.0.0.2/24 --hugetlb off \
+                --packet-rules /etc/rules.toml --report /tmp/counters -- true";
+    let options = options(line);
+    assert_eq!(
+        settings(&options, &options.wire(), Vec::new()),
+        "wire=packet:v0\naddr=10.0.0.2/24\nhugetlb=off\npacket_rules=/etc/rules.toml\n\
+         report=/tmp/counters"
+    );
+    let refused = Cli::try_parse_from("mill run --hugetlb require -- true".split(' '));
+    let cause = refused.expect_err("a complaint").to_string();
+    assert!(cause.contains("forks may end by SIGBUS"), "{cause}");
+}
+
+#[test]
+fn wrong_packet_rules_are_named_with_their_line_before_the_program_begins() {
+    let file = std::env::temp_dir().join(format!("mill-run-rules-{}", std::process::id()));
+    std::fs::write(&file, "[[rule]]\nsuorce = '10.0.0.0/8'\n").expect("a file");
+    let name = file.display();
+    let line = format!("mill run --lo --packet-rules {name} -- true");
+    let cause = run(&options(&line)).expect_err("a complaint").to_string();
+    std::fs::remove_file(&file).expect("removed");
+    let expected = format!("{name}:2: suorce: there is no such key of a rule");
+    assert_eq!(cause, expected);
+    let cause = run(&options("mill run --lo --packet-rules /none -- true")).expect_err("none");
+    let cause = cause.to_string();
+    assert!(cause.starts_with("--packet-rules /none: "), "{cause}");
+}
+
+#[test]
 fn localhost_alone_needs_neither_wire_nor_address() {
     let options = options("mill run --lo -- true");
     assert_eq!(

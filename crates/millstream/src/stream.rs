@@ -21,6 +21,7 @@ use crate::settings::Linger;
 use crate::state::{State, ask};
 use crate::urgent::UrgentMark;
 
+mod names;
 mod read;
 #[cfg(test)]
 mod tests;
@@ -59,7 +60,7 @@ pub struct TcpStream {
 /// See [`TcpStream::opened`].
 #[derive(Clone, Copy)]
 struct Opened {
-    /// The remote address, with the scope and the flow label that the application gave.
+    /// The remote address, with its scope and the flow label that the application gave.
     remote: SocketAddr,
     /// The address to which the socket was bound before it was connected.
     bound: Option<SocketAddr>,
@@ -337,7 +338,7 @@ impl TcpStream {
         if let Some(opened) = &self.opened {
             return opened.remote;
         }
-        let remote = socket_addr(self.inner.state().block(self.id).names().1);
+        let remote = names::socket_addr(self.inner.state().block(self.id).names().1);
         match remote.ip() {
             IpAddr::V4(ip) if self.is_v6 => {
                 SocketAddr::new(ip.to_ipv6_mapped().into(), remote.port())
@@ -358,7 +359,8 @@ impl TcpStream {
         let state = self.inner.state();
         let block = state.block(self.id);
         let is_open = block.state().contains(SocketState::CONNECTED);
-        is_open.then(|| socket_addr(block.names().0))
+        let remote = self.opened.as_ref().map(|opened| opened.remote);
+        is_open.then(|| names::with_scope_of(remote, names::socket_addr(block.names().0)))
     }
 
     /// Sets whether calls return `WouldBlock` instead of waiting.
@@ -877,11 +879,6 @@ pub(crate) fn would_block(error: io::Error) -> io::Error {
 /// True for a wait's own time-out, not the `ETIMEDOUT` of a peer that does not answer.
 fn is_timeout(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::TimedOut && error.raw_os_error().is_none()
-}
-
-fn socket_addr(name: Name) -> SocketAddr {
-    let address = IpAddr::from(name.address);
-    SocketAddr::new(address.to_canonical(), name.port)
 }
 
 fn is_open(said: SocketState) -> bool {

@@ -5,13 +5,14 @@ mod common;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{
-    IpAddr, Ipv4Addr, SocketAddr, TcpListener as KernelListener, TcpStream as KernelStream,
+    IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener as KernelListener,
+    TcpStream as KernelStream,
 };
 use std::thread;
 use std::time::{Duration, Instant};
 
 use common::lab::{self, Namespace};
-use common::unique;
+use common::{log, unique};
 use millstream::{Config, Context, Crank, Runtime, TcpListener, TcpStream};
 
 const LONG: Duration = Duration::from_secs(40);
@@ -132,6 +133,7 @@ fn wire_that_disappears_ends_its_connections_and_no_others() {
     let Some(_turn) = lab::turn_as_root("wire_that_disappears_ends_its_connections") else {
         return;
     };
+    log::keep();
     let pairs = Pairs::new();
     pairs.near.inside(|| {
         let config = config(["packet:a0", "packet:a1"], Crank::Inline);
@@ -144,23 +146,70 @@ fn wire_that_disappears_ends_its_connections_and_no_others() {
         });
         let mut accepted = [listener.accept().unwrap().0, listener.accept().unwrap().0];
         accepted.sort_by_key(TcpStream::local_addr);
-        let [mut lost, mut kept] = accepted;
-        pairs.far.ip("link delete b0");
+        let [mut kept, mut lost] = accepted;
+        pairs.far.ip("link delete b1");
         let mut text = [0; 4];
         assert_eq!(
             lost.read(&mut text).unwrap_err().kind(),
             ErrorKind::NetworkDown
         );
-        (&clients[1]).write_all(b"ping").unwrap();
+        (&clients[0]).write_all(b"ping").unwrap();
         kept.read_exact(&mut text).unwrap();
         kept.write_all(&text).unwrap();
-        clients[1].set_read_timeout(Some(LONG)).unwrap();
-        (&clients[1]).read_exact(&mut text).unwrap();
+        clients[0].set_read_timeout(Some(LONG)).unwrap();
+        (&clients[0]).read_exact(&mut text).unwrap();
         assert_eq!(&text, b"ping");
-        let gone = SocketAddr::from(([10, 77, 0, 2], 9));
+        let gone = SocketAddr::from(([10, 77, 1, 2], 9));
         let refused = TcpStream::connect(&context, gone).err();
         let kind = refused.map(|error| error.kind());
         assert_eq!(kind, Some(ErrorKind::NetworkUnreachable));
+        // The log names the wire that is gone. Other tests of this process lose the first one.
+        let is_told = |wire: &str| log::logged("port_lost").iter().any(|it| it["port"] == wire);
+        let end = Instant::now() + LONG;
+        while !is_told("packet:a1") {
+            assert!(Instant::now() < end, "{:?}", log::logged("port_lost"));
+            context.turn().unwrap();
+            thread::sleep(Duration::from_millis(10));
+        }
+    });
+}
+
+#[test]
+fn link_local_peer_on_the_second_wire_is_found_again_by_its_scope() {
+    let Some(_turn) = lab::turn_as_root("link_local_peer_on_the_second_wire") else {
+        return;
+    };
+    let pairs = Pairs::new();
+    for link in 0..2 {
+        // The same address on both links.
+        pairs
+            .far
+            .ip(&format!("addr add fe80::2/64 dev b{link} nodad"));
+    }
+    pairs.near.inside(|| {
+        let mut config = config(["packet:a0", "packet:a1"], Crank::Inline);
+        config.addresses.push("fe80::10/64".parse().unwrap());
+        let second = &mut config.further_wires[0].port;
+        second.addresses.push("fe80::11/64".parse().unwrap());
+        let runtime = Runtime::new(config).unwrap();
+        let context = runtime.context(0).unwrap();
+        let any = |port| SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
+        let listener = TcpListener::bind(&context, any(7000)).unwrap();
+        let (_client, kernels) = pairs.far.inside(|| {
+            let client = KernelStream::connect(("fe80::11%b1", 7000)).unwrap();
+            (client, KernelListener::bind(any(7001)).unwrap())
+        });
+        let (stream, mut peer) = listener.accept().unwrap();
+        let scope = |address: SocketAddr| match address {
+            SocketAddr::V6(v6) => v6.scope_id(),
+            SocketAddr::V4(_) => 0,
+        };
+        assert_eq!(stream.peer_addr(), peer);
+        assert_eq!((scope(peer), stream.local_addr().map(scope)), (2, Some(2)));
+        peer.set_port(7001);
+        let _back = TcpStream::connect(&context, peer).unwrap();
+        let (_, from) = kernels.accept().unwrap();
+        assert_eq!(from.ip(), "fe80::11".parse::<IpAddr>().unwrap());
     });
 }
 

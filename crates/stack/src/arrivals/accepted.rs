@@ -1,6 +1,8 @@
 //! Last step of a passive open: a connection gets its listener's options and enters the accept
 //! queue.
 
+use std::net::SocketAddr;
+
 use ring::socket_block::{SocketId, SocketState};
 use wire::FlowKey;
 
@@ -37,10 +39,11 @@ pub(crate) fn announce_accepted(
     let Some(listening) = parts.flows.listeners().at(listener) else {
         return;
     };
-    let (local, remote) = (
-        socket_addr(key.local, key.local_port),
-        socket_addr(key.remote, key.remote_port),
-    );
+    let local = socket_addr(key.local, key.local_port);
+    let mut remote = socket_addr(key.remote, key.remote_port);
+    if let SocketAddr::V6(remote) = &mut remote {
+        remote.set_scope_id(parts.network.scope_id(key.local, key.remote));
+    }
     let listener_socket = listening.socket.index;
     let accepted = Accepted {
         socket: id,

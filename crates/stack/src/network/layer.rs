@@ -14,7 +14,9 @@ use crate::limits::{
     COLD_FRAME_BYTES_MAX, COLD_FRAMES_MAX, CONTROL_FRAME_BYTES_MAX, NEIGHBOUR_FRAMES_EACH_MAX,
     NEIGHBOUR_WAITING_MAX, PORTS_MAX, SMALL_PACKET_BYTES_MAX,
 };
-use crate::network::addresses::{AddressError, Destination, IpCidr, LocalAddresses, is_unicast};
+use crate::network::addresses::{
+    AddressError, Destination, IpCidr, LocalAddresses, is_link_local, is_unicast,
+};
 use crate::network::arp_nd::{self, Handled, LinkIdentity};
 use crate::network::destinations::Destinations;
 use crate::network::frame_queue::FrameQueue;
@@ -261,6 +263,15 @@ impl Network {
             1 => Some(FIRST_PORT),
             _ => self.addresses.port_of(local),
         }
+    }
+
+    /// The scope id of a peer, as a `connect` to it needs: of a link-local peer of a stack with
+    /// several ports it is the number of our address's port, counted from 1; otherwise 0.
+    pub fn scope_id(&self, local: Addr, remote: Addr) -> u32 {
+        if self.links.len() == 1 || !is_link_local(remote) {
+            return 0;
+        }
+        self.port_of(local).map_or(0, |port| u32::from(port) + 1)
     }
 
     /// The link on which a connection's frames leave, if it is known, fresh and behind `port`.
@@ -598,11 +609,12 @@ impl Network {
                 .map_err(|_| Errno::NOBUFS);
         }
         let port = self.port_of(local).filter(|_| self.links.len() > 1);
-        let hop = if port.is_none() && !self.routes.has_choices() {
-            self.routes.lookup(destination)
+        let hop = if self.routes.has_choices() {
+            self.first_that_answers(self.routes.choices(destination, port))
+        } else if port.is_some() {
+            self.routes.choices(destination, port).next()
         } else {
-            let hops = self.routes.choices(destination, port);
-            self.first_that_answers(hops)
+            self.routes.lookup(destination)
         };
         let hop = hop.ok_or(Errno::NETUNREACH)?;
         self.neighbours

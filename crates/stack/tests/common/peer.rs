@@ -106,7 +106,7 @@ impl Peer {
                 frames::arp_reply(self.mac, asked)
             }
             Seen::Solicitation { src, target } if self.is_mine((*target).into()) => {
-                frames::advertisement(self.mac, STACK_MAC, *target, *src)
+                frames::advertisement(self.mac, self.stack_mac, *target, *src)
             }
             _ => return false,
         };

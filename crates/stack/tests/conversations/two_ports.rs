@@ -123,7 +123,7 @@ impl World {
             let is_gone = Arc::clone(&is_gone[index]);
             ports.push(Box::new(Removable { inner, is_gone }));
             let mut peer = Peer::new(far);
-            peer.answers_for = vec![PEERS[index]];
+            (peer.answers_for, peer.stack_mac) = (vec![PEERS[index]], MACS[index]);
             peers.push(peer);
         }
         let now_ns = 1_000 * SECOND;
@@ -474,6 +474,42 @@ fn link_local_address_is_valid_on_its_own_link_only() {
         matches!(w.peers[0].next(), Some(Seen::Solicitation { target, .. }) if target == LOCAL_PEER)
     );
     w.silent(1);
+}
+
+#[test]
+fn link_local_peer_that_is_accepted_has_the_scope_of_its_port() {
+    let mut w = with_link_local();
+    let any = SocketAddr::from((Ipv6Addr::UNSPECIFIED, common::PORT));
+    let listener = w.app.listen(any, 16);
+    w.settle();
+    for port in [0, 1] {
+        w.peers[port].answers_for.push(LOCAL_PEER.into());
+        let to = SocketAddr::new(LOCAL[port], common::PORT);
+        let mut client = Client::new(SocketAddr::from((LOCAL_PEER, 40_000)), to);
+        w.send(port, &client.syn());
+        w.settle();
+        client.on_syn_ack(&w.tcp(port));
+        w.send(port, &client.ack());
+        let accepted = w.app.accept_named(listener).expect("a connection");
+        let SocketAddr::V6(remote) = accepted.remote else {
+            panic!("not {}", accepted.remote)
+        };
+        assert_eq!(
+            (*remote.ip(), remote.scope_id()),
+            (LOCAL_PEER, port as u32 + 1)
+        );
+        let back = w.app.connect_from(None, remote.into());
+        w.settle();
+        assert_eq!(
+            w.tcp(port).dst,
+            IpAddr::from(LOCAL_PEER),
+            "by the same port"
+        );
+        w.silent(1 - port);
+        w.app.abort(back);
+        w.settle();
+        w.peers[port].forget();
+    }
 }
 
 #[test]

@@ -90,7 +90,7 @@ fn publish(stack: &mut Stack, joined: Joined) {
         port_due_ns: 0,
         answers_due_ns: 0,
         events: Events::default(),
-        port: stack.port_name().to_owned(),
+        port: events::names(stack),
         joined,
     };
     stack.set_observer(due, Box::new(publisher));
@@ -101,7 +101,7 @@ fn log_only(stack: &mut Stack) {
     let due = Arc::new(Due::never());
     let logger = Logger {
         events: Events::default(),
-        port: stack.port_name().to_owned(),
+        port: events::names(stack),
         due: due.clone(),
     };
     stack.set_observer(due, Box::new(logger));
@@ -137,7 +137,7 @@ struct Publisher {
     /// Requests wait until then: answers take a share of the time.
     answers_due_ns: u64,
     events: Events,
-    /// The wire's name, for the log.
+    /// The wires' names, for the log.
     port: String,
 }
 

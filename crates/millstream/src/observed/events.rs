@@ -77,33 +77,60 @@ pub const EVENTS_AT_START: &[Event] = &[
     },
 ];
 
-/// The counter values at the last report of each event.
+/// The name of the event that is logged for each lost wire, under that wire's name.
+const PORT_LOST: &str = "port_lost";
+
+/// What was reported already.
 #[derive(Default)]
 pub(super) struct Events {
+    /// The counter values at the last report of each event.
     told: [u64; EVENTS.len()],
+    /// The wires whose loss was reported, by number.
+    lost: Vec<usize>,
 }
 
 impl Events {
-    /// Logs events that occurred since the last look. `port` is the wire's name.
+    /// Logs events that occurred since the last look. `port` names the stack's wires.
     pub(super) fn log_new(&mut self, stack: &Stack, port: &str) {
-        for (event, told) in EVENTS.iter().zip(&mut self.told) {
+        let Self { told, lost } = self;
+        for (event, told) in EVENTS.iter().zip(told) {
             let now = match event.counter {
                 Some(counter) => count(stack, counter).unwrap_or(0),
                 None => u64::from(stack.is_gone()),
             };
             let count = now.saturating_sub(*told);
-            if count > 0 {
-                *told = now;
-                let Event {
-                    name,
-                    meaning,
-                    remedy,
-                    ..
-                } = event;
-                tracing::warn!(target: "millstream", event = name, port, count, "{meaning}: {remedy}");
+            if count == 0 {
+                continue;
+            }
+            *told = now;
+            if event.name != PORT_LOST {
+                warn(event, port, count);
+                continue;
+            }
+            for (number, gone) in stack.each_port().enumerate().filter(|(_, it)| it.is_gone()) {
+                if !lost.contains(&number) {
+                    lost.push(number);
+                    warn(event, gone.name(), 1);
+                }
             }
         }
     }
+}
+
+fn warn(event: &Event, port: &str, count: u64) {
+    let Event {
+        name,
+        meaning,
+        remedy,
+        ..
+    } = event;
+    tracing::warn!(target: "millstream", event = name, port, count, "{meaning}: {remedy}");
+}
+
+/// The names of a stack's wires, as the log has them.
+pub(super) fn names(stack: &Stack) -> String {
+    let names: Vec<String> = stack.each_port().map(|it| it.name().to_owned()).collect();
+    names.join(" ")
 }
 
 /// A counter of the stack, of TCP or of the neighbours; `None` for an unknown name.

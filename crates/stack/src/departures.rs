@@ -4,6 +4,7 @@
 pub(crate) mod ack_trains;
 pub(crate) mod large_out;
 mod local_out;
+mod open_frame;
 pub(crate) mod packet_out;
 pub(crate) mod tcp_out;
 

@@ -6,7 +6,7 @@ use ring::byte_ring::TxReader;
 use ring::memory::Memory;
 use ring::raw::RawSliceMut;
 use ring::socket_block::SocketBlock;
-use tcp::{BurstTail, SegmentOut};
+use tcp::{BurstTail, Connection, Cx, SegmentOut, TransmitClass};
 use wire::checksum::{self, Sum};
 use wire::ethernet::{self, EtherType};
 use wire::plain::{ChangingFields, StoredHeaders};
@@ -14,6 +14,7 @@ use wire::tcp::{Flags, Header as TcpHeader};
 use wire::{Ecn, FlowKey, ipv4, ipv6, plain, protocol};
 
 use crate::counters::Counters;
+use crate::departures::open_frame::OpenFrame;
 use crate::flows::lane::Lane;
 use crate::header_fields::{HeaderFields, LinkEnds};
 use crate::limits::{BULK_SEGMENTS_MIN, HEADER_BYTES_MAX};
@@ -60,6 +61,8 @@ pub(super) struct FrameWriter<'a> {
     pub bulk_bytes_max: u32,
     /// True if the burst leaves by the bulk lane.
     pub is_bulk: bool,
+    /// The frame that was built last, if the port cuts it and the next segment may join it.
+    pub open: Option<OpenFrame>,
     pub now_ns: u64,
 }
 
@@ -103,14 +106,43 @@ impl FrameWriter<'_> {
         self.offload || (self.is_bulk && frame.take_bulk_lane())
     }
 
+    /// Builds the segment that `conn` has just sent, and the tail of its burst. Splits the batch
+    /// into the frames that the connection has filled and the others.
+    #[inline(always)]
+    pub fn text_out(
+        &mut self,
+        conn: &mut Connection,
+        cx: &mut Cx<'_>,
+        (filled, frames): (&[TxFrame], &[TxFrame]),
+        segment: &SegmentOut,
+        is_stamped: bool,
+    ) -> BurstOut {
+        if self.open.is_some()
+            && let Some(last) = filled.last()
+            && let Some(segments_in_large) = self.join(last, segment)
+        {
+            return BurstOut {
+                segments_in_large,
+                ..BurstOut::default()
+            };
+        }
+        // Nothing follows the last segment. Segments with time stamps or without DF are built one
+        // by one.
+        if conn.due() == TransmitClass::None || !self.ends.header.discovers_mtu || is_stamped {
+            return self.burst_out(frames, segment, BurstTail::default());
+        }
+        let room = frames.len() as u32 * self.segments_per_frame(segment);
+        let tail = conn.poll_burst_tail(cx, segment, room - 1);
+        let sent = self.burst_out(frames, segment, tail);
+        if self.segment_bytes_max > 0 && tail.segments == 0 && sent.frames == 1 {
+            self.keep_open(segment);
+        }
+        sent
+    }
+
     /// Builds a segment and the tail of its burst.
     #[inline(always)]
-    pub fn burst_out(
-        &mut self,
-        frames: &[TxFrame],
-        first: &SegmentOut,
-        tail: BurstTail,
-    ) -> BurstOut {
+    fn burst_out(&mut self, frames: &[TxFrame], first: &SegmentOut, tail: BurstTail) -> BurstOut {
         if tail.segments > 0 && self.segment_bytes_max > 0 {
             return self.large_out(frames, first, tail);
         }

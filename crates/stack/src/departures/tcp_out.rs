@@ -3,7 +3,7 @@
 
 use packetio::{Port, TxFrame};
 use tcp::isn::IsnGenerator;
-use tcp::{BurstTail, Connection, Cx, IcmpError, SegmentOut, TransmitClass};
+use tcp::{Connection, Cx, IcmpError, SegmentOut, TransmitClass};
 
 use crate::core::Core;
 use crate::counters::Counters;
@@ -332,6 +332,7 @@ impl Departures {
             segment_bytes_max: self.segment_bytes_max,
             bulk_bytes_max: self.bulk_bytes_max,
             is_bulk: false,
+            open: None,
             now_ns: parts.env.now_ns,
         };
         let mut cx = parts.env.cx();
@@ -344,17 +345,8 @@ impl Departures {
                 break;
             }
             writer.choose_lane(parts.network, &mut slot.lane, segment, is_all_acked);
-            // Nothing follows the last segment. Segments with time stamps or without DF are built
-            // one by one.
-            let may_have_tail = conn.due() != TransmitClass::None
-                && writer.ends.header.discovers_mtu
-                && slot.stamps.is_none();
-            let mut tail = BurstTail::default();
-            if may_have_tail {
-                let room = (frames.len() - used) as u32 * writer.segments_per_frame(segment);
-                tail = conn.poll_burst_tail(&mut cx, segment, room - 1);
-            }
-            let sent = writer.burst_out(&frames[used..], segment, tail);
+            let is_stamped = slot.stamps.is_some();
+            let sent = writer.text_out(conn, &mut cx, frames.split_at(used), segment, is_stamped);
             sent.count(parts.counters);
             used += sent.frames;
             if let Some(stamps) = slot.stamps.as_mut()

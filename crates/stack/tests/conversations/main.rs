@@ -39,6 +39,7 @@ mod shared_ports;
 mod stamps;
 mod stories;
 mod survey;
+mod text_ends;
 mod to_itself;
 mod transfers;
 mod two_gateways;

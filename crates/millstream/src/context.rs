@@ -685,7 +685,7 @@ impl Inner {
         }
         // In a crowd the first writers would get room again before the last have written at all.
         if self.state().sockets.open_count() <= WRITERS_TURN_SOCKETS_MAX {
-            self.turn_before_answers();
+            self.turn_amid_answers();
         } else {
             self.crank().drain();
         }
@@ -693,8 +693,8 @@ impl Inner {
 
     /// Turns the stack for a writer in the middle of its answers: ACKs wait to ride on them. The
     /// next wait reports a lost wire.
-    pub(crate) fn turn_before_answers(&self) {
-        let _ = self.crank().turn_before_answers();
+    pub(crate) fn turn_amid_answers(&self) {
+        let _ = self.crank().turn_amid_answers();
         self.drain_events();
     }
 

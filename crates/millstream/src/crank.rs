@@ -115,6 +115,11 @@ impl Crank {
         self.turn_with(Stack::turn_before_answers)
     }
 
+    /// Like [`turn_before_answers`](Self::turn_before_answers), for a write amid the answers.
+    pub fn turn_amid_answers(&mut self) -> std::io::Result<Turn> {
+        self.turn_with(Stack::turn_amid_answers)
+    }
+
     /// Lets the port make room for arriving frames without a turn of the stack.
     pub fn drain(&self) {
         if let Some(mut stack) = self.shared.stack.try_lock() {

@@ -229,6 +229,12 @@ impl Stack {
         self.stages(now_ns, Acks::Wait)
     }
 
+    /// Runs a [`turn`](Self::turn) for a write of an application that has not handled all of its
+    /// events. ACKs wait longer than in [`turn_before_answers`](Self::turn_before_answers).
+    pub fn turn_amid_answers(&mut self, now_ns: u64) -> Turned {
+        self.stages(now_ns, Acks::WaitForWriter)
+    }
+
     fn stages(&mut self, now_ns: u64, acks: Acks) -> Turned {
         let core = &mut self.core;
         core.lap(Stage::Outside);

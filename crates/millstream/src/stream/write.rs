@@ -47,7 +47,7 @@ impl TcpStream {
         let is_short = total <= WHOLE_WRITE_BYTES_MAX && !inner.config().clock.is_virtual();
         let outcome = match is_short && inner.state().lacks_stock_only(self.id, written) {
             true => {
-                inner.turn_before_answers();
+                inner.turn_amid_answers();
                 let patience = self.options().send_timeout().map_or(u64::MAX, as_ns);
                 inner.await_stock(patience.min(CHUNKS_WAIT_NS_MAX), |state| {
                     state.write_on(self.id, &mut written, total, &mut attempt)

@@ -18,7 +18,7 @@ use ring::huge_pages::PageSource;
 use ring::tables::Table;
 use tcp::TransmitClass;
 
-use crate::limits::{ANSWER_TURNS, OPENINGS_PER_TURN, PORTS_MAX, SEGMENTS_PER_VISIT};
+use crate::limits::{ANSWER_TURNS, OPENINGS_PER_TURN, PORTS_MAX, SEGMENTS_PER_VISIT, WRITER_TURNS};
 
 /// Socket number that stands for no socket.
 const NONE: u32 = (1 << PORT_SHIFT) - 1;
@@ -43,6 +43,19 @@ pub enum Acks {
     Leave,
     /// The ACKs wait for a few turns.
     Wait,
+    /// The application is in the middle of its answers, and its write turns the stack: the ACKs
+    /// wait for more turns.
+    WaitForWriter,
+}
+
+impl Acks {
+    /// The part of a wait that a turn is: a turn of a writer counts 1.
+    fn weight(self) -> u32 {
+        match self {
+            Self::WaitForWriter => 1,
+            Self::Leave | Self::Wait => WRITER_TURNS,
+        }
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -60,10 +73,10 @@ pub struct TxLists {
     ports: u8,
     /// Number of connections that may still open in this turn.
     openings_left: usize,
-    /// By port, the first socket whose ACK began to wait after ACKs last left; `turns_waited`
-    /// counts the turns since.
+    /// By port, the first socket whose ACK began to wait after ACKs last left; `waited` adds up
+    /// the [weights](Acks::weight) of the turns since.
     newcomers: [u32; PORTS_MAX],
-    turns_waited: u32,
+    waited: u32,
     links: Table<Link>,
     /// The socket that [`next_around`](Self::next_around) returned last.
     around: u32,
@@ -128,7 +141,7 @@ impl TxLists {
             ports: ports as u8,
             openings_left: OPENINGS_PER_TURN,
             newcomers: [NONE; PORTS_MAX],
-            turns_waited: 1,
+            waited: WRITER_TURNS,
             links: Table::filled(Link::default(), sockets_max, source),
             around: NONE,
         }
@@ -161,8 +174,8 @@ impl TxLists {
         self.openings_left = OPENINGS_PER_TURN;
         if acks == Acks::Leave {
             self.newcomers = [NONE; PORTS_MAX];
-        } else if self.turns_waited < ANSWER_TURNS {
-            self.turns_waited += 1;
+        } else if self.waited < ANSWER_TURNS * WRITER_TURNS {
+            self.waited += acks.weight();
             return;
         }
         for port in 0..self.ports {
@@ -172,7 +185,7 @@ impl TxLists {
                 self.put(socket, TransmitClass::Ack);
             }
         }
-        (self.newcomers, self.turns_waited) = ([NONE; PORTS_MAX], 1);
+        (self.newcomers, self.waited) = ([NONE; PORTS_MAX], WRITER_TURNS);
     }
 
     /// Puts a connection at the end of its class's list, unless it is on that list or a more urgent
@@ -423,6 +436,24 @@ mod tests {
         let rest: Vec<_> = (ANSWER_TURNS + 1..2 * ANSWER_TURNS).collect();
         assert_eq!(drain(&mut lists, 1), rest);
         assert!(!lists.has_waiting());
+    }
+
+    #[test]
+    fn waiting_acks_outlast_the_turns_of_writers_but_not_without_end() {
+        let mut lists = TxLists::new(8, 1, &mut PageSource::default());
+        lists.before_output(Acks::Leave);
+        let mut turns_until_they_left = |acks| {
+            lists.put(1, TransmitClass::Piggyback);
+            let mut turns = 0;
+            while drain(&mut lists, 1).is_empty() {
+                lists.before_output(acks);
+                turns += 1;
+            }
+            turns
+        };
+        let most = 2 * ((ANSWER_TURNS - 1) * WRITER_TURNS + 1);
+        assert_eq!(turns_until_they_left(Acks::WaitForWriter), most);
+        assert_eq!(turns_until_they_left(Acks::Wait), 2 * ANSWER_TURNS);
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub const ACCEPT_BATCH_MAX: usize = BACKLOG_DEFAULT;
 pub const EVENTS_MAX: usize = 1024;
 
 /// Size of the largest cached file in bytes. Larger files are read while they are sent.
-pub const CACHED_FILE_BYTES_MAX: u64 = 256 * 1024;
+pub const CACHED_FILE_BYTES_MAX: u64 = 1024 * 1024;
 /// Bytes of all files in one worker's cache. Beyond it the least recently used ones are dropped.
 pub const CACHE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// Documents in one worker's cache, including open files. Beyond it the least recently used one is

@@ -91,25 +91,25 @@ mod tests {
     #[test]
     fn bytes_that_were_not_taken_are_not_read_again() {
         let site = Site::new("buffer-again");
-        let one = document(&site, "one", 400_000, 0);
+        let one = document(&site, "one", 2_000_000, 0);
         let mut buffer = FileBuffer::new();
-        let first = buffer.bytes_of(&one, file(&one), &(0..400_000)).unwrap();
+        let first = buffer.bytes_of(&one, file(&one), &(0..2_000_000)).unwrap();
         assert_eq!((first.len(), first[9]), (FILE_READ_BYTES, 9));
         // Further reads of the file would return nothing.
         site.write("one", "");
-        let again = buffer.bytes_of(&one, file(&one), &(10..400_000)).unwrap();
+        let again = buffer.bytes_of(&one, file(&one), &(10..2_000_000)).unwrap();
         assert_eq!((again.len(), again[0]), (FILE_READ_BYTES - 10, 10));
         let end = FILE_READ_BYTES as u64;
         let last = buffer
-            .bytes_of(&one, file(&one), &(end - 1..400_000))
+            .bytes_of(&one, file(&one), &(end - 1..2_000_000))
             .unwrap();
         assert_eq!(last.len(), 1);
         let part = buffer.bytes_of(&one, file(&one), &(20..25)).unwrap();
         assert_eq!(part, [20, 21, 22, 23, 24]);
-        let behind = buffer.bytes_of(&one, file(&one), &(end..400_000));
+        let behind = buffer.bytes_of(&one, file(&one), &(end..2_000_000));
         assert_eq!(behind.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
         // A failed read must not leave bytes that could be taken for the document's.
-        let gone = buffer.bytes_of(&one, file(&one), &(10..400_000));
+        let gone = buffer.bytes_of(&one, file(&one), &(10..2_000_000));
         assert!(gone.is_err());
     }
 
@@ -117,14 +117,14 @@ mod tests {
     fn bytes_of_another_document_are_read() {
         let site = Site::new("buffer-other");
         let (one, two) = (
-            document(&site, "one", 300_000, 0),
-            document(&site, "two", 300_000, 1),
+            document(&site, "one", 2_000_000, 0),
+            document(&site, "two", 2_000_000, 1),
         );
         let mut buffer = FileBuffer::new();
         for _ in 0..2 {
             for (document, first) in [(&one, 5), (&two, 6)] {
                 let bytes = buffer
-                    .bytes_of(document, file(document), &(5..300_000))
+                    .bytes_of(document, file(document), &(5..2_000_000))
                     .unwrap();
                 assert_eq!(bytes[0], first);
             }

@@ -762,6 +762,11 @@ impl Inner {
         })
     }
 
+    /// See [`Context::turned_ns`].
+    pub(crate) fn turned_ns(&self) -> u64 {
+        self.crank.borrow().as_ref().map_or(0, Crank::turned_ns)
+    }
+
     /// Takes the stack's events and hands them to the polls. True if there were any.
     pub fn drain_events(&self) -> bool {
         self.state().drain_events()

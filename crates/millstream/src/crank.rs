@@ -19,7 +19,7 @@ use stack::{Stack, Turned};
 use crate::config::Config;
 use crate::heir::Heir;
 use crate::interleaving::{before_sleep, point};
-use crate::limits::TURNS_PER_MEASURE;
+use crate::limits::{COPIES_NS_MAX, TURNS_PER_MEASURE};
 use crate::linger::linger;
 use crate::shared_stack::SharedStack;
 use crate::watchdog::Guarded;
@@ -82,6 +82,16 @@ pub struct Armed {
     pub due_ns: Option<u64>,
     /// Digest of the descriptors and their events; [`Crank::rearm`] compares it.
     watches: u64,
+    /// Time at which the descriptors were copied, ns.
+    copied_ns: u64,
+}
+
+impl Armed {
+    /// True if the copies serve another sleep. The digest does not tell a descriptor from one that
+    /// came to its number later, so copies are made anew from time to time.
+    fn serves(&self, watches: u64, now_ns: u64) -> bool {
+        self.watches == watches && now_ns.saturating_sub(self.copied_ns) < COPIES_NS_MAX
+    }
 }
 
 impl Crank {
@@ -167,8 +177,13 @@ impl Crank {
 
     /// Prepares a sleep on copies of the stack's descriptors, while other threads may turn the
     /// stack. `None`: there is work, or the watchdog holds the stack, so look again.
-    /// [`stop_leading`](Self::stop_leading) ends the sleep.
-    pub fn lead(&mut self, has_events: impl FnOnce() -> bool) -> std::io::Result<Option<Armed>> {
+    /// [`stop_leading`](Self::stop_leading) ends the sleep. The copies in `spare`, of an earlier
+    /// sleep, are used again if they are those of the same descriptors.
+    pub fn lead(
+        &mut self,
+        spare: &mut Option<Armed>,
+        has_events: impl FnOnce() -> bool,
+    ) -> std::io::Result<Option<Armed>> {
         if self.clock.is_virtual() {
             return Err(std::io::ErrorKind::WouldBlock.into());
         }
@@ -176,19 +191,23 @@ impl Crank {
             leave_to_watchdog(&mut self.refused);
             return Ok(None);
         };
-        if has_events() {
+        if has_events() || !stack.arm_again() {
             return Ok(None);
         }
-        let Some(descriptors) = stack.arm()? else {
-            return Ok(None);
+        let (watches, now_ns) = (stack.watches(), self.turned_ns);
+        let mut armed = match spare.take().filter(|spare| spare.serves(watches, now_ns)) {
+            Some(armed) => armed,
+            None => Armed {
+                descriptors: stack.copies()?,
+                due_ns: None,
+                watches,
+                copied_ns: now_ns,
+            },
         };
+        armed.due_ns = stack.next_timer_ns();
         self.shared.watch.armed();
         self.has_leader = true;
-        Ok(Some(Armed {
-            descriptors,
-            due_ns: stack.next_timer_ns(),
-            watches: stack.watches(),
-        }))
+        Ok(Some(armed))
     }
 
     /// Disarms the stack. Either the thread that slept in the stack's place is awake, or another

@@ -65,9 +65,44 @@ impl Context {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn lead(&self) -> io::Result<Option<Armed>> {
+        self.lead_with(&mut None)
+    }
+
+    /// Like [`lead`](Self::lead), for a layer that keeps what an earlier sleep was armed with: the
+    /// same copies serve several sleeps.
+    ///
+    /// # Errors
+    /// As [`lead`](Self::lead).
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// let mut spare = None;
+    /// for _ in 0..2 {
+    ///     if let Some(armed) = context.lead_with(&mut spare)? {
+    ///         // Sleep on copies of `armed.descriptors` until `armed.due_ns`, then:
+    ///         context.stop_leading();
+    ///         spare = Some(armed);
+    ///     }
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn lead_with(&self, spare: &mut Option<Armed>) -> io::Result<Option<Armed>> {
         let mut crank = self.inner.crank();
         crank.enter();
-        crank.lead(|| !self.inner.state().side.events.is_empty())
+        crank.lead(spare, || !self.inner.state().side.events.is_empty())
+    }
+
+    /// The time of the application's last turn of the stack, on the context's clock, in ns.
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// context.turn()?;
+    /// assert!(context.turned_ns() <= context.now_ns());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn turned_ns(&self) -> u64 {
+        self.inner.turned_ns()
     }
 
     /// Ends the sleep on [`Armed`]: the thread is awake.

@@ -48,6 +48,8 @@ pub struct Entry {
     pub watches: Vec<Watch>,
     /// The epoll's last wait had no room for the kernel's events.
     pub owes_kernels: bool,
+    /// Time at which a wait last asked the kernel's epoll, ns.
+    pub kernel_asked_ns: u64,
 }
 
 /// A watch of an epoll on one descriptor of a socket. As in Linux, copies are watched separately.
@@ -354,6 +356,7 @@ impl Engine {
             is_shared: false,
             watches: Vec::new(),
             owes_kernels: false,
+            kernel_asked_ns: 0,
         });
         match self.entries.iter().position(|slot| slot.entry.is_none()) {
             Some(place) => {
@@ -588,18 +591,12 @@ impl Engine {
         }
     }
 
-    /// Removes a sleeping thread. If it led, no thread leads.
-    pub fn take_out(&mut self, bell: i32) -> Result<(), Errno> {
-        let armed = self.sleepers.take_out(bell).and_then(|one| one.armed);
-        if armed.is_some() {
-            drop(armed);
-            let context = self.open()?.sockets().context();
-            context.stop_leading();
-            // The next attempt reports a wire that is gone.
-            let _ = context.turn_once();
-            context.go_away();
+    /// The wire's sockets, and the threads that sleep.
+    pub fn sockets_and_sleepers(&mut self) -> Result<(&mut Sockets, &mut Sleepers), Errno> {
+        match &mut self.wire {
+            Wire::Open(net) => Ok((net.sockets(), &mut self.sleepers)),
+            _ => Err(Errno::NETDOWN),
         }
-        Ok(())
     }
 }
 
@@ -687,6 +684,8 @@ pub fn finish() {
             let write = || std::fs::write(path, format!("{report:?}\n"));
             let _ = memory_unsafe::uncancelled(write);
         }
+        // A device lives as long as copies of its descriptors.
+        *engine.sleepers.spare() = None;
         engine.wire = Wire::Ended;
         Ok(())
     });

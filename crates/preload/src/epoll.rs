@@ -8,6 +8,7 @@ use posix::{EpollEvent, Errno, Request, number};
 
 use crate::engine::{self, Engine, Object, Socket, Watch};
 use crate::kernel_epoll_unsafe::{kernel_epoll_ctl, kernel_epoll_events};
+use crate::limits::KERNEL_ASKED_EVERY_NS;
 use crate::marks::{self, Mark};
 use crate::sleep::{self, Attempt, Signals};
 use crate::sleepers::{self, News};
@@ -300,8 +301,10 @@ pub fn wait(
             Object::Epoll(id) => id,
             _ => return Err(Errno::BADF),
         };
-        let news = found_of_both(engine, (epfd, key), id, room, &mut found)?;
         let is_over = until_ns.is_some_and(|at_ns| packetio::wait::monotonic_ns() >= at_ns);
+        // Before it reports nothing, a wait has asked both sides.
+        let asks = is_over || sleep::kernels_rose();
+        let news = found_of_both(engine, (epfd, key), id, (room, asks), &mut found)?;
         if !found.is_empty() || is_over {
             if may_sleep {
                 engine.open()?.sockets().end_sleeping_wait();
@@ -324,12 +327,13 @@ pub fn wait(
 }
 
 /// Events of both sides, as far as there is room. If one side takes all room, the other side comes
-/// first at the next wait.
+/// first at the next wait. A kernel that was asked a moment ago is asked again if `asks` is true: a
+/// wait that sleeps afterwards hears of its events.
 fn found_of_both(
     engine: &mut Engine,
     (epfd, key): (i32, usize),
     id: i32,
-    room: usize,
+    (room, asks): (usize, bool),
     found: &mut Vec<EpollEvent>,
 ) -> Result<News, Errno> {
     let is_open = marks::of(epfd) == Mark::Epoll(key);
@@ -344,11 +348,15 @@ fn found_of_both(
     if left > 0 || room == 0 {
         sockets.epoll_wait_into(id, left, 0, found)?;
     }
+    let now_ns = sockets.context().turned_ns();
     let left = left - found.len().min(left);
-    if !is_owed && left > 0 && is_open {
+    let entry = engine.entry(key)?;
+    let asks = asks || now_ns.saturating_sub(entry.kernel_asked_ns) >= KERNEL_ASKED_EVERY_NS;
+    if !is_owed && asks && left > 0 && is_open {
         kernels = kernel_epoll_events(epfd, left)?;
+        entry.kernel_asked_ns = now_ns;
     }
-    engine.entry(key)?.owes_kernels = !is_owed && left == 0;
+    entry.owes_kernels = !is_owed && left == 0;
     merge(found, kernels, |data| engine.is_told_twice(key, data));
     Ok(news)
 }

@@ -26,7 +26,7 @@
 //! | `marks` | the owner of each descriptor |
 //! | `inside` | a flag: this thread is inside the library |
 //! | `engine`, `held_unsafe` | sockets of Millstream, behind one lock that no sleeper holds; catches panics |
-//! | `sleep`, `sleepers` | waits without the lock, and the rules for waking |
+//! | `sleep`, `sleepers`, `pace` | waits without the lock, and the rules for waking |
 //! | `waits`, `closing` | the calls that wait, each with the entry that it keeps, and the end of entries |
 //! | `signals_unsafe`, `postponed_unsafe` | signal handlers: which one ran; those that wait for the lock |
 //! | `calls` | calls on descriptors that are Millstream's |
@@ -92,6 +92,7 @@ mod memory_unsafe;
 #[allow(unsafe_code)]
 mod messages_unsafe;
 mod own_process;
+mod pace;
 mod passes;
 #[allow(unsafe_code)]
 mod poll_unsafe;

@@ -23,6 +23,16 @@ pub const UNANNOUNCED_NS: u64 = 5_000_000;
 /// Turns of the stack that a call takes for its requests while another thread leads. The leader
 /// does the remainder.
 pub const VISITOR_TURNS_MAX: usize = 4;
+/// Interval at which a deputy looks whether the thread that is expected to lead stays away, in ns;
+/// also the longest interval between two wake-ups of the leader in a busy program. A look takes
+/// some microseconds.
+pub const DEPUTY_TICK_NS: u64 = 500_000;
+/// Longest absence of a thread that is soon back in its wait, in ns: some wake-ups of another
+/// thread. A thread with several sockets to answer may stay away for [`DEPUTY_TICK_NS`].
+pub const ABSENCE_NS_MAX: u64 = 100_000;
+/// Interval at which a wait on an epoll with sockets of both sides asks the kernel, in ns, unless
+/// its sleep has told of events there. A small part of a wake-up's time.
+pub const KERNEL_ASKED_EVERY_NS: u64 = 20_000;
 /// Time for which the end of a process waits for peers to acknowledge its data, in ns. The kernel
 /// would go on sending after the process is gone.
 pub const END_NS: u64 = 30_000_000_000;

@@ -14,6 +14,8 @@
 //! ([`Asleep`], [`Kept`]). A thread sleeps in one place only, [`memory_unsafe::sleep`]. The other
 //! calls of the kernel that the library makes with its lock held do not end the thread.
 
+use std::cell::Cell;
+use std::ops::Range;
 use std::os::fd::AsRawFd;
 
 use libc::{pollfd, sigset_t};
@@ -22,11 +24,21 @@ use packetio::wait::monotonic_ns;
 use posix::{Call, Errno, Outcome, Reply, Request};
 
 use crate::engine::{self, Engine, Entry};
-use crate::limits::UNANNOUNCED_NS;
+use crate::limits::{DEPUTY_TICK_NS, UNANNOUNCED_NS};
 use crate::signals_unsafe::{self, Ran};
-use crate::sleepers::{News, Sleeper};
+use crate::sleepers::{News, Sleeper, Tick};
 use crate::waits::Place;
-use crate::{closing, listeners, memory_unsafe, passes};
+use crate::{closing, listeners, memory_unsafe, pace, passes, waits};
+
+thread_local! {
+    /// The last sleep of this thread's call has told of events of the kernel's descriptors.
+    static KERNELS_ROSE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// True once after a sleep that a kernel descriptor of the call, or a signal, has ended.
+pub fn kernels_rose() -> bool {
+    KERNELS_ROSE.replace(false)
+}
 
 /// The result of an attempt.
 pub enum Attempt<T> {
@@ -148,21 +160,34 @@ fn repeat<T>(
 ) -> Result<T, Errno> {
     let mut is_interrupted = false;
     signals_unsafe::begin();
+    KERNELS_ROSE.set(false);
+    let mut is_back = false;
     loop {
-        let planned = engine::moving(|engine| match attempt(engine)? {
-            Attempt::Done(value) => Ok(Plan::Done(value)),
-            Attempt::Wait { .. } if is_interrupted => Err(Errno::INTR),
-            Attempt::Wait {
-                until_ns,
-                kernel,
-                news,
-            } => {
-                kept.begin(engine)?;
-                // A call with a time limit is never restarted after a signal, as in Linux.
-                let is_ended_by_any = until_ns.is_some() || matches!(signals, Signals::End(_));
-                plan(engine, until_ns, kernel, news, is_ended_by_any)
-            }
-        })?;
+        let note_back = !std::mem::replace(&mut is_back, true);
+        let planned =
+            engine::moving(
+                |engine| match attempt_noting(engine, note_back, &mut attempt)? {
+                    Attempt::Done(value) => {
+                        // While no wire is open there is nobody to lead.
+                        if let Ok((sockets, sleepers)) = engine.sockets_and_sleepers() {
+                            sleepers.note_told(sockets.context().turned_ns());
+                        }
+                        Ok(Plan::Done(value))
+                    }
+                    Attempt::Wait { .. } if is_interrupted => Err(Errno::INTR),
+                    Attempt::Wait {
+                        until_ns,
+                        kernel,
+                        news,
+                    } => {
+                        kept.begin(engine)?;
+                        // A call with a time limit is never restarted after a signal, as in Linux.
+                        let is_ended_by_any =
+                            until_ns.is_some() || matches!(signals, Signals::End(_));
+                        plan(engine, until_ns, kernel, news, is_ended_by_any)
+                    }
+                },
+            )?;
         let sleep = match planned {
             Plan::Done(value) => return Ok(value),
             Plan::Again => continue,
@@ -170,6 +195,18 @@ fn repeat<T>(
         };
         is_interrupted = sleep.sleep(signals)?;
     }
+}
+
+/// Makes an attempt, the first one of a call if `note_back`.
+fn attempt_noting<T>(
+    engine: &mut Engine,
+    note_back: bool,
+    attempt: &mut impl FnMut(&mut Engine) -> Result<Attempt<T>, Errno>,
+) -> Result<Attempt<T>, Errno> {
+    if note_back && let Ok((sockets, sleepers)) = engine.sockets_and_sleepers() {
+        sleepers.note_back(sockets);
+    }
+    attempt(engine)
 }
 
 enum Plan<T> {
@@ -181,6 +218,10 @@ enum Plan<T> {
 struct Sleep {
     bell: i32,
     fds: Vec<pollfd>,
+    /// The kernel's descriptors of the call among them.
+    kernels: Range<usize>,
+    /// The thread is the deputy.
+    ticks: bool,
     until_ns: Option<u64>,
     is_ended_by_any: bool,
 }
@@ -195,13 +236,16 @@ fn plan<T>(
     let bell = memory_unsafe::bell()?;
     passes::forget_lost(engine);
     // The entry of a sleep in this thread that a signal handler has interrupted.
-    engine.take_out(bell)?;
-    let armed = match engine.sleepers.has_leader() {
-        true => None,
-        false => match arm(engine.open()?.sockets().context()) {
-            Ok(Some(armed)) => Some(armed),
-            Ok(None) => return Ok(Plan::Again),
-            Err(error) => return Err(posix::errno(&error)),
+    take_out(engine, bell)?;
+    if news.has_news(engine.open()?.sockets()) {
+        return Ok(Plan::Again);
+    }
+    let (armed, deputy) = match engine.sleepers.has_leader() {
+        true => (None, None),
+        false => match lead(engine)? {
+            Some(Lead::Own(armed)) => (Some(armed), None),
+            Some(Lead::HandedOver) => (None, engine.sleepers.new_deputy()),
+            None => return Ok(Plan::Again),
         },
     };
     if news.has_news(engine.open()?.sockets()) {
@@ -214,6 +258,7 @@ fn plan<T>(
     };
     let mut fds = vec![watched(bell, libc::POLLIN)];
     fds.extend(kernel.into_iter().map(|(fd, events)| watched(fd, events)));
+    let kernels = 1..fds.len();
     fds.extend(engine.passes.ends().map(|end| watched(end, 0)));
     let mut stack_ns = None;
     if let Some(armed) = &armed {
@@ -223,22 +268,72 @@ fn plan<T>(
     }
     engine.sleepers.enlist(Sleeper {
         bell,
+        thread: waits::thread(),
         is_rung: false,
         armed,
         news,
+        is_quick: pace::is_quick(),
+        deputy,
     });
     Ok(Plan::Sleep(Sleep {
         bell,
         fds,
+        kernels,
+        ticks: deputy.is_some(),
         until_ns: [until_ns, stack_ns].into_iter().flatten().min(),
         is_ended_by_any,
     }))
 }
 
-/// Turns the stack and, if there was nothing to do, prepares a sleep. `None`: look again.
-fn arm(context: &Context) -> std::io::Result<Option<Armed>> {
+/// Removes a sleeping thread. If it led, no thread leads.
+fn take_out(engine: &mut Engine, bell: i32) -> Result<(), Errno> {
+    let armed = engine.sleepers.take_out(bell).and_then(|one| one.armed);
+    if let Some(armed) = armed {
+        let (sockets, sleepers) = engine.sockets_and_sleepers()?;
+        let context = sockets.context();
+        context.stop_leading();
+        // The next attempt reports a wire that is gone.
+        let _ = context.turn_once();
+        context.go_away();
+        sleepers.leader_woke(armed, context.turned_ns());
+    }
+    Ok(())
+}
+
+/// The lead of a stack, for a thread that is about to sleep.
+enum Lead {
+    /// The thread leads.
+    Own(Armed),
+    /// Another thread has news, and leads when it next waits.
+    HandedOver,
+}
+
+/// Prepares the sleep of a thread that leads, unless it hands over the lead. `None`: look again.
+fn lead(engine: &mut Engine) -> Result<Option<Lead>, Errno> {
+    let (sockets, sleepers) = engine.sockets_and_sleepers()?;
+    let context = sockets.context();
+    if !context.has_requests() && sleepers.hand_over(sockets, context.now_ns()) {
+        return Ok(Some(Lead::HandedOver));
+    }
+    let looks_on = sleepers.has_own_news();
+    let armed = arm(context, sleepers.spare(), looks_on);
+    let armed = armed.map_err(|error| posix::errno(&error))?;
+    if armed.is_some() {
+        sleepers.leads();
+    }
+    Ok(armed.map(Lead::Own))
+}
+
+/// Turns the stack and, if there was nothing to do, prepares a sleep. `None`: look again. A thread
+/// that `looks_on` looks for a while before it sleeps.
+fn arm(
+    context: &Context,
+    spare: &mut Option<Armed>,
+    looks_on: bool,
+) -> std::io::Result<Option<Armed>> {
     let armed = match context.turn_once() {
-        Ok(Turn::Idle) => context.lead(),
+        Ok(Turn::Idle) => context.lead_with(spare),
+        Ok(Turn::Looking) if !looks_on => context.lead_with(spare),
         Ok(Turn::Moved | Turn::Looking) => Ok(None),
         Err(error) => Err(error),
     };
@@ -259,7 +354,7 @@ impl Drop for Asleep {
     fn drop(&mut self) {
         // The thread makes no further call that could report an error.
         signals_unsafe::sleep_ended();
-        let _ = engine::moving(|engine| engine.take_out(self.0));
+        let _ = engine::moving(|engine| take_out(engine, self.0));
     }
 }
 
@@ -273,20 +368,19 @@ impl Sleep {
         // From here on a signal handler rings the bell.
         let before = signals_unsafe::sleep_begins(self.bell);
         let asleep = Asleep(self.bell);
-        let left_ns = match self.is_ended_by(before) {
-            true => Some(0),
-            false => self
-                .until_ns
-                .map(|at_ns| at_ns.saturating_sub(monotonic_ns())),
-        };
-        let slept = memory_unsafe::sleep(&mut self.fds, left_ns, mask);
+        if self.is_ended_by(before) {
+            self.until_ns = Some(0);
+        }
+        let slept = self.sleep_ticking(mask);
         std::mem::forget(asleep);
         let ran = signals_unsafe::sleep_ended();
+        let has_risen = |fd: &pollfd| fd.revents != 0;
+        KERNELS_ROSE.set(slept.is_err() || self.fds[self.kernels.clone()].iter().any(has_risen));
         let was_rung = self.fds[0].revents != 0;
         if was_rung {
             memory_unsafe::silence(self.bell);
         }
-        engine::locked(|engine| engine.take_out(self.bell))?;
+        engine::locked(|engine| take_out(engine, self.bell))?;
         match slept {
             _ if ran.any => Ok(self.is_ended_by(ran)),
             Err(Errno::INTR) => Ok(self.is_ended_by_any || signals_unsafe::strangers_end_calls()),
@@ -296,6 +390,31 @@ impl Sleep {
                 Err(errno)
             }
             Ok(_) => Ok(false),
+        }
+    }
+
+    /// Sleeps until the time is over, or one of the descriptors or a signal ends the sleep. A deputy
+    /// looks once a tick whether it has to lead.
+    fn sleep_ticking(&mut self, mask: Option<sigset_t>) -> Result<i64, Errno> {
+        loop {
+            let left = |at_ns: u64| at_ns.saturating_sub(monotonic_ns());
+            let left_ns = self.until_ns.map(left);
+            let tick_ns = self.ticks.then_some(DEPUTY_TICK_NS);
+            let sleep_ns = [left_ns, tick_ns].into_iter().flatten().min();
+            let slept = memory_unsafe::sleep(&mut self.fds, sleep_ns, mask)?;
+            if slept > 0 || sleep_ns == left_ns {
+                return Ok(slept);
+            }
+            let tick = engine::locked(|engine| {
+                let (sockets, sleepers) = engine.sockets_and_sleepers()?;
+                let context = sockets.context();
+                Ok(sleepers.tick(self.bell, context.turned_ns(), context.now_ns()))
+            });
+            match tick? {
+                Tick::Again => {}
+                Tick::Quiet => self.ticks = false,
+                Tick::Lead => return Ok(0),
+            }
         }
     }
 

@@ -31,11 +31,16 @@ thread_local! {
     static THREAD: u8 = const { 0 };
 }
 
+/// A number that tells the calling thread from others.
+pub fn thread() -> usize {
+    THREAD.with(|own| std::ptr::from_ref(own).addr())
+}
+
 impl Place {
     /// The place of a call of this thread with a local variable at the address `frame`.
     pub fn of(frame: usize) -> Self {
         Self {
-            thread: THREAD.with(|own| std::ptr::from_ref(own).addr()),
+            thread: thread(),
             frame,
             is_on_signal_stack: signals_unsafe::is_on_signal_stack(frame),
         }

@@ -466,9 +466,17 @@ impl Stack {
     /// # Errors
     /// The kernel has no descriptor left for a copy. A sleep on an incomplete set may miss input.
     pub fn arm(&mut self) -> rustix::io::Result<Option<Vec<(OwnedFd, PollFlags)>>> {
-        if !self.arm_again() {
-            return Ok(None);
+        match self.arm_again() {
+            true => self.copies().map(Some),
+            false => Ok(None),
         }
+    }
+
+    /// Copies of the descriptors to sleep on, for a watcher of the armed stack.
+    ///
+    /// # Errors
+    /// As [`arm`](Self::arm); the stack is disarmed then.
+    pub fn copies(&mut self) -> rustix::io::Result<Vec<(OwnedFd, PollFlags)>> {
         let mut copies = Vec::new();
         // Duplicated through libc, not by a direct system call: under `mill run` the preloaded
         // library hides the copy's number from the program.
@@ -483,7 +491,7 @@ impl Stack {
         if copies.is_err() {
             self.disarm();
         }
-        copies.map(Some)
+        copies
     }
 
     /// Enables wake-ups like [`arm`](Self::arm), for a watcher that still has copies. False: there

@@ -2,11 +2,11 @@
 //! and who polls it.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use ring::byte_ring::{RxReader, TxWriter};
 use ring::socket_block::{SocketBlock, SocketId, SocketState};
-use ring::spsc::Consumer;
-use stack::context::Accepted;
+use stack::context::AcceptRings;
 
 use crate::settings::Settings;
 use crate::urgent::{Urgent, UrgentMark};
@@ -25,37 +25,6 @@ pub(crate) enum Kind {
     Listener,
 }
 
-/// Connections that wait to be accepted. A `listen` with a longer backlog adds a longer ring;
-/// connections in the earlier rings come first.
-pub(crate) struct AcceptQueue(Vec<Consumer<Accepted>>);
-
-impl AcceptQueue {
-    pub fn new(ring: Consumer<Accepted>) -> Self {
-        Self(vec![ring])
-    }
-
-    /// Appends the ring of a longer backlog.
-    pub fn add(&mut self, ring: Consumer<Accepted>) {
-        self.0.push(ring);
-    }
-
-    pub fn capacity(&self) -> usize {
-        self.0.last().map_or(0, Consumer::capacity)
-    }
-
-    pub fn pop(&mut self) -> Option<Accepted> {
-        self.0.iter_mut().find_map(Consumer::pop)
-    }
-
-    pub fn len(&mut self) -> usize {
-        self.0.iter_mut().map(Consumer::len).sum()
-    }
-
-    pub fn is_empty(&mut self) -> bool {
-        self.0.iter_mut().all(Consumer::is_empty)
-    }
-}
-
 pub(crate) struct AppSocket {
     pub id: SocketId,
     pub kind: Kind,
@@ -70,7 +39,7 @@ pub(crate) struct AppSocket {
     /// The options that were set; `None`: none was.
     pub settings: Option<Rc<Settings>>,
     /// The accept queue; `Some` for listeners only.
-    pub queue: Option<Box<AcceptQueue>>,
+    pub queue: Option<Arc<AcceptRings>>,
     /// First of the list of registrations with polls.
     pub registrations: u32,
     /// The urgent mark and how it is read (RFC 6093).

@@ -96,8 +96,8 @@ pub use settings::{Linger, MtuDiscover};
 pub use socket::{Refused, TcpSocket};
 pub use stack::config::PortConfig;
 pub use stack::context::{
-    IcmpNote, PortReport, Report, SocketInfo, SourcePool, StampAnswer, StampKinds, StampStats,
-    TxStamp,
+    AcceptCall, IcmpNote, PortReport, Report, SocketInfo, SourcePool, StampAnswer, StampKinds,
+    StampStats, TxStamp,
 };
 pub use stack::survey;
 pub use stack::{Counters, HugePages, IpCidr, Limits, MissingPages, PagesHeld, Usage};

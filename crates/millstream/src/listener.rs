@@ -3,12 +3,13 @@
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use ring::socket_block::{Requests, SocketId, SocketState};
 use rustix::io::Errno;
-use stack::context::{Accepted, Backlog, Control, Listen, SocketOption};
+use stack::context::{AcceptCall, AcceptRings, Accepted, Backlog, Control, Listen, SocketOption};
 
-use crate::app_socket::{AcceptQueue, Kind};
+use crate::app_socket::Kind;
 use crate::context::{Context, Inner};
 use crate::event::Readiness;
 use crate::options::SocketOptions;
@@ -191,7 +192,7 @@ impl TcpListener {
         let backlog = backlog.min(self.inner.config().limits.backlog_max);
         self.backlog.set(backlog);
         let mut longer = None;
-        if let Some(queue) = &mut self.inner.state().sockets.at(self.id).queue
+        if let Some(queue) = &self.inner.state().sockets.at(self.id).queue
             && queue.capacity() <= backlog
         {
             let (accepted, ring) = ring::spsc::queue(backlog + 1);
@@ -217,9 +218,26 @@ impl TcpListener {
     #[must_use]
     pub fn queued(&self) -> (usize, usize) {
         let mut state = self.inner.state();
-        let queue = state.sockets.at(self.id).queue.as_mut();
+        let queue = state.sockets.at(self.id).queue.as_ref();
         let waiting = queue.map_or(0, |queue| queue.len());
         (waiting, self.backlog.get())
+    }
+
+    /// Notes that a call waits for a connection, until the note is dropped. Among the processes that
+    /// share an address, connections that one of them does not accept go to one with such a call.
+    ///
+    /// ```
+    #[doc = include_str!("doc/context.txt")]
+    /// let listener = TcpListener::bind(&context, "10.0.0.1:80".parse()?)?;
+    /// let call = listener.begin_call();
+    /// assert!(call.is_some());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn begin_call(&self) -> Option<AcceptCall> {
+        let state = &mut *self.inner.state();
+        let queue = state.sockets.at(self.id).queue.as_ref()?;
+        Some(queue.begin_call())
     }
 
     /// The listener's readiness: `READABLE` while a connection waits.
@@ -307,11 +325,12 @@ impl ListenerBuilder {
             .inspect_err(|_| inner.lease.release(local, false))?;
         let capacity = backlog.clamp(1, inner.config().limits.backlog_max);
         let (accepted, queue) = ring::spsc::queue(capacity + 1);
+        let rings = AcceptRings::new(queue);
         inner.state().sockets.open(id, Kind::Listener);
         {
             let state = &mut *inner.state();
             let socket = state.sockets.at(id);
-            socket.queue = Some(Box::new(AcceptQueue::new(queue)));
+            socket.queue = Some(Arc::clone(&rings));
             socket.settings = Some(Rc::new(settings));
         }
         let listener = TcpListener::of(inner, id, local, backlog);
@@ -319,6 +338,7 @@ impl ListenerBuilder {
             socket: id,
             local,
             accepted,
+            rings,
             backlog: capacity as u32,
             options,
             answer: None,
@@ -344,7 +364,7 @@ impl ListenerBuilder {
 }
 
 fn take_accepted(state: &mut State, id: SocketId) -> Option<Accepted> {
-    state.sockets.at(id).queue.as_mut()?.pop()
+    state.sockets.at(id).queue.as_ref()?.pop()
 }
 
 impl Drop for TcpListener {

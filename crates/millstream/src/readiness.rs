@@ -37,7 +37,7 @@ pub(crate) fn of(socket: &mut AppSocket, block: &SocketBlock) -> Readiness {
 fn of_any(socket: &mut AppSocket, block: &SocketBlock) -> Readiness {
     let state = block.state();
     if socket.kind == Kind::Listener {
-        let is_waited_for = socket.queue.as_mut().is_some_and(|queue| !queue.is_empty());
+        let is_waited_for = socket.queue.as_ref().is_some_and(|queue| !queue.is_empty());
         return Readiness::NONE
             .with(Readiness::READABLE, is_waited_for)
             .with(Readiness::ERROR, state.contains(SocketState::FAILED));

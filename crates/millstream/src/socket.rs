@@ -3,12 +3,13 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use ring::socket_block::{Requests, SocketId};
 use rustix::io::Errno;
-use stack::context::{Bind, Connect, Control, FastOpenQuery, Listen};
+use stack::context::{AcceptRings, Bind, Connect, Control, FastOpenQuery, Listen};
 
-use crate::app_socket::{AcceptQueue, Kind};
+use crate::app_socket::Kind;
 use crate::context::{Context, Inner};
 use crate::event::Readiness;
 use crate::listener::TcpListener;
@@ -309,6 +310,7 @@ impl TcpSocket {
         let (config, tcp) = (self.inner.config(), self.inner.tcp_config());
         let backlog = backlog.min(config.limits.backlog_max);
         let (accepted, queue) = ring::spsc::queue(backlog + 1);
+        let rings = AcceptRings::new(queue);
         // A listener forgets `TCP_QUICKACK`, as in Linux.
         self.options().change(|settings| settings.quick_ack = None);
         let options = self
@@ -319,14 +321,14 @@ impl TcpSocket {
                 socket: self.id,
                 local,
                 accepted,
+                rings: Arc::clone(&rings),
                 backlog: backlog as u32,
                 options,
                 answer: Some(answer),
             })
         })??;
         let id = self.id;
-        let queue = Some(Box::new(AcceptQueue::new(queue)));
-        self.inner.state().sockets.at(id).queue = queue;
+        self.inner.state().sockets.at(id).queue = Some(rings);
         self.inner.state().become_kind(id, Kind::Listener);
         self.is_spent = true;
         let listener = TcpListener::of(self.inner.clone(), id, local, backlog);

@@ -25,10 +25,33 @@ pub struct Claim {
     pub contexts: Vec<u16>,
     /// Connections of processes that hold the endpoint, whether or not they listen.
     pub holders: Vec<u64>,
+    /// Contexts among those that listen whose process leaves its connections to others. They get
+    /// none from the data path while there are others.
+    pub passed_over: Vec<u16>,
+    /// The context that said last that it accepts, for each context that has searched one.
+    found: Vec<(u16, u16)>,
     reservation: Reservation,
 }
 
 impl Claim {
+    /// The contexts among which the data path spreads new connections.
+    fn takers(&self) -> Vec<u16> {
+        let all = self.contexts.iter().copied();
+        let takers: Vec<u16> = all.filter(|one| !self.passed_over.contains(one)).collect();
+        match takers.is_empty() {
+            true => self.contexts.clone(),
+            false => takers,
+        }
+    }
+
+    /// The context that said that it accepts, when `context` searched one.
+    pub fn found_for(&self, context: u16) -> Option<u16> {
+        let mut found = self.found.iter();
+        found
+            .find(|(of, _)| *of == context)
+            .map(|(_, found)| *found)
+    }
+
     fn is_idle(&self) -> bool {
         self.contexts.is_empty() && self.holders.is_empty()
     }
@@ -111,7 +134,7 @@ impl Ownership {
                 }
                 claim.contexts.push(context);
             }
-            return Ok(claim.contexts.clone());
+            return Ok(claim.takers());
         }
         let reservation = Reservation::new(endpoint)?;
         self.insert(
@@ -163,7 +186,7 @@ impl Ownership {
             if let (Some(bound), true) = (bound, claim.reservation.is_awaited()) {
                 claim.reservation = bound;
             }
-            return Ok(claim.contexts.clone());
+            return Ok(claim.takers());
         }
         let reservation = bound.map_or_else(|| Reservation::new(endpoint), Ok)?;
         self.insert(
@@ -210,6 +233,37 @@ impl Ownership {
         .collect()
     }
 
+    /// Notes that for a connection of the first context the second one was found. `is_watcher`: the
+    /// first one's process has never accepted a connection, so it is passed over. Returns the
+    /// contexts that get new connections, if they have changed.
+    pub fn found(
+        &mut self,
+        endpoint: SocketAddr,
+        (context, found): (u16, u16),
+        is_watcher: bool,
+    ) -> Option<Vec<u16>> {
+        let claim = self.claims.get_mut(&endpoint)?;
+        if !claim.contexts.contains(&context) {
+            return None;
+        }
+        claim.found.retain(|(of, _)| *of != context);
+        claim.found.push((context, found));
+        let is_new = is_watcher && !claim.passed_over.contains(&context);
+        is_new.then(|| {
+            claim.passed_over.push(context);
+            claim.takers()
+        })
+    }
+
+    /// Notes that a context accepts. Returns the contexts that get new connections, if they have
+    /// changed.
+    pub fn accepts(&mut self, endpoint: SocketAddr, context: u16) -> Option<Vec<u16>> {
+        let claim = self.claims.get_mut(&endpoint)?;
+        let at = claim.passed_over.iter().position(|one| *one == context)?;
+        claim.passed_over.swap_remove(at);
+        Some(claim.takers())
+    }
+
     /// Checks that neither a lease nor another application has the endpoint.
     fn check_free(&self, application: u16, endpoint: SocketAddr) -> io::Result<()> {
         if self.lease_range.contains(&endpoint.port()) {
@@ -242,6 +296,8 @@ impl Ownership {
             application,
             contexts,
             holders,
+            passed_over: Vec::new(),
+            found: Vec::new(),
             reservation,
         };
         self.claims.insert(endpoint, claim);
@@ -263,7 +319,9 @@ impl Ownership {
             return Err(Errno::NOENT);
         }
         claim.contexts.retain(|one| *one != context);
-        let left = claim.contexts.clone();
+        claim.passed_over.retain(|one| *one != context);
+        claim.found.retain(|(of, _)| *of != context);
+        let left = claim.takers();
         if claim.is_idle() {
             self.claims.remove(&endpoint);
         }

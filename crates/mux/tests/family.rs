@@ -6,7 +6,7 @@ mod support;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd as _, OwnedFd};
 
-use packetio::mux::message::{Change, Hello, Message, Move, PROTOCOL_TCP, Tuple};
+use packetio::mux::message::{Change, Claim, Hello, Message, Move, PROTOCOL_TCP, Seek, Tuple};
 use packetio::text::Text;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
@@ -276,4 +276,144 @@ fn answer_to_what_was_not_offered_ends_the_connection() {
     let (mut liar, _) = join(&world, &shared_socket());
     liar.send(&Message::Granted { request: 9 });
     assert!(liar.is_disconnected());
+}
+
+/// Asks for a process that accepts connections which wait.
+fn seek(client: &Client, request: u32, accepts: bool) {
+    let endpoint: SocketAddr = PLACE.parse().unwrap();
+    client.send(&Message::Seek(Seek {
+        request,
+        context: 0,
+        tuple: Tuple {
+            protocol: PROTOCOL_TCP,
+            address: endpoint.ip(),
+            port: endpoint.port(),
+        },
+        accepts,
+        is_urgent: false,
+    }));
+}
+
+/// The question that another process receives.
+fn asked(client: &mut Client) -> Seek {
+    match client.answer() {
+        Some(Message::Seek(seek)) => seek,
+        other => panic!("no question: {other:?}"),
+    }
+}
+
+/// Answers a question: yes, or no.
+fn say(client: &Client, seek: Seek, is_yes: bool) {
+    let request = seek.request;
+    client.send(&match is_yes {
+        true => Message::Granted { request },
+        false => Message::Refused {
+            request,
+            errno: AGAIN as u16,
+        },
+    });
+}
+
+#[test]
+fn connection_of_a_master_goes_to_the_worker_that_waits_and_later_ones_do_directly() {
+    if !can_run("connection_of_a_master_goes_to_the_worker_that_waits") {
+        return;
+    }
+    let world = World::new("family-seek");
+    let family = shared_socket();
+    let (mut master, _) = join(&world, &family);
+    assert_eq!((master.hold(PLACE), master.claim(PLACE)), (0, 0));
+    seek(&master, 70, false);
+    assert_eq!(master.outcome(70), AGAIN, "nobody else listens yet");
+
+    let (mut one, _) = join(&world, &family);
+    let (mut two, _) = join(&world, &family);
+    assert_eq!((one.claim(PLACE), two.claim(PLACE)), (0, 0));
+    assert_eq!(listeners(&world), Some(vec![0, 1, 2]));
+    seek(&master, 71, false);
+    // The order depends on the number of the last question.
+    let question = asked(&mut two);
+    assert!(!question.accepts);
+    say(&two, question, false);
+    let question = asked(&mut one);
+    say(&one, question, true);
+    assert_eq!(master.outcome(71), 0);
+    world.until("the master passed over", |recorded| {
+        recorded.claims.values().any(|(_, all)| *all == [1, 2])
+    });
+    for request in [72, 73] {
+        offer(&master, request);
+        let came = offered(&mut one);
+        say_moved(&one, came);
+        assert_eq!(master.outcome(request), 0);
+    }
+
+    // The master is asked last, since it is passed over.
+    seek(&one, 74, true);
+    let question = asked(&mut two);
+    say(&two, question, false);
+    let question = asked(&mut master);
+    say(&master, question, false);
+    assert_eq!(one.outcome(74), AGAIN);
+    assert_eq!(listeners(&world), Some(vec![1, 2]));
+
+    let accepts = Claim {
+        request: 0,
+        ..master.claim_of(PLACE)
+    };
+    master.send(&Message::Accepts(accepts));
+    world.until("the master is back", |recorded| {
+        recorded.claims.values().any(|(_, all)| *all == [0, 1, 2])
+    });
+}
+
+/// Takes an offered connection.
+fn say_moved(client: &Client, one: Move) {
+    let request = one.request;
+    client.send(&Message::Granted { request });
+}
+
+#[test]
+fn master_passed_over_gets_connections_again_when_the_workers_are_gone() {
+    if !can_run("master_passed_over_gets_connections_again") {
+        return;
+    }
+    let world = World::new("family-seek-alone");
+    let family = shared_socket();
+    let (mut master, _) = join(&world, &family);
+    let (mut worker, _) = join(&world, &family);
+    assert_eq!((master.claim(PLACE), worker.claim(PLACE)), (0, 0));
+    seek(&master, 70, false);
+    let question = asked(&mut worker);
+    say(&worker, question, true);
+    assert_eq!(master.outcome(70), 0);
+    assert_eq!(listeners(&world), Some(vec![1]));
+    drop(worker);
+    world.until("the master alone", |recorded| {
+        recorded.claims.values().any(|(_, all)| *all == [0])
+    });
+    // The next worker is preferred at once.
+    let (mut next, _) = join(&world, &family);
+    assert_eq!(next.claim(PLACE), 0);
+    assert_eq!(listeners(&world), Some(vec![1]));
+}
+
+#[test]
+fn search_goes_on_when_the_process_that_was_asked_ends() {
+    if !can_run("search_goes_on_when_the_process_that_was_asked_ends") {
+        return;
+    }
+    let world = World::new("family-seek-end");
+    let family = shared_socket();
+    let (mut old, _) = join(&world, &family);
+    let (mut new, _) = join(&world, &family);
+    assert_eq!((old.claim(PLACE), new.claim(PLACE)), (0, 0));
+    seek(&old, 70, true);
+    let question = asked(&mut new);
+    drop(new);
+    assert_eq!(old.outcome(70), AGAIN);
+    // Its number is known, but the question was not this process's.
+    say(&old, question, true);
+    seek(&old, 71, true);
+    assert_eq!(old.outcome(71), AGAIN);
 }

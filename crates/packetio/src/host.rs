@@ -58,6 +58,21 @@ pub enum Transfer {
         ends: (SocketAddr, SocketAddr),
         /// The connection in the stacks' own encoding.
         bytes: Vec<u8>,
+        /// The sender's listener stays, and takes the connection back if no process takes it now.
+        comes_back: bool,
+    },
+    /// Question: does a call of another process wait for a connection at this address? It is
+    /// answered once. [`Transfer::Taken`] means yes, and that the process expects a connection.
+    Seek {
+        /// The sender's number for the question.
+        number: u32,
+        /// The address at which connections wait too long.
+        local: SocketAddr,
+        /// The sender's process has accepted connections there.
+        accepts: bool,
+        /// The connections have waited for so long that a process may answer yes that accepts and
+        /// is busy.
+        is_urgent: bool,
     },
     /// Answer: the other stack has the connection and has told the peer.
     Taken {
@@ -88,6 +103,9 @@ pub enum Wish {
     /// This stack has no flow between these ends (its own first) and no longer listens there, so
     /// another process may take them.
     Forget(SocketAddr, SocketAddr),
+    /// This process has accepted its first connection at this address, after the host has found
+    /// another process for a connection there.
+    Accepts(SocketAddr),
 }
 
 /// The host has no more local ports for this stack.

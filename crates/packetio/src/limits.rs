@@ -290,6 +290,8 @@ pub const MUX_TRANSFER_BYTES_MAX: u32 = 32 << 20;
 pub const MUX_TRANSFER_RETRY: std::time::Duration = std::time::Duration::from_millis(5);
 /// Time for which a connection is offered to other processes; then its stack ends it.
 pub const MUX_TRANSFER_WAIT: std::time::Duration = std::time::Duration::from_secs(10);
+/// Time for which a connection is offered whose listener stays; then it goes back.
+pub const MUX_TRANSFER_BACK_WAIT: std::time::Duration = std::time::Duration::from_millis(20);
 /// Time for which a connection is offered while no other process listens at its address. A child of
 /// a master that closed its listeners may be about to open them.
 pub const MUX_TRANSFER_ALONE_WAIT: std::time::Duration = std::time::Duration::from_secs(1);

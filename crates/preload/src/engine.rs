@@ -206,6 +206,9 @@ pub struct Engine {
     pub streams: Vec<(usize, i32)>,
     /// The entries of listeners that a child will share, during `fork`; true: calls wait.
     pub shared: Vec<(usize, bool)>,
+    /// The entries of listeners that this process has opened on a wire that it shares with other
+    /// processes.
+    pub opened: Vec<usize>,
     /// The service, if this process holds places of listeners that it has never used.
     holder: Option<Arc<MuxHost>>,
 }
@@ -220,6 +223,7 @@ static ENGINE: Mutex<Engine> = Mutex::new(Engine {
     is_child: false,
     streams: Vec::new(),
     shared: Vec::new(),
+    opened: Vec::new(),
     holder: None,
 });
 
@@ -751,6 +755,7 @@ pub fn after_fork_in_child(inherit: impl FnOnce(&mut Engine)) {
     // others.
     std::mem::forget(std::mem::take(&mut engine.sleepers));
     engine.watchers.clear();
+    engine.opened.clear();
     // The calls of the parent's other threads do not go on here.
     engine.waits = Waits::none();
     engine.passes = Passes::none();

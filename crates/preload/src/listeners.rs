@@ -11,11 +11,12 @@
 
 use std::net::SocketAddr;
 
-use posix::{Address, Errno, PollFd, Request, number};
+use millstream::AcceptCall;
+use posix::{Address, Errno, Request, number};
 
 use crate::engine::{Engine, Net, Object, Socket};
 use crate::handover::{Listener, SetOption};
-use crate::{holds, log, rights_unsafe};
+use crate::{holds, rights_unsafe};
 
 /// Binds a socket of the wire. On a `mux` wire this holds the place, and nothing listens yet.
 ///
@@ -194,6 +195,7 @@ fn set_open(engine: &mut Engine, key: usize) -> Result<(), Errno> {
     if let Some(listener) = &mut engine.entry(key)?.listener {
         listener.is_open = true;
     }
+    engine.opened.push(key);
     Ok(())
 }
 
@@ -236,6 +238,39 @@ pub fn name(engine: &mut Engine, key: usize) -> Option<SocketAddr> {
     pending(engine, key).map(|(local, _)| local)
 }
 
+/// Notes the listeners for which a call waits that waits for these entries, until the notes are
+/// dropped. Connections that another process does not accept come to a process with such a call.
+pub fn begin_calls(engine: &mut Engine, keys: &[usize]) -> Vec<AcceptCall> {
+    let mut opened = std::mem::take(&mut engine.opened);
+    opened.retain(|key| opened_id(engine, *key).is_some());
+    let mut calls = Vec::new();
+    for key in &opened {
+        let is_awaited = engine.entry(*key).is_ok_and(|entry| {
+            let mut watches = entry.watches.iter();
+            keys.contains(key) || watches.any(|watch| keys.contains(&watch.epoll))
+        });
+        if is_awaited
+            && let Some(id) = opened_id(engine, *key)
+            && let Ok(net) = engine.open()
+        {
+            calls.extend(net.sockets().begin_accept_call(id));
+        }
+    }
+    engine.opened = opened;
+    calls
+}
+
+/// The socket of a listener that this process has opened.
+fn opened_id(engine: &mut Engine, key: usize) -> Option<i32> {
+    let entry = engine.entry(key).ok()?;
+    let is_open = entry.listener.as_ref().is_some_and(|one| one.is_open);
+    entry
+        .what
+        .socket()
+        .filter(|_| is_open)
+        .map(|socket| socket.id)
+}
+
 /// Like [`ready`], for a call of `accept`.
 ///
 /// # Errors
@@ -270,35 +305,12 @@ pub fn leave(engine: &mut Engine, key: usize) -> Result<(), Errno> {
     engine.open()?.call(Request::Close { fd }).map(|_| ())
 }
 
-/// Before `fork`: notes that listeners have another process. Says that children do not get the
-/// connections that wait in this process, if it seems to leave all to children.
+/// Before `fork`: notes that listeners have another process.
 pub fn before_fork(engine: &mut Engine) {
     for place in 0..engine.entries_count() {
-        let Some(key) = engine.key_at(place) else {
-            continue;
-        };
-        if let Ok(entry) = engine.entry(key) {
+        let key = engine.key_at(place);
+        if let Some(entry) = key.and_then(|key| engine.entry(key).ok()) {
             entry.is_shared = true;
-        }
-        let Some((id, local)) = never_used(engine, key) else {
-            continue;
-        };
-        let look = Request::Poll {
-            fds: vec![PollFd {
-                fd: id,
-                events: number::POLLIN,
-                revents: 0,
-            }],
-            timeout_ms: 0,
-        };
-        if engine
-            .open()
-            .is_ok_and(|net| matches!(net.call(look), Ok((1.., _))))
-        {
-            log::once(&format!(
-                "{local}: connections wait in a process that polls, accepts none and forks: \
-                 children get them once it no longer watches the listener"
-            ));
         }
     }
 }

@@ -19,7 +19,7 @@ use std::ops::Range;
 use std::os::fd::AsRawFd;
 
 use libc::{pollfd, sigset_t};
-use millstream::{Armed, Context, Turn};
+use millstream::{AcceptCall, Armed, Context, Turn};
 use packetio::wait::monotonic_ns;
 use posix::{Call, Errno, Outcome, Reply, Request};
 
@@ -111,6 +111,8 @@ pub struct Kept {
     all: Vec<usize>,
     /// The wait's place, once it has begun.
     begun: Option<Place>,
+    /// The listeners for whose connections the call waits.
+    calls: Vec<AcceptCall>,
 }
 
 impl Drop for Kept {
@@ -130,6 +132,7 @@ impl Kept {
             on,
             all: Vec::new(),
             begun: None,
+            calls: Vec::new(),
         }
     }
 
@@ -145,6 +148,9 @@ impl Kept {
                 self.begun = Some(place);
                 let keys = on.as_ref().map_or(&self.all[..], std::slice::from_ref);
                 closing::begin_wait(engine, place, keys);
+                if !engine.opened.is_empty() {
+                    self.calls = listeners::begin_calls(engine, keys);
+                }
             }
             (Some(_), Some(place)) if engine.waits.is_over(place) => return Err(Errno::BADF),
             _ => {}

@@ -23,6 +23,7 @@
 //! thread runs.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use ring::chunk::Magazine;
 use ring::doorbell::StackBell;
@@ -33,6 +34,7 @@ use ring::spsc::{Consumer, Producer};
 use rustix::io::Errno;
 use wire::Addr;
 
+pub use crate::accept_rings::{AcceptCall, AcceptRings, Accepted};
 use crate::activity::Activity;
 use crate::counters::Counters;
 pub use crate::header_fields::DontFragment;
@@ -363,6 +365,8 @@ pub struct Listen {
     pub local: SocketAddr,
     /// The queue for accepted connections, with room for one more than the backlog.
     pub accepted: Producer<Accepted>,
+    /// The application's end of that queue.
+    pub rings: Arc<AcceptRings>,
     /// The backlog as in `listen`. As in Linux, one more connection may wait to be accepted, and as
     /// many handshakes may be in progress before SYNs are answered with cookies.
     pub backlog: u32,
@@ -379,7 +383,7 @@ pub struct Backlog {
     /// The new [`Listen::backlog`].
     pub backlog: u32,
     /// A longer queue for future accepted connections, if the old one is too short for the new
-    /// backlog.
+    /// backlog. Its other end is in [`Listen::rings`].
     pub longer: Option<Producer<Accepted>>,
 }
 
@@ -403,17 +407,6 @@ pub struct Connect {
 
 /// A queue for one answer.
 pub type Answer = Producer<Result<(), Errno>>;
-
-/// A connection that a listener accepted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Accepted {
-    /// The connection's socket.
-    pub socket: SocketId,
-    /// The peer.
-    pub remote: SocketAddr,
-    /// Our end.
-    pub local: SocketAddr,
-}
 
 /// The use of a stack's tables and pools at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

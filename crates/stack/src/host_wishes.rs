@@ -27,6 +27,8 @@ pub(crate) struct HostWishes {
     pub look_ns: u64,
     /// Time at which to look for unused blocks of lent ports, ns; `None`: no ports are lent.
     pub ports_look_ns: Option<u64>,
+    /// Time at which to look for connections that wait too long to be accepted, ns.
+    pub accepts_look_ns: Option<u64>,
 }
 
 /// The address of a closed socket.
@@ -42,10 +44,13 @@ impl HostWishes {
         (!self.left.is_empty()).then_some(self.look_ns)
     }
 
-    /// Time of the next look at left addresses or lent ports, ns.
+    /// Time of the next look at left addresses, lent ports or accept queues, ns.
     pub fn due_ns(&self) -> Option<u64> {
         let places = self.places_due_ns();
-        places.into_iter().chain(self.ports_look_ns).min()
+        [places, self.ports_look_ns, self.accepts_look_ns]
+            .into_iter()
+            .flatten()
+            .min()
     }
 }
 

@@ -33,6 +33,8 @@
 
 #![forbid(unsafe_code)]
 
+mod accept_rings;
+mod accept_search;
 pub mod activity;
 mod admission;
 mod arrivals;
@@ -50,6 +52,7 @@ mod handshake_keys;
 mod header_fields;
 mod host;
 mod host_wishes;
+mod leaving_connections;
 pub mod limits;
 mod network;
 mod network_setup;

@@ -426,6 +426,20 @@ pub const LEFT_HISTORY_MAX: usize = 256;
 /// SYNs to left addresses that one turn reports to the host. Further ones are reported when their
 /// peers repeat them.
 pub const STRAYS_PER_TURN: usize = 64;
+/// Time for which a connection waits to be accepted before the host is asked for a process that
+/// accepts it, in ns. After a refusal the stack asks again after the same time, and after further
+/// ones after twice the last pause.
+pub const SEEK_AGE_NS: u64 = 20_000_000;
+/// Longest time between two such questions, in ns.
+pub const SEEK_PAUSE_NS_MAX: u64 = 80_000_000;
+/// Time after which a connection of a process that has never accepted one goes to a process that
+/// accepts, even if that process is busy, in ns.
+pub const SEEK_URGENT_NS: u64 = 160_000_000;
+/// Time after which the stack looks again whether other processes may have an address, in ns.
+pub const UNSHARED_LOOK_NS: u64 = 1_000_000_000;
+/// Flows that went to other processes while their listener stays, and whose segments get no answer
+/// for a while. At the limit the oldest is forgotten, and late segments of it are reset.
+pub const FLOWS_AWAY_MAX: usize = 1024;
 /// Time for which a left address answers no segment of an unknown flow, in ns. By then the host has
 /// removed the listener, and segments on the way have arrived.
 pub const LEFT_PLACE_QUIET_NS: u64 = 2_000_000_000;

@@ -3,6 +3,7 @@
 //!
 //! [`transfers`](crate::transfers) fills and empties these lists.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use tcp::{Buffers, CongestionAlgorithm, Handshake};
@@ -10,7 +11,9 @@ use wire::{FlowKey, SeqNumber};
 
 use crate::flows::half_opens::ListenerId;
 use crate::flows::listeners::Listener;
-use crate::limits::{LEFT_HISTORY_MAX, LEFT_PLACE_QUIET_NS, STRAYS_PER_TURN, TRANSFERS_OUT_MAX};
+use crate::limits::{
+    FLOWS_AWAY_MAX, LEFT_HISTORY_MAX, LEFT_PLACE_QUIET_NS, STRAYS_PER_TURN, TRANSFERS_OUT_MAX,
+};
 
 mod parcel;
 
@@ -27,7 +30,10 @@ pub(crate) struct Transfers {
     pub sent: Vec<Sent>,
     /// Connections to send, whose handshake has completed since the last exchange with the host.
     pub ready: Vec<(SocketAddr, Parcel)>,
-    pub next_number: u32,
+    next_number: u32,
+    /// Flows that went to another process while their listener stays, oldest first. Their segments
+    /// get no answer until this time, ns.
+    away: VecDeque<(FlowKey, u64)>,
     /// Addresses ever left to other processes, oldest first.
     left_history: Vec<SocketAddr>,
     /// Connections made by a SYN cookie that were sent away. The peer's next segment brings the
@@ -65,9 +71,52 @@ pub(crate) struct Sent {
     pub key: FlowKey,
     /// Sequence number for a reset, if the connection is refused.
     pub seq: SeqNumber,
+    /// The address of the listener that takes the connection back if no other process does, and the
+    /// connection. `None`: the listener was closed.
+    pub back: Option<Box<(SocketAddr, Parcel)>>,
 }
 
 impl Transfers {
+    /// A number for the host's answer.
+    pub fn new_number(&mut self) -> u32 {
+        self.next_number = self.next_number.wrapping_add(1);
+        self.next_number
+    }
+
+    /// Handles the answer that another process has connection `number`. Segments of its peer for
+    /// this stack may still be on their way.
+    pub fn taken(&mut self, number: u32, now_ns: u64) {
+        if let Some(at) = self.sent.iter().position(|sent| sent.number == number) {
+            let sent = self.sent.swap_remove(at);
+            if sent.back.is_some() {
+                if self.away.len() == FLOWS_AWAY_MAX {
+                    self.away.pop_front();
+                }
+                self.away
+                    .push_back((sent.key, now_ns + LEFT_PLACE_QUIET_NS));
+            }
+        }
+        self.stay_quiet(now_ns);
+    }
+
+    /// Forgets flows whose late segments have all arrived.
+    #[inline]
+    pub fn forget_away(&mut self, now_ns: u64) {
+        while self
+            .away
+            .front()
+            .is_some_and(|(_, until_ns)| *until_ns <= now_ns)
+        {
+            self.away.pop_front();
+        }
+    }
+
+    /// True if the flow is on its way to another process, or went there a short time ago.
+    pub fn is_away(&self, key: &FlowKey) -> bool {
+        let mut sent = self.sent.iter();
+        self.away.iter().any(|(away, _)| away == key) || sent.any(|sent| sent.key == *key)
+    }
+
     /// Notes an address as left to other processes.
     pub fn leave(&mut self, left: LeftEndpoint) {
         self.left_history.retain(|endpoint| *endpoint != left.local);
@@ -95,7 +144,7 @@ impl Transfers {
     /// another stack's.
     #[inline]
     pub fn is_quiet(&self, key: &FlowKey, now_ns: u64) -> bool {
-        !self.left.is_empty() && self.is_left(key, now_ns)
+        !self.left.is_empty() && self.is_left(key, now_ns) || self.is_away(key)
     }
 
     #[cold]

@@ -20,21 +20,19 @@
 use std::net::SocketAddr;
 
 use packetio::host::{Host, Transfer, Wish};
-use ring::byte_ring::RxReader;
 use ring::raw::RawSlice;
-use tcp::{SegmentOut, TransmitClass, Untouched};
-use wire::FlowKey;
 use wire::tcp::{Flags, Timestamp};
 
+use crate::accept_search::{answered, seek, wants_one};
 use crate::arrivals::accepted::announce_accepted;
-use crate::counters::Counters;
-use crate::effects::{apply_effects, effect_targets, notify, release_socket};
+use crate::effects::{apply_effects, effect_targets, notify};
 use crate::engine::{Engine, Parts, tell_path};
 use crate::flows::Flows;
 use crate::flows::half_opens::ListenerId;
 use crate::flows::listeners::Listener;
 use crate::flows::rx_sink::RxSink;
 use crate::header_fields::HeaderFields;
+use crate::leaving_connections::{ends_of, forget_silently, parcel_of, send_parcel};
 use crate::limits::{LEFT_PLACE_QUIET_NS, TRANSFERS_OUT_MAX};
 use crate::requests::job_queue::{disown, forget_listener};
 use crate::requests::options::{buffers_of_listener, buffers_to_accept};
@@ -54,6 +52,8 @@ pub(crate) fn exchange_transfers(
         // A request that finds no room is repeated when the peer repeats its SYN.
         let _ = host.ask(Wish::Forget(local, remote));
     }
+    seek(engine, transfers, host);
+    transfers.forget_away(engine.now_ns());
     if transfers.closed.is_empty() && transfers.ready.is_empty() && transfers.left.is_empty() {
         return;
     }
@@ -65,8 +65,7 @@ pub(crate) fn exchange_transfers(
         }
     }
     for (endpoint, parcel) in std::mem::take(&mut transfers.ready) {
-        let Parts { counters, .. } = engine.parts();
-        send_parcel((counters, transfers), host, endpoint, parcel);
+        send_parcel((engine, transfers), host, (endpoint, false), parcel);
     }
     let Parts { env, flows, .. } = engine.parts();
     let now_ns = env.now_ns;
@@ -126,79 +125,11 @@ fn leave_to_others(
         match parcel_of(flows, socket) {
             Some(parcel) if transfers.sent.len() < TRANSFERS_OUT_MAX => {
                 forget_silently(engine, socket);
-                let Parts { counters, .. } = engine.parts();
-                send_parcel((counters, transfers), host, local, parcel);
+                send_parcel((engine, transfers), host, (local, false), parcel);
             }
             _ => disown(engine, socket),
         }
     }
-}
-
-fn send_parcel(
-    (counters, transfers): (&mut Counters, &mut Transfers),
-    host: &mut dyn Host,
-    local: SocketAddr,
-    parcel: Parcel,
-) {
-    transfers.next_number = transfers.next_number.wrapping_add(1);
-    let number = transfers.next_number;
-    transfers.sent.push(Sent {
-        number,
-        key: parcel.key,
-        seq: parcel.handshake.una,
-    });
-    counters.transfers_sent += 1;
-    host.transfer(Transfer::Connection {
-        number,
-        local,
-        ends: ends_of(&parcel.key),
-        bytes: parcel.encode(),
-    });
-}
-
-/// Both ends of a flow, our end first.
-fn ends_of(key: &FlowKey) -> (SocketAddr, SocketAddr) {
-    (
-        SocketAddr::new(key.local.to_ip(), key.local_port),
-        SocketAddr::new(key.remote.to_ip(), key.remote_port),
-    )
-}
-
-/// The parcel of an unaccepted connection. `None`: the connection cannot be moved.
-fn parcel_of(flows: &mut Flows, socket: u32) -> Option<Parcel> {
-    let (slot, _, _) = flows.socket_parts(socket);
-    let key = slot.key;
-    slot.live_mut()?;
-    let (memory, block) = flows.sockets().memory_of(socket);
-    let mut reader = RxReader::new();
-    let mut bytes = vec![0; reader.readable(block) as usize];
-    let read = reader.peek(memory, block, &mut bytes);
-    if read < bytes.len() {
-        return None;
-    }
-    let conn = flows.slot(socket).live_mut()?;
-    let Untouched { handshake, has_fin } = conn.untouched(read as u32)?;
-    Some(Parcel {
-        key,
-        handshake,
-        has_fin,
-        bytes,
-    })
-}
-
-/// Removes a connection without a reset, because another stack serves the peer now.
-fn forget_silently(engine: &mut Engine, socket: u32) {
-    let parts = engine.parts();
-    parts.flows.sockets_mut().orphan(socket);
-    let Some(conn) = parts.flows.slot(socket).live_mut() else {
-        return release_socket(engine, socket);
-    };
-    let mut cx = parts.env.cx();
-    let effects = conn.abort(&mut cx);
-    // The reset is discarded.
-    let mut reset = SegmentOut::default();
-    while conn.due() != TransmitClass::None && conn.poll_transmit(&mut cx, &mut reset) {}
-    apply_effects(engine, socket, effects);
 }
 
 #[cold]
@@ -212,33 +143,58 @@ fn transfer_came(
         Transfer::Connection {
             number,
             local,
-            ends: _,
             bytes,
+            ..
         } => {
             let is_taken = Parcel::decode(&bytes)
                 .is_some_and(|parcel| take_parcel(engine, local, &parcel).is_some());
+            let Parts { counters, .. } = engine.parts();
+            counters.transfers_taken += u64::from(is_taken);
             host.transfer(match is_taken {
                 true => Transfer::Taken { number },
                 false => Transfer::Refused { number },
             });
         }
+        Transfer::Seek {
+            number,
+            local,
+            is_urgent,
+            ..
+        } => {
+            host.transfer(match wants_one(engine, local, is_urgent) {
+                true => Transfer::Taken { number },
+                false => Transfer::Refused { number },
+            });
+        }
         Transfer::Taken { number } => {
-            transfers.sent.retain(|sent| sent.number != number);
-            // Segments of the peer for this stack may still be on their way.
-            transfers.stay_quiet(engine.now_ns());
+            if !answered((engine, transfers), host, number, true) {
+                // Segments of the peer for this stack may still be on their way.
+                transfers.taken(number, engine.now_ns());
+            }
         }
         Transfer::Refused { number } => {
-            let sent = &mut transfers.sent;
-            if let Some(at) = sent.iter().position(|sent| sent.number == number) {
-                let sent = sent.swap_remove(at);
-                let parts = engine.parts();
-                parts.counters.transfers_refused += 1;
-                parts.counters.resets_sent += 1;
-                let reset = tcp::reset::refuse(sent.seq);
-                (parts.schedule).reply(&sent.key, &reset, HeaderFields::default());
+            if !answered((engine, transfers), host, number, false)
+                && let Some(at) = (transfers.sent.iter()).position(|sent| sent.number == number)
+            {
+                refused(engine, transfers.sent.swap_remove(at));
             }
         }
     }
+}
+
+/// Handles a connection that no other process took: its listener takes it back, or the peer is
+/// reset.
+fn refused(engine: &mut Engine, sent: Sent) {
+    let back = sent.back.as_deref();
+    if back.is_some_and(|(local, parcel)| take_parcel(engine, *local, parcel).is_some()) {
+        engine.parts().counters.transfers_back += 1;
+        return;
+    }
+    let parts = engine.parts();
+    parts.counters.transfers_refused += 1;
+    parts.counters.resets_sent += 1;
+    let reset = tcp::reset::refuse(sent.seq);
+    (parts.schedule).reply(&sent.key, &reset, HeaderFields::default());
 }
 
 /// Makes a connection from a parcel of another stack and puts it into the accept queue. `None`: no
@@ -249,7 +205,9 @@ fn take_parcel(engine: &mut Engine, local: SocketAddr, parcel: &Parcel) -> Optio
     let hash = parts.flows.hash(&key);
     let listener = (parts.flows.listeners()).find(key.local, key.local_port, hash)?;
     let is_right = local.port() == key.local_port;
-    let has_room = parts.flows.listeners_mut().at_mut(listener)?.has_room();
+    let listening = parts.flows.listeners_mut().at_mut(listener)?;
+    listening.queue.search.promised_until_ns = 0;
+    let has_room = listening.has_room();
     if !is_right || !has_room || parts.flows.find(&key, hash).is_some() {
         return None;
     }
@@ -275,7 +233,6 @@ fn take_parcel(engine: &mut Engine, local: SocketAddr, parcel: &Parcel) -> Optio
     announce_accepted(engine, listener, id, &key);
     let parts = engine.parts();
     notify(parts.flows, parts.events, id.index);
-    parts.counters.transfers_taken += 1;
     Some(())
 }
 

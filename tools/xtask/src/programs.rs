@@ -24,6 +24,7 @@ pub(crate) mod soak;
 mod spawned;
 pub(crate) mod speed;
 mod states;
+mod turns;
 mod wildcard;
 mod wires;
 mod workers;
@@ -195,6 +196,18 @@ const CHECKS: &[(&str, &str, Check)] = &[
         "apache2 over mux",
         "event MPM: files, USR1 under load without a reset request, ended by WINCH",
         proxies::apache,
+    ),
+    (
+        "processes with a lock over mux",
+        "python3: four processes take turns at a listener by `flock`, and a master watches them: each \
+         of 120 connections is served, ended by TERM",
+        turns::by_lock,
+    ),
+    (
+        "php-fpm over mux",
+        "`pm = ondemand`, up to three children, which end after a second: each of 120 requests is \
+         answered, ended by QUIT",
+        turns::php_fpm,
     ),
 ];
 

@@ -274,6 +274,7 @@ impl<P: Plane> Service<P> {
         self.resolving.retain(|waiting| waiting.client != id);
         self.work.forget(client.peer.uid, id);
         self.forget_moves(id);
+        self.forget_seeks(id);
         if let Role::Application(number) = client.role {
             self.leave(id, &client, number, cause);
         }

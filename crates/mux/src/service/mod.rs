@@ -9,6 +9,7 @@
 //! | `requests` | what an application asks for |
 //! | `work` | requests that take long, one in a turn |
 //! | `shares` | how much of each thing one user may have |
+//! | `seeks` | searches for a process that accepts connections which wait |
 //! | `moves` | connections that another process accepts |
 //! | `hosts` | changes of addresses, routes, neighbours and link |
 //! | `lives` | applications: birth, death, recovery after a restart |
@@ -36,6 +37,7 @@ mod lives;
 mod moves;
 mod report;
 mod requests;
+mod seeks;
 mod shares;
 mod silent_hops;
 mod work;
@@ -61,6 +63,7 @@ use self::dying::Dying;
 use self::listening::listen;
 use self::lives::Application;
 use self::moves::Moving;
+use self::seeks::Seeking;
 use self::silent_hops::SilentHops;
 use self::work::Work;
 use crate::abandon_unsafe::Abandoner;
@@ -157,6 +160,8 @@ pub struct Service<P> {
     leaving: Leaving,
     resolving: Vec<Resolving>,
     moves: BTreeMap<u32, Moving>,
+    seeks: BTreeMap<u32, Seeking>,
+    /// Number of the last offer or question to a process.
     next_move: u32,
     resets: Resets,
     notes: NotesFile,
@@ -229,6 +234,7 @@ impl<P: Plane> Service<P> {
             leaving: Leaving::default(),
             resolving: Vec::new(),
             moves: BTreeMap::new(),
+            seeks: BTreeMap::new(),
             next_move: 0,
             resets,
             reserved_ports,

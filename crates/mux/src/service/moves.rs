@@ -14,7 +14,7 @@ use packetio::mux::message::{Message, Move};
 use rustix::io::Errno;
 
 use super::Service;
-use super::clients::{ClientId, Role};
+use super::clients::ClientId;
 use super::shares::Thing;
 use crate::limits::MOVES_MAX;
 use crate::memory_file;
@@ -99,22 +99,24 @@ impl<P: Plane> Service<P> {
         }
         let mut others = Vec::new();
         for context in &claim.contexts {
-            let mut clients = self.clients.iter();
-            let owner = clients.find(|(_, client)| {
-                let end = client.base.saturating_add(client.contexts);
-                client.role == Role::Application(number) && (client.base..end).contains(context)
-            });
-            if let Some((to, client)) = owner.filter(|(to, _)| **to != id) {
-                others.push((*to, client.base, *context));
+            let owner = self.owner_of(number, *context);
+            if let Some((to, base)) = owner.filter(|(to, _)| *to != id) {
+                others.push((to, base, *context));
             }
         }
+        let own = self.context_of(id, one.context);
+        let found = own.and_then(|own| claim.found_for(own));
         let uid = self.clients.get(&id).map_or(0, |client| client.peer.uid);
         let is_full = || self.moves.len() >= MOVES_MAX || !self.may_have(uid, Thing::Moves, 1);
         match others.len() {
             0 if is_shared => Err(Errno::AGAIN),
             0 => Err(Errno::NOENT),
             _ if is_full() => Err(Errno::AGAIN),
-            count => Ok(others[self.next_move as usize % count]),
+            count => {
+                let mut all = others.iter();
+                let wanted = all.find(|(_, _, context)| Some(*context) == found);
+                Ok(*wanted.unwrap_or(&others[self.next_move as usize % count]))
+            }
         }
     }
 
@@ -129,6 +131,9 @@ impl<P: Plane> Service<P> {
         number: u32,
         errno: Option<u16>,
     ) -> Result<(), &'static str> {
+        if self.sought(id, number, errno.is_none()) {
+            return Ok(());
+        }
         // The offer's sender may be gone; this is not the client's fault.
         if self.moves.get(&number).is_none_or(|one| one.to != id) {
             return match number <= self.next_move {

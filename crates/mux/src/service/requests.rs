@@ -53,16 +53,8 @@ impl<P: Plane> Service<P> {
             Message::BulkAsk { request, context } => {
                 return self.add_bulk(id, number, *request, *context);
             }
-            Message::Move(one) => return self.move_on(id, number, one, descriptor),
-            Message::Forget {
-                context,
-                local,
-                remote,
-            } => {
-                if let Some(own) = self.context_of(id, *context) {
-                    self.plane.flow_forget(number, own, (*local, *remote));
-                }
-                return Ok(());
+            Message::Move(_) | Message::Seek(_) | Message::Accepts(_) | Message::Forget { .. } => {
+                return self.serve_flows(id, number, message, descriptor);
             }
             Message::Granted { request } => return self.move_ended(id, number, *request, None),
             Message::Refused { request, errno } => {
@@ -97,6 +89,35 @@ impl<P: Plane> Service<P> {
         match outcome {
             Ok(answer) => self.send(id, &answer),
             Err(errno) => self.refuse(id, request, errno),
+        }
+        Ok(())
+    }
+
+    /// Handles a message about connections that change their process.
+    ///
+    /// # Errors
+    /// The reason why the client's connection must end.
+    fn serve_flows(
+        &mut self,
+        id: ClientId,
+        number: u16,
+        message: &Message,
+        descriptor: Foreign,
+    ) -> Result<(), &'static str> {
+        match message {
+            Message::Move(one) => return self.move_on(id, number, one, descriptor),
+            Message::Seek(seek) => return self.seek(id, number, seek),
+            Message::Accepts(claim) => self.accepts(id, number, claim),
+            Message::Forget {
+                context,
+                local,
+                remote,
+            } => {
+                if let Some(own) = self.context_of(id, *context) {
+                    self.plane.flow_forget(number, own, (*local, *remote));
+                }
+            }
+            _ => {}
         }
         Ok(())
     }

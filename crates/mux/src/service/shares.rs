@@ -87,8 +87,9 @@ impl<P: Plane> Service<P> {
                 hops.collect::<BTreeSet<_>>().len() as u64
             }
             Thing::Moves => {
-                let moves = self.moves.values();
-                let clients = moves.filter_map(|one| self.clients.get(&one.from));
+                let moves = self.moves.values().map(|one| one.from);
+                let all = moves.chain(self.seeks.values().map(|one| one.from));
+                let clients = all.filter_map(|from| self.clients.get(&from));
                 clients.filter(|client| client.peer.uid == uid).count() as u64
             }
         }

@@ -243,6 +243,7 @@ impl Shared {
                     Wish::ReturnPorts(..)
                     | Wish::Leave(_)
                     | Wish::Release(_)
+                    | Wish::Accepts(_)
                     | Wish::Forget(..) => {}
                 }
             }

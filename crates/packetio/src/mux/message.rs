@@ -22,6 +22,8 @@
 //!   Move ────────────────────────────────▶   with a file that holds an unaccepted connection
 //!   ◀──────────────────────────────── Move   to another process of the application
 //!   Granted, Refused ─────────────────────▶   its answer, which the first process gets, too
+//!   Seek ────────────────────────────────▶   connections wait too long; passed on and answered alike
+//!   Accepts ─────────────────────────────▶   the process accepts now
 //!
 //! after the service was restarted
 //!   Hello ───────────────────────────────▶
@@ -161,6 +163,23 @@ pub struct Move {
     pub bytes: u32,
 }
 
+/// The question whether a call of another process of the application waits for a connection. The
+/// answer is [`Message::Granted`] or [`Message::Refused`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seek {
+    /// Number of the request, chosen by the sender of this message.
+    pub request: u32,
+    /// The context whose connections wait; in the message to the other process, the one that is
+    /// asked.
+    pub context: u16,
+    /// The address at which they wait.
+    pub tuple: Tuple,
+    /// The first process has accepted connections there.
+    pub accepts: bool,
+    /// They have waited for so long that a process may answer yes that accepts and is busy.
+    pub is_urgent: bool,
+}
+
 /// A question of the command `mill mux` to a running service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Query {
@@ -243,6 +262,11 @@ pub enum Message {
     Change(Change),
     /// A connection for another process; its memory file accompanies the message.
     Move(Move),
+    /// The question for a process that accepts connections which wait too long.
+    Seek(Seek),
+    /// Notice that a context has accepted its first connection at a 3-tuple, after another process
+    /// was found for a connection that waited there. There is no answer; the request is 0.
+    Accepts(Claim),
     /// Memory for the list of a context's connections, which accompanies the message. The service
     /// makes and keeps it, so that the list survives the application's death.
     Ledger {

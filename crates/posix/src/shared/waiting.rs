@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millstream::Armed;
+use millstream::{AcceptCall, Armed};
 use ring::waiter::{Reason, Waiter};
 
 use super::Inner;
@@ -123,6 +123,17 @@ impl Sockets {
             (Request::Poll { fds, .. }, _) => self.awaited_by_poll(fds),
             (_, Some(fd)) => self.awaited(fd),
             _ => Awaited(On::None),
+        }
+    }
+
+    /// Notes that a call waits for connections of a listener, until the note is dropped. `None`:
+    /// `fd` is not a listener here.
+    #[must_use]
+    pub fn begin_accept_call(&self, fd: i32) -> Option<AcceptCall> {
+        let number = self.files.number_of(fd)?;
+        match &self.files.description(number)?.file {
+            File::Listener(listener) => listener.begin_call(),
+            _ => None,
         }
     }
 

@@ -142,6 +142,10 @@ impl Arrivals {
                     return;
                 }
                 let parts = engine.parts();
+                if admission.transfers().is_away(&arrival.key) {
+                    parts.counters.transfers_quiet += 1;
+                    return;
+                }
                 parts.counters.resets_sent += 1;
                 (parts.schedule).reply(&arrival.key, &reset, HeaderFields::of_answer(arrival.dscp));
             }

@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 use std::mem::discriminant;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use ring::huge_pages::PageSource;
 use ring::socket_block::SocketId;
@@ -195,6 +195,8 @@ pub(crate) struct Listeners {
     /// Indices of listeners in whose accept queues connections waited at the last look, or wait
     /// since.
     awaited: Vec<u32>,
+    /// Indices of listeners whose process accepts although the host passes it over.
+    returned: Vec<u32>,
 }
 
 impl Listeners {
@@ -219,14 +221,52 @@ impl Listeners {
     }
 
     fn note_awaited(&mut self, now_ns: u64, delays: &mut Histogram) {
-        let slots = &mut self.slots;
+        let (slots, returned) = (&mut self.slots, &mut self.returned);
         self.awaited.retain(|&index| {
             let Some(listener) = slots.at_mut(index) else {
                 return false;
             };
             listener.queue.is_awaited = listener.queue.note_taken(now_ns, delays);
+            let search = &listener.queue.search;
+            let is_back = search.is_passed_over && search.has_accepted;
+            if is_back && returned.len() < returned.capacity() && !returned.contains(&index) {
+                returned.push(index);
+            }
             listener.queue.is_awaited
         });
+    }
+
+    /// Indices of listeners in whose accept queues connections wait.
+    pub fn awaited(&self) -> &[u32] {
+        &self.awaited
+    }
+
+    /// Indices of listeners whose process accepts although the host passes it over.
+    pub fn returned(&self) -> &[u32] {
+        &self.returned
+    }
+
+    /// Tells the host of these listeners. `tell` returns false if there is no room.
+    #[cold]
+    pub fn tell_returned(&mut self, mut tell: impl FnMut(SocketAddr) -> bool) {
+        let slots = &mut self.slots;
+        self.returned.retain(|&index| {
+            let Some(listener) = slots.at_mut(index) else {
+                return false;
+            };
+            let local = SocketAddr::new(listener.address().to_ip(), listener.port);
+            let is_told = !listener.queue.search.is_passed_over || tell(local);
+            listener.queue.search.is_passed_over &= !is_told;
+            !is_told
+        });
+    }
+
+    /// The listener whose search for another process has this number.
+    pub fn asked(&self, number: u32) -> Option<ListenerId> {
+        let mut all = self.slots.iter();
+        let (index, listener) = all.find(|(_, one)| one.queue.search.asked == Some(number))?;
+        let generation = listener.generation;
+        Some(ListenerId { index, generation })
     }
 
     /// Number of connections that wait in accept queues.
@@ -256,6 +296,7 @@ impl Listeners {
             slots: Slab::new(capacity, source),
             generation: 0,
             awaited: Vec::with_capacity(capacity),
+            returned: Vec::with_capacity(capacity),
         }
     }
 
@@ -394,9 +435,11 @@ impl Listeners {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::context::AcceptRings;
 
     fn listener(listeners: &mut Listeners, address: &str, port: u16) -> Result<u32, ListenError> {
-        let (accepted, _) = ring::spsc::queue(4);
+        let (accepted, queue) = ring::spsc::queue(4);
+        let ends = (accepted, AcceptRings::new(queue));
         let socket = SocketId {
             index: 0,
             generation: 0,
@@ -408,7 +451,7 @@ mod tests {
             socket,
             endpoint,
             shares,
-            AcceptQueue::new(accepted, 3),
+            AcceptQueue::new(ends, 3),
             Vec::new(),
         )
     }
@@ -442,13 +485,14 @@ mod tests {
             (vec![SocketOption::V6Only(false)], true),
         ] {
             let mut listeners = Listeners::new(1, &mut PageSource::default());
-            let (accepted, _) = ring::spsc::queue(4);
+            let (accepted, queue) = ring::spsc::queue(4);
+            let ends = (accepted, AcceptRings::new(queue));
             let socket = SocketId {
                 index: 0,
                 generation: 0,
             };
             let endpoint = ("::".parse().unwrap(), 80);
-            let queue = AcceptQueue::new(accepted, 3);
+            let queue = AcceptQueue::new(ends, 3);
             let added = listeners.add(socket, endpoint, false, queue, options);
             assert_eq!(added, Ok(0));
             assert_eq!(found(&listeners, "10.0.0.1", 80).is_some(), takes);
@@ -495,13 +539,14 @@ mod tests {
     fn listener_that_does_not_share_is_refused_beside_one_that_does() {
         let mut listeners = Listeners::new(4, &mut PageSource::default());
         let mut add = |address: &str, shares| {
-            let (accepted, _) = ring::spsc::queue(4);
+            let (accepted, queue) = ring::spsc::queue(4);
+            let ends = (accepted, AcceptRings::new(queue));
             let socket = SocketId {
                 index: 0,
                 generation: 0,
             };
             let endpoint = (address.parse().unwrap(), 80);
-            let queue = AcceptQueue::new(accepted, 3);
+            let queue = AcceptQueue::new(ends, 3);
             listeners.add(socket, endpoint, shares, queue, Vec::new())
         };
         assert_eq!(add("10.0.0.1", true), Ok(0));

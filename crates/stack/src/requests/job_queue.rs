@@ -298,7 +298,7 @@ fn listen(flows: &mut Flows, network: &Network, events: &mut EventQueue, listen:
                 listen.socket,
                 (ip, listen.local.port()),
                 shares_port,
-                AcceptQueue::new(listen.accepted, listen.backlog),
+                AcceptQueue::new((listen.accepted, listen.rings), listen.backlog),
                 listen.options,
             )
             .map_err(|error| match error {

@@ -3,12 +3,15 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use ring::byte_ring::{RxReader, TxWriter};
 use ring::published::fence_full;
 use ring::socket_block::{Name, Requests, SocketBlock, SocketId, SocketState};
-use ring::spsc::{self, Consumer};
-use stack::context::{Accepted, AppSide, Connect, Control, Listen, SocketOption};
+use ring::spsc;
+use stack::context::{
+    AcceptCall, AcceptRings, Accepted, AppSide, Connect, Control, Listen, SocketOption,
+};
 use wire::Addr;
 
 /// See the module's documentation.
@@ -22,7 +25,7 @@ struct Socket {
     rx: RxReader,
     tx: TxWriter,
     write_shut: bool,
-    accepted: Option<Consumer<Accepted>>,
+    accepted: Option<Arc<AcceptRings>>,
 }
 
 impl Socket {
@@ -90,11 +93,13 @@ impl App {
         options: Vec<SocketOption>,
     ) {
         let (accepted, queue) = spsc::queue(backlog + 1);
-        self.at(socket).accepted = Some(queue);
+        let rings = AcceptRings::new(queue);
+        self.at(socket).accepted = Some(Arc::clone(&rings));
         self.control(Control::Listen(Listen {
             socket,
             local,
             accepted,
+            rings,
             backlog: backlog as u32,
             options,
             answer: None,
@@ -149,13 +154,19 @@ impl App {
         assert!(pushed.is_ok(), "room for a control request");
     }
 
+    /// Begins a call that waits for a connection of a listener.
+    pub fn begin_call(&mut self, listener: SocketId) -> AcceptCall {
+        let accepted = self.at(listener).accepted.as_ref();
+        accepted.expect("a listener").begin_call()
+    }
+
     /// Accepts the next connection of a listener.
     pub fn accept(&mut self, listener: SocketId) -> Option<SocketId> {
         self.accept_named(listener).map(|accepted| accepted.socket)
     }
 
     pub fn accept_named(&mut self, listener: SocketId) -> Option<Accepted> {
-        let accepted = self.at(listener).accepted.as_mut()?.pop()?;
+        let accepted = self.at(listener).accepted.as_ref()?.pop()?;
         let id = accepted.socket;
         let before = self.sockets.insert(id.index, Socket::new(id));
         assert!(before.is_none(), "an index handed out twice");

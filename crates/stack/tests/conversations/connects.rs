@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use ring::socket_block::SocketState;
 use rustix::io::Errno;
-use stack::context::{Connect, Control, Listen, SocketOption};
+use stack::context::{AcceptRings, Connect, Control, Listen, SocketOption};
 use wire::tcp::Flags;
 
 use crate::common::{PEER_V4, PEER_V6, SECOND, STACK_V4, Seen, World};
@@ -261,11 +261,12 @@ fn connect_or_listen_with_what_is_something_already_is_refused() {
     w.settle();
     assert_eq!(answers.pop(), Some(Err(Errno::INVAL)));
     let (answer, mut answers) = ring::spsc::queue(1);
-    let (accepted, _queue) = ring::spsc::queue(2);
+    let (accepted, queue) = ring::spsc::queue(2);
     w.app.control(Control::Listen(Listen {
         socket,
         local: SocketAddr::new(STACK_V4, 5_555),
         accepted,
+        rings: AcceptRings::new(queue),
         backlog: 1,
         options: Vec::new(),
         answer: Some(answer),

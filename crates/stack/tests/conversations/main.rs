@@ -35,6 +35,7 @@ mod packed_sockets;
 mod piggyback;
 mod rules;
 mod sacks;
+mod searches;
 mod shared_ports;
 mod stamps;
 mod stories;

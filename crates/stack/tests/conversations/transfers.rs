@@ -268,6 +268,7 @@ fn stack_without_a_listener_or_with_strange_bytes_refuses() {
     let sent = host.talk().sent.pop_front().expect("a connection");
     let (mut new, to) = sharing();
     let strange = Transfer::Connection {
+        comes_back: false,
         number: 9,
         local: "10.0.0.1:80".parse().expect("a place"),
         ends: (

@@ -70,7 +70,13 @@ impl HostSide {
                         _ => transfer,
                     })
                 }
-                answer => talk.coming.push_back(answer),
+                Transfer::Seek { number, .. } if random.chance(90) => {
+                    talk.coming.push_back(match random.chance(50) {
+                        true => Transfer::Taken { number },
+                        false => Transfer::Refused { number },
+                    });
+                }
+                other => talk.coming.push_back(other),
             }
         }
     }

@@ -79,6 +79,7 @@ const PACKAGES: &[Package] = &[
     program_package("libmemcached-tools", "memccapable"),
     program_package("haproxy", "haproxy"),
     program_package("apache2-bin", "apache2"),
+    program_package("php-fpm", "/usr/share/doc/php-fpm"),
     suite_package("dpkg-dev", "dpkg-source"),
     suite_package("make", "make"),
     suite_package("cmake", "cmake"),

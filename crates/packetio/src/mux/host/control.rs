@@ -117,6 +117,7 @@ impl Shared {
             Message::Granted { request } if books.move_ended(request, None) => {}
             Message::Refused { request, errno } if books.move_ended(request, Some(errno)) => {}
             Message::Move(one) => books.move_came(&one, descriptor),
+            Message::Seek(seek) => books.seek_came(&seek),
             Message::Granted { request } => ask = books.granted(request),
             Message::Leased(lease) if books.growing.contains_key(&lease.request) => {
                 books.leases.push(lease);
@@ -182,6 +183,10 @@ impl Shared {
                     Wish::LocalPorts => ask.push(books.more_ports(at)),
                     Wish::ReturnPorts(first, last) => {
                         ask.extend(books.return_ports(at, (first, last)));
+                    }
+                    Wish::Accepts(local) => {
+                        let context = books.links[at].context;
+                        ask.push(Message::Accepts(claim(0, context, local)));
                     }
                     Wish::Forget(local, remote) => ask.push(Message::Forget {
                         context: books.links[at].context,
@@ -364,7 +369,7 @@ impl Books {
     fn forget_view(&mut self) {
         self.is_complete = false;
         self.reclaiming.clear();
-        self.transfers.forget_service();
+        self.forget_moves();
         let lost: Vec<u32> = self.growing.keys().copied().collect();
         for request in lost {
             self.lease_grown(request, Err(NoPorts));

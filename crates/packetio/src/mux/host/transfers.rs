@@ -20,9 +20,10 @@ use crate::foreign::Foreign;
 use crate::host::Transfer;
 use crate::host::host_queues::ring_bell;
 use crate::limits::{
-    MUX_TRANSFER_ALONE_WAIT, MUX_TRANSFER_BYTES_MAX, MUX_TRANSFER_RETRY, MUX_TRANSFER_WAIT,
+    MUX_TRANSFER_ALONE_WAIT, MUX_TRANSFER_BACK_WAIT, MUX_TRANSFER_BYTES_MAX, MUX_TRANSFER_RETRY,
+    MUX_TRANSFER_WAIT,
 };
-use crate::mux::message::{Message, Move};
+use crate::mux::message::{Message, Move, Seek};
 
 /// A connection that left a stack.
 #[derive(Debug)]
@@ -50,14 +51,19 @@ pub(super) struct Transfers {
     waiting: Vec<Leaving>,
     /// Connections that are offered, by request number.
     offered: HashMap<u32, Leaving>,
-    /// Answers to received connections.
+    /// Answers to received connections and questions.
     answers: Vec<Message>,
+    /// Questions of this process's stacks to be sent.
+    questions: Vec<Message>,
+    /// Questions without an answer, by request number: context, and the stack's number.
+    asked: HashMap<u32, (u16, u32)>,
 }
 
 impl Transfers {
     /// Forgets the requests that a service had which is gone.
-    pub fn forget_service(&mut self) {
+    fn forget_service(&mut self) {
         self.answers.clear();
+        self.questions.clear();
         self.waiting
             .extend(self.offered.drain().map(|(_, one)| one));
     }
@@ -84,12 +90,19 @@ impl MuxHost {
                 books.transfers.answers.push(Message::Granted { request });
             }
             Transfer::Refused { number } => books.transfers.answers.push(refused(number)),
+            Transfer::Seek {
+                number,
+                local,
+                accepts,
+                is_urgent,
+            } => books.seek((context as u16, number), local, (accepts, is_urgent)),
             Transfer::Connection {
                 number,
                 local,
                 ends,
                 bytes,
-            } => match Leaving::new((context as u16, number), local, ends, &bytes) {
+                comes_back,
+            } => match Leaving::new((context as u16, number), (local, comes_back), ends, &bytes) {
                 Ok(leaving) => books.transfers.waiting.push(leaving),
                 Err(_) => books.tell_end(context as u16, Transfer::Refused { number }),
             },
@@ -102,7 +115,7 @@ impl MuxHost {
 impl Leaving {
     fn new(
         (context, number): (u16, u32),
-        local: SocketAddr,
+        (local, comes_back): (SocketAddr, bool),
         ends: (SocketAddr, SocketAddr),
         bytes: &[u8],
     ) -> Result<Self, Errno> {
@@ -112,21 +125,29 @@ impl Leaving {
             .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
         fcntl_add_seals(&file, SEALS)?;
         let now = Instant::now();
+        let (alone, wait) = match comes_back {
+            true => (Duration::ZERO, MUX_TRANSFER_BACK_WAIT),
+            false => (MUX_TRANSFER_ALONE_WAIT, MUX_TRANSFER_WAIT),
+        };
         Ok(Self {
             context,
             number,
-            tuple: Tuple {
-                protocol: PROTOCOL_TCP,
-                address: local.ip(),
-                port: local.port(),
-            },
+            tuple: tuple_of(local),
             ends,
             file: file.into(),
             bytes: bytes.len() as u32,
             at: now,
-            alone_until: now + MUX_TRANSFER_ALONE_WAIT,
-            until: now + MUX_TRANSFER_WAIT,
+            alone_until: now + alone,
+            until: now + wait,
         })
+    }
+}
+
+fn tuple_of(local: SocketAddr) -> Tuple {
+    Tuple {
+        protocol: PROTOCOL_TCP,
+        address: local.ip(),
+        port: local.port(),
     }
 }
 
@@ -161,7 +182,7 @@ impl Shared {
         Some(next.saturating_duration_since(Instant::now()))
     }
 
-    /// Sends the answers to received connections.
+    /// Sends the answers to received connections and questions.
     pub(super) fn send_answers(&self) {
         let mut books = self.books();
         for answer in std::mem::take(&mut books.transfers.answers) {
@@ -170,10 +191,15 @@ impl Shared {
         }
     }
 
-    /// Offers connections whose time has come, and sends answers.
+    /// Offers connections whose time has come, and sends questions and answers.
     pub(super) fn send_moves(&self) {
         self.send_answers();
         let mut books = self.books();
+        for question in std::mem::take(&mut books.transfers.questions) {
+            if let (Err(_), Message::Seek(seek)) = (self.send(&question, None), question) {
+                books.move_ended(seek.request, Some(Errno::AGAIN.raw_os_error() as u16));
+            }
+        }
         let now = Instant::now();
         let due: Vec<Leaving> = books
             .transfers
@@ -215,8 +241,18 @@ impl Leaving {
 }
 
 impl Books {
-    /// Processes the answer to an offer. False: there is no such offer.
+    /// Processes the answer to an offer or a question. False: there is none with this number.
     pub(super) fn move_ended(&mut self, request: u32, errno: Option<u16>) -> bool {
+        if let Some((context, number)) = self.transfers.asked.remove(&request) {
+            self.tell_end(
+                context,
+                match errno {
+                    None => Transfer::Taken { number },
+                    Some(_) => Transfer::Refused { number },
+                },
+            );
+            return true;
+        }
         let Some(one) = self.transfers.offered.remove(&request) else {
             return false;
         };
@@ -232,6 +268,35 @@ impl Books {
         true
     }
 
+    /// Asks for a process that accepts, on behalf of a stack of this process.
+    fn seek(&mut self, asker: (u16, u32), local: SocketAddr, (accepts, is_urgent): (bool, bool)) {
+        let request = self.number();
+        self.transfers.asked.insert(request, asker);
+        self.transfers.questions.push(Message::Seek(Seek {
+            request,
+            context: asker.0,
+            tuple: tuple_of(local),
+            accepts,
+            is_urgent,
+        }));
+    }
+
+    /// Receives the question of another process.
+    pub(super) fn seek_came(&mut self, seek: &Seek) {
+        let question = Transfer::Seek {
+            number: seek.request,
+            local: SocketAddr::new(seek.tuple.address, seek.tuple.port),
+            accepts: seek.accepts,
+            is_urgent: seek.is_urgent,
+        };
+        if !self.give(seek.context, question) {
+            self.transfers.answers.push(Message::Refused {
+                request: seek.request,
+                errno: Errno::AGAIN.raw_os_error() as u16,
+            });
+        }
+    }
+
     /// Receives a connection from another process.
     pub(super) fn move_came(&mut self, one: &Move, descriptor: Foreign) {
         let local = SocketAddr::new(one.tuple.address, one.tuple.port);
@@ -242,6 +307,7 @@ impl Books {
                 local,
                 ends: (SocketAddr::new(one.local, local.port()), one.remote),
                 bytes,
+                comes_back: false,
             };
             self.give(one.context, connection)
         });
@@ -253,10 +319,18 @@ impl Books {
         }
     }
 
+    /// Forgets the requests that a service had which is gone. Its stacks ask again later.
+    pub(super) fn forget_moves(&mut self) {
+        self.transfers.forget_service();
+        for (context, number) in std::mem::take(&mut self.transfers.asked).into_values() {
+            self.tell_end(context, Transfer::Refused { number });
+        }
+    }
+
     /// Refuses everything in transit, because no service will come back: the stacks end what they
     /// have sent.
     pub(super) fn end_moves(&mut self) {
-        self.transfers.forget_service();
+        self.forget_moves();
         for one in std::mem::take(&mut self.transfers.waiting) {
             let number = one.number;
             self.tell_end(one.context, Transfer::Refused { number });

@@ -5,7 +5,7 @@
 
 use super::super::field::{Reader, Writer};
 use super::{
-    Change, Claim, Hello, Lease, Memory, Message, MessageError, Move, PortKind, Query, Route,
+    Change, Claim, Hello, Lease, Memory, Message, MessageError, Move, PortKind, Query, Route, Seek,
     Tuple, VirtualPort, Welcome,
 };
 use crate::port::ChecksumPolicy;
@@ -38,6 +38,8 @@ const BULK: u16 = 24;
 const BOUND: u16 = 25;
 const FORGET: u16 = 26;
 const PORT_ASK: u16 = 27;
+const SEEK: u16 = 28;
+const ACCEPTS: u16 = 29;
 
 impl Message {
     /// The number of the message's type.
@@ -70,6 +72,8 @@ impl Message {
             Self::Bound(_) => BOUND,
             Self::Forget { .. } => FORGET,
             Self::PortAsk { .. } => PORT_ASK,
+            Self::Seek(_) => SEEK,
+            Self::Accepts(_) => ACCEPTS,
         }
     }
 }
@@ -81,7 +85,10 @@ pub(super) fn write(message: &Message, w: &mut Writer) {
         Message::Welcome(welcome) => welcome.write(w),
         Message::Memory(memory) => memory.write(w),
         Message::Port(port) => port.write(w),
-        Message::Claim(claim) | Message::Release(claim) | Message::Bound(claim) => claim.write(w),
+        Message::Claim(claim)
+        | Message::Release(claim)
+        | Message::Bound(claim)
+        | Message::Accepts(claim) => claim.write(w),
         Message::Lease(lease) | Message::Leased(lease) | Message::Return(lease) => lease.write(w),
         Message::Resolve { request, address } => {
             w.u32(*request);
@@ -106,6 +113,7 @@ pub(super) fn write(message: &Message, w: &mut Writer) {
             w.u8(query.number());
         }
         Message::Move(one) => one.write(w),
+        Message::Seek(seek) => seek.write(w),
         Message::Forget {
             context,
             local,
@@ -215,6 +223,8 @@ pub(super) fn read(number: u16, r: &mut Reader<'_>) -> Result<Message, MessageEr
             ledger_entries: r.u32(),
         },
         MOVE => Message::Move(Move::read(r)?),
+        SEEK => Message::Seek(Seek::read(r)?),
+        ACCEPTS => Message::Accepts(Claim::read(r)?),
         BULK_ASK => Message::BulkAsk {
             request: r.u32(),
             context: r.u16(),
@@ -392,6 +402,26 @@ impl Move {
             local: r.address()?,
             remote: r.end()?,
             bytes: r.u32(),
+        })
+    }
+}
+
+impl Seek {
+    fn write(&self, w: &mut Writer) {
+        w.u32(self.request);
+        w.u16(self.context);
+        self.tuple.write(w);
+        w.flag(self.accepts);
+        w.flag(self.is_urgent);
+    }
+
+    fn read(r: &mut Reader<'_>) -> Result<Self, MessageError> {
+        Ok(Self {
+            request: r.u32(),
+            context: r.u16(),
+            tuple: Tuple::read(r)?,
+            accepts: r.flag()?,
+            is_urgent: r.flag()?,
         })
     }
 }

@@ -37,6 +37,18 @@ fn claim() -> impl Strategy<Value = Claim> {
     })
 }
 
+fn seek() -> impl Strategy<Value = Seek> {
+    (any::<u32>(), any::<u16>(), tuple(), any::<[bool; 2]>()).prop_map(
+        |(request, context, tuple, [accepts, is_urgent])| Seek {
+            request,
+            context,
+            tuple,
+            accepts,
+            is_urgent,
+        },
+    )
+}
+
 fn lease() -> impl Strategy<Value = Lease> {
     any::<(u32, u16, u16, u16)>().prop_map(|(request, context, first, ports)| Lease {
         request,
@@ -203,6 +215,8 @@ fn answers() -> impl Strategy<Value = Message> {
         }),
         change().prop_map(Message::Change),
         moving().prop_map(Message::Move),
+        seek().prop_map(Message::Seek),
+        claim().prop_map(Message::Accepts),
         (tuple(), any::<u16>()).prop_map(|(tuple, errno)| Message::Revoke { tuple, errno }),
         any::<bool>().prop_map(|stays| Message::Stopping { stays }),
         any::<(u32, u64)>().prop_map(|(request, bytes)| Message::Answer { request, bytes }),
@@ -218,7 +232,7 @@ proptest! {
     #[test]
     fn bytes_that_decode_encode_to_themselves(
         mut bytes in prop::collection::vec(any::<u8>(), MESSAGE_LEN),
-        number in 0u16..29,
+        number in 0u16..31,
         used in 4usize..=MESSAGE_LEN,
     ) {
         bytes[..2].copy_from_slice(&VERSION.to_ne_bytes());

@@ -205,8 +205,7 @@ const CHECKS: &[(&str, &str, Check)] = &[
     ),
     (
         "php-fpm over mux",
-        "`pm = ondemand`, up to three children, which end after a second: each of 120 requests is \
-         answered, ended by QUIT",
+        "`pm = ondemand`, up to three children: each of 120 requests is answered, ended by QUIT",
         turns::php_fpm,
     ),
 ];

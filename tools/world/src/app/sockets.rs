@@ -3,12 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use ring::byte_ring::{RxReader, TxWriter};
 use ring::published::fence_full;
 use ring::socket_block::{Name, Requests, SocketBlock, SocketId, SocketState};
-use ring::spsc::{self, Consumer};
-use stack::context::{Accepted, AppSide, Connect, Control, Listen, SocketOption};
+use ring::spsc;
+use stack::context::{AcceptRings, AppSide, Connect, Control, Listen, SocketOption};
 use wire::Addr;
 
 /// See the module's documentation.
@@ -23,7 +24,7 @@ struct Socket {
     id: SocketId,
     rx: RxReader,
     tx: TxWriter,
-    accepted: Option<Consumer<Accepted>>,
+    accepted: Option<Arc<AcceptRings>>,
 }
 
 impl Socket {
@@ -63,13 +64,15 @@ impl Sockets {
     ) -> Option<SocketId> {
         let socket = self.socket()?;
         let (accepted, queue) = spsc::queue(backlog + 1);
+        let rings = AcceptRings::new(queue);
         if let Some(open) = self.open.get_mut(&socket.index) {
-            open.accepted = Some(queue);
+            open.accepted = Some(Arc::clone(&rings));
         }
         let listen = Listen {
             socket,
             local,
             accepted,
+            rings,
             backlog: backlog as u32,
             options,
             answer: None,
@@ -125,7 +128,7 @@ impl Sockets {
             .open
             .get_mut(&listener.index)?
             .accepted
-            .as_mut()?
+            .as_ref()?
             .pop()?;
         let id = accepted.socket;
         self.open.insert(id.index, Socket::new(id));

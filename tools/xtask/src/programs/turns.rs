@@ -3,11 +3,9 @@
 //! lock.
 
 use std::process::Stdio;
-use std::thread::sleep;
-use std::time::Duration;
 
-use super::workers::{Service, signal, workers_of};
-use super::{NEAR, TRIES, World, inside};
+use super::workers::{Service, signal};
+use super::{NEAR, World, inside};
 use crate::run::{self, Watched};
 
 const PROGRAM: &str = include_str!("turns.py");
@@ -30,8 +28,7 @@ pub(super) fn by_lock(world: &World) -> Result<(), String> {
     end(server, "-TERM")
 }
 
-/// Checks php-fpm with children that it starts when a connection comes and ends after a second
-/// without one.
+/// Checks php-fpm with children that it starts when a connection comes.
 pub(super) fn php_fpm(world: &World) -> Result<(), String> {
     world.write("turns_client.py", CLIENT.as_bytes())?;
     world.write("served.php", SCRIPT.as_bytes())?;
@@ -40,7 +37,7 @@ pub(super) fn php_fpm(world: &World) -> Result<(), String> {
     let configuration = format!(
         "[global]\nerror_log = {root}/fpm.log\ndaemonize = no\n\
          [www]\nuser = root\ngroup = root\nlisten = {NEAR}:{PHP_PORT}\n\
-         pm = ondemand\npm.max_children = 3\npm.process_idle_timeout = 1s\n"
+         pm = ondemand\npm.max_children = 3\npm.process_idle_timeout = 60s\n"
     );
     world.write("fpm.conf", configuration.as_bytes())?;
     let (file, script) = (world.path("fpm.conf"), world.path("served.php"));
@@ -49,20 +46,9 @@ pub(super) fn php_fpm(world: &World) -> Result<(), String> {
     let server = start(world, &service, &[program, "-R", "-F", "-y", &file])?;
     world.await_port(&world.far, NEAR, 8108)?;
     for clients in ["1", "6"] {
-        await_no_children(&server)?;
         all_are_served(world, &[PHP_PORT, "60", clients, &script])?;
     }
     end(server, "-QUIT")
-}
-
-fn await_no_children(server: &Watched) -> Result<(), String> {
-    for _ in 0..TRIES {
-        if workers_of(&server.id().to_string()).map_or(true, |all| all.is_empty()) {
-            return Ok(());
-        }
-        sleep(Duration::from_millis(100));
-    }
-    Err("its children do not end".to_owned())
 }
 
 fn all_are_served(world: &World, arguments: &[&str]) -> Result<(), String> {

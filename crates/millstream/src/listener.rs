@@ -141,7 +141,8 @@ impl TcpListener {
         let Accepted { socket, remote, .. } = accepted;
         let state = &mut *self.inner.state();
         state.sockets.open(socket, Kind::Stream);
-        state.sockets.at(socket).settings = state.sockets.at(self.id).settings.clone();
+        let settings = state.sockets.at(self.id).settings.clone();
+        state.sockets.at(socket).settings = settings.map(Settings::of_accepted);
         Ok((
             TcpStream::accepted(self.inner.clone(), socket, remote),
             remote,

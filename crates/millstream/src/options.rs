@@ -58,7 +58,7 @@ mod shaped;
 mod stamps;
 
 /// The options of one socket. Values set before it connects or listens take effect then. Accepted
-/// connections inherit the values of their listener.
+/// connections inherit the values of their listener, except for the priority.
 ///
 /// ```
 /// # use millstream::{Config, Runtime, TcpSocket};

@@ -107,6 +107,17 @@ macro_rules! remember {
         }
 
         impl Settings {
+    /// The settings of a connection that a listener with these accepts. The priority is not
+    /// inherited, as in Linux (`sk_clone`).
+    pub fn of_accepted(self: Rc<Self>) -> Rc<Self> {
+        if self.priority == 0 {
+            return self;
+        }
+        let mut settings = Rc::unwrap_or_clone(self);
+        settings.priority = 0;
+        Rc::new(settings)
+    }
+
             /// Messages for all options that are set, when a socket begins to connect or to listen.
             pub fn for_stack(&self, tcp: &Config) -> Vec<SocketOption> {
                 let mut messages = vec![];

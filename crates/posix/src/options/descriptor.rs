@@ -19,6 +19,11 @@ type Done = Result<(), Errno>;
 const MD5SIG_BYTES: usize = 216;
 /// Highest value of `SO_PRIORITY` without a privilege.
 const SO_PRIORITY_MAX: i32 = 6;
+/// The upper two bits of RFC 1349's type of service, which choose a priority.
+const TOS_MASK: u8 = 0x18;
+/// `SO_PRIORITY` by the two bits of `TOS_MASK`: best effort, bulk, interactive, interactive bulk
+/// (`ip_tos2prio`).
+const TOS_PRIORITIES: [i32; 4] = [0, 2, 6, 4];
 
 impl Target<'_> {
     fn info(&self) -> Result<Option<Box<millstream::SocketInfo>>, Errno> {
@@ -114,6 +119,20 @@ pub(super) fn set_priority(target: &Target<'_>, value: &[u8]) -> Done {
         return Err(Errno::PERM);
     }
     below::<SOL_SOCKET, SO_PRIORITY>(target, value)
+}
+
+/// Sets `IP_TOS`. A value that differs sets `SO_PRIORITY` as well, without a privilege, as Linux
+/// does (`__ip_sock_set_tos`).
+pub(super) fn set_type_of_service(target: &Target<'_>, value: &[u8]) -> Done {
+    let before = target.options.traffic_class();
+    below::<SOL_IP, IP_TOS>(target, value)?;
+    let after = target.options.traffic_class();
+    if after == before {
+        return Ok(());
+    }
+    let class = usize::from(after & TOS_MASK) >> 3;
+    let priority = int(TOS_PRIORITIES[class]);
+    below::<SOL_SOCKET, SO_PRIORITY>(target, &priority)
 }
 
 pub(super) fn force_send_buffer(target: &Target<'_>, value: &[u8]) -> Done {

@@ -193,7 +193,7 @@ const SOCKET_ROWS: [OptionRow; 58] = [
 ];
 
 const I: i32 = SOL_IP;
-const IP_ROWS: [OptionRow; 41] = [
+const IP_ROWS: [OptionRow; 42] = [
     row(I, IP_RECVERR, Below, Write::Call(set_receive_errors_v4)),
     row(
         I,
@@ -207,6 +207,7 @@ const IP_ROWS: [OptionRow; 41] = [
         NOPROTOOPT,
         Write::Call(set_transform_policy),
     ),
+    row(I, IP_TOS, Below, Write::Call(set_type_of_service)),
     row(I, IP_HDRINCL, Int(0), READ_ONLY),
     row(I, IP_OPTIONS, Empty, READ_ONLY),
     row(I, IP_ROUTER_ALERT, Int(0), INVALID),

@@ -347,6 +347,45 @@ fn compare(row: &Row, stage: Stage) -> Result<(), String> {
 }
 
 #[test]
+fn type_of_service_that_changes_sets_the_priority() {
+    for stage in STAGES {
+        let mut world = World::new();
+        let fd = ours(&mut world, stage);
+        let (theirs, _far) = kernel(stage);
+        let mut set = |level, option, number| {
+            let done = world.a.setsockopt(fd, level, option, int(number));
+            assert!(done.is_ok(), "{stage:?} {option} {number}: {done:?}");
+            assert_eq!(theirs.set(level, option, &int(number)), Ok(()));
+            let ours = world.a.getsockopt(fd, SOL_SOCKET, SO_PRIORITY, ROOM);
+            let ours = ours.map_err(|errno| errno.raw_os_error());
+            let expected = theirs.get(SOL_SOCKET, SO_PRIORITY, ROOM);
+            assert_eq!(ours, expected, "{stage:?} after {option} {number}");
+        };
+        set(SOL_IP, IP_TOS, 0);
+        for tos in 1..=63 {
+            set(SOL_IP, IP_TOS, tos * 4);
+            set(SOL_SOCKET, SO_PRIORITY, 3);
+            set(SOL_IP, IP_TOS, tos * 4);
+        }
+    }
+}
+
+#[test]
+fn accepted_connection_does_not_inherit_the_priority() {
+    let mut world = World::new();
+    let listener = world.b.listener(80);
+    for (option, value) in [(SO_PRIORITY, 5), (SO_KEEPALIVE, 1)] {
+        let done = world.b.setsockopt(listener, SOL_SOCKET, option, int(value));
+        assert!(done.is_ok(), "{option}: {done:?}");
+    }
+    let (_, accepted) = common::connected_to(&mut world, listener);
+    let told = |world: &mut World, fd, option| world.b.getsockopt(fd, SOL_SOCKET, option, ROOM);
+    assert_eq!(told(&mut world, accepted, SO_PRIORITY), Ok(int(0)));
+    assert_eq!(told(&mut world, accepted, SO_KEEPALIVE), Ok(int(1)));
+    assert_eq!(told(&mut world, listener, SO_PRIORITY), Ok(int(5)));
+}
+
+#[test]
 fn options_are_what_the_kernel_makes_of_them() {
     let rows = [socket_rows(), tcp_rows(), odd_tcp_rows(), ip_rows()].concat();
     let mut wrong = Vec::new();

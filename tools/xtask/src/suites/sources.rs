@@ -260,6 +260,19 @@ pub const SUITES: &[(&str, Sources)] = &[
         },
     ),
     (
+        "c-ares",
+        Sources {
+            from: "c-ares",
+            build: "./configure --enable-tests --disable-shared >c.log && make -C src/lib >b.log && \
+                    make -C test arestest >t.log",
+            // The servers of these tests are in the same process.
+            tests: Tests::AtOnce(
+                "cd test && ./arestest -4 --gtest_filter='*Mock*' | sed -nE \
+                 's,^\\[       OK \\] ([^ ]+) .*,ok \\1,p;s,^\\[  FAILED  \\] ([^ ]+) \\(.*,failed \\1,p'",
+            ),
+        },
+    ),
+    (
         "curl",
         Sources {
             from: "curl",

@@ -59,7 +59,7 @@ counters! {
     transfers_sent,
     /// Those that no other process took: their peers were reset.
     transfers_refused,
-    /// Of those, connections that came back, because the other process did not take them.
+    /// Connections that came back, because the other process did not take them.
     transfers_back,
     /// Connections that came from another process.
     transfers_taken,

@@ -176,19 +176,25 @@ fn transfer_came(
             if !answered((engine, transfers), host, number, false)
                 && let Some(at) = (transfers.sent.iter()).position(|sent| sent.number == number)
             {
-                refused(engine, transfers.sent.swap_remove(at));
+                let sent = transfers.sent.swap_remove(at);
+                refused((engine, transfers), host, sent);
             }
         }
     }
 }
 
-/// Handles a connection that no other process took: its listener takes it back, or the peer is
+/// Handles a connection that the other process did not take: its listener takes it back, the
+/// processes to which a listener that was closed meanwhile left its own get it, or the peer is
 /// reset.
-fn refused(engine: &mut Engine, sent: Sent) {
-    let back = sent.back.as_deref();
-    if back.is_some_and(|(local, parcel)| take_parcel(engine, *local, parcel).is_some()) {
-        engine.parts().counters.transfers_back += 1;
-        return;
+fn refused((engine, transfers): (&mut Engine, &mut Transfers), host: &mut dyn Host, sent: Sent) {
+    if let Some((local, parcel)) = sent.back.map(|back| *back) {
+        if take_parcel(engine, local, &parcel).is_some() {
+            engine.parts().counters.transfers_back += 1;
+            return;
+        }
+        if transfers.listener_at(&sent.key).is_some() {
+            return send_parcel((engine, transfers), host, (local, false), parcel);
+        }
     }
     let parts = engine.parts();
     parts.counters.transfers_refused += 1;

@@ -167,6 +167,35 @@ fn connection_that_the_found_process_does_not_take_returns_to_its_queue() {
 }
 
 #[test]
+fn connection_refused_after_its_listener_closed_goes_to_any_process() {
+    let (mut w, host, listener, _) = waiting();
+    let (number, _) = question(&host);
+    host.talk().coming.push_back(Transfer::Taken { number });
+    w.settle();
+    let sent = host.talk().sent.pop_front();
+    let Some(Transfer::Connection { number, .. }) = sent else {
+        panic!("no connection: {sent:?}");
+    };
+    w.close(listener);
+    host.talk().coming.push_back(Transfer::Refused { number });
+    w.settle();
+    w.silent();
+    let again = host.talk().sent.pop_front();
+    let Some(Transfer::Connection {
+        number, comes_back, ..
+    }) = again
+    else {
+        panic!("not sent again: {again:?}");
+    };
+    assert!(!comes_back);
+    // Nobody takes it, and there is no listener to which it could come back.
+    host.talk().coming.push_back(Transfer::Refused { number });
+    w.settle();
+    w.tcp_with(Flags::RST);
+    w.unchecked = true;
+}
+
+#[test]
 fn connection_accepted_during_the_search_stays() {
     let (mut w, host, listener, mut client) = waiting();
     let (number, _) = question(&host);

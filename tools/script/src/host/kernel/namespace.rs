@@ -6,15 +6,20 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write as _;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use super::calls_unsafe;
 use crate::config::Config;
 
 /// The device's name, within the namespace.
 const DEVICE: &str = "tun0";
+/// The routes of the calling thread's namespace.
+const ROUTES: &str = "/proc/thread-self/net/ipv6_route";
+/// Longest wait for a route.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Moves the calling thread into a new namespace, whose only way out is the device that is
 /// returned.
@@ -36,7 +41,34 @@ pub(super) fn enter(config: &Config) -> Result<OwnedFd, String> {
          addr add {local}/{bits} dev {DEVICE}{dad}\n\
          route add {everybody} dev {DEVICE}\n"
     ))?;
+    if let IpAddr::V6(local) = local {
+        await_local(local)?;
+    }
     Ok(tun)
+}
+
+/// Waits until the kernel takes packets for an address of IPv6: work that `addr add` leaves behind
+/// makes its route, later on a busy machine. A packet before that would be lost.
+fn await_local(address: Ipv6Addr) -> Result<(), String> {
+    let destination = format!("{:032x} 80 ", address.to_bits());
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let routes = fs::read_to_string(ROUTES).map_err(|error| format!("{ROUTES}: {error}"))?;
+        let mut ours = routes.lines().filter(|line| line.starts_with(&destination));
+        if ours.any(is_local) {
+            return Ok(());
+        }
+        if Instant::now() > until {
+            return Err(format!("{address}: the kernel has no local route"));
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// True for a line of [`ROUTES`] whose flags, the last field but one, have `RTF_LOCAL`.
+fn is_local(route: &str) -> bool {
+    let flags = route.split_whitespace().nth_back(1);
+    flags.is_some_and(|flags| u32::from_str_radix(flags, 16).is_ok_and(|flags| flags >> 31 == 1))
 }
 
 /// Runs `commands` as a batch of `ip`.

@@ -45,8 +45,8 @@ pub const WATCHDOG_TICK_NS: u64 = 5_000_000;
 /// Time that an application may stay away from a stack with its own thread (dedicated crank) before
 /// that thread turns the stack, in ns.
 pub const STACK_THREAD_TICK_NS: u64 = 500_000;
-/// Longest use of copies of a stack's descriptors for the sleeps of a leading thread, in ns. Copying
-/// takes three system calls for each descriptor.
+/// Longest use of copies of a stack's descriptors for the sleeps of a leading thread, in ns.
+/// Copying takes three system calls for each descriptor.
 pub const COPIES_NS_MAX: u64 = 100_000_000;
 /// Turns, one a tick, after which the watchdog takes an absent application to be asleep, and turns
 /// the stack as often as there is work.

@@ -224,8 +224,9 @@ impl TcpListener {
         (waiting, self.backlog.get())
     }
 
-    /// Notes that a call waits for a connection, until the note is dropped. Among the processes that
-    /// share an address, connections that one of them does not accept go to one with such a call.
+    /// Notes that a call waits for a connection, until the note is dropped. Among the processes
+    /// that share an address, connections that one of them does not accept go to one with such a
+    /// call.
     ///
     /// ```
     #[doc = include_str!("doc/context.txt")]

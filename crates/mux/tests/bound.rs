@@ -107,13 +107,7 @@ fn place_that_the_program_keeps_survives_the_service() {
     assert_eq!(contexts, Some((number, vec![0])), "its flows go on");
     let mut again = world.connect();
     again.hello(1);
-    let recover = Message::Recover {
-        request: 9,
-        application: number,
-        context: 0,
-    };
-    again.channel.send(&recover, Some(socket.as_fd())).unwrap();
-    assert_eq!(again.outcome(9), 0);
+    assert_eq!(again.come_back(number, &socket), 0);
     assert_eq!(hold_bound(&mut again, PLACE, &listener), 0);
     drop(listener);
     let bound = world.near.inside(|| TcpListener::bind(PLACE));

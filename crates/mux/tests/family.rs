@@ -28,6 +28,14 @@ fn join(world: &World, family: &OwnedFd) -> (Client, u16) {
     join_with(world.connect(), family)
 }
 
+/// Two processes of the family that listen at [`PLACE`].
+fn two_listeners(world: &World, family: &OwnedFd) -> (Client, Client) {
+    let (mut one, _) = join(world, family);
+    let (mut other, _) = join(world, family);
+    assert_eq!((one.claim(PLACE), other.claim(PLACE)), (0, 0));
+    (one, other)
+}
+
 fn join_with(mut client: Client, family: &OwnedFd) -> (Client, u16) {
     let hello = Hello {
         name: Text::new("worker"),
@@ -239,9 +247,7 @@ fn connection_offered_to_a_worker_that_dies_comes_back() {
     }
     let world = World::new("family-move-back");
     let family = shared_socket();
-    let (mut old, _) = join(&world, &family);
-    let (mut new, _) = join(&world, &family);
-    assert_eq!((old.claim(PLACE), new.claim(PLACE)), (0, 0));
+    let (mut old, mut new) = two_listeners(&world, &family);
     offer(&old, 70);
     offered(&mut new);
     drop(new);
@@ -258,9 +264,7 @@ fn connection_offered_at_an_address_that_is_not_its_places_ends_the_sender() {
     let world = World::new("family-move-lie");
     let family = shared_socket();
     for local in ["10.9.0.2:8080", "[fd00::1]:8080"] {
-        let (mut old, _) = join(&world, &family);
-        let (mut new, _) = join(&world, &family);
-        assert_eq!((old.claim(PLACE), new.claim(PLACE)), (0, 0));
+        let (mut old, _new) = two_listeners(&world, &family);
         offer_at(&old, 70, local.parse().unwrap());
         assert!(old.is_disconnected());
         assert!(world.plane.recorded(|recorded| recorded.flows.is_empty()));
@@ -380,9 +384,7 @@ fn master_passed_over_gets_connections_again_when_the_workers_are_gone() {
     }
     let world = World::new("family-seek-alone");
     let family = shared_socket();
-    let (mut master, _) = join(&world, &family);
-    let (mut worker, _) = join(&world, &family);
-    assert_eq!((master.claim(PLACE), worker.claim(PLACE)), (0, 0));
+    let (mut master, mut worker) = two_listeners(&world, &family);
     seek(&master, 70, false);
     let question = asked(&mut worker);
     say(&worker, question, true);
@@ -405,9 +407,7 @@ fn search_goes_on_when_the_process_that_was_asked_ends() {
     }
     let world = World::new("family-seek-end");
     let family = shared_socket();
-    let (mut old, _) = join(&world, &family);
-    let (mut new, _) = join(&world, &family);
-    assert_eq!((old.claim(PLACE), new.claim(PLACE)), (0, 0));
+    let (mut old, mut new) = two_listeners(&world, &family);
     seek(&old, 70, true);
     let question = asked(&mut new);
     drop(new);

@@ -4,12 +4,11 @@
 
 mod support;
 
-use std::os::fd::AsFd as _;
 use std::time::Duration;
 
 use mux::plane::Plane as _;
 use packetio::ledger::Entry;
-use packetio::mux::message::{Message, Query};
+use packetio::mux::message::Query;
 
 use support::netns::can_run;
 use support::{World, ask, forgotten, must_be_reset, was_said};
@@ -158,13 +157,7 @@ fn port_that_the_next_service_would_not_grant_is_kept_and_named() {
     world.start_with(|options| options.rules.clear());
     let mut again = world.connect_as(1234);
     again.hello(1);
-    let recover = Message::Recover {
-        request: 9,
-        application: number,
-        context: 0,
-    };
-    again.channel.send(&recover, Some(socket.as_fd())).unwrap();
-    assert_eq!(again.outcome(9), 0);
+    assert_eq!(again.come_back(number, &socket), 0);
     assert!(was_said(
         "keeps 10.9.0.1:80, which --allow no longer grants"
     ));

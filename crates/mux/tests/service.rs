@@ -263,9 +263,7 @@ tests! {
         world.until("address", |recorded| !recorded.addresses.contains(&gone));
         let mut again = world.connect();
         again.hello(1);
-        let recover = Message::Recover { request: 9, application: number, context: 0 };
-        again.channel.send(&recover, Some(socket.as_fd())).unwrap();
-        assert_eq!(again.outcome(9), 0);
+        assert_eq!(again.come_back(number, &socket), 0);
         assert_eq!(again.resolve("10.9.0.2"), Ok(used));
         world.until("next hop", |recorded| !recorded.next_hops.contains(&unused));
         assert!(world.plane.recorded(|recorded| recorded.next_hops.contains(&used)));
@@ -447,9 +445,7 @@ tests! {
         again.ask_port(memory(0));
         let errno = Errno::BUSY.raw_os_error() as u16;
         assert_eq!(again.answer(), Some(Message::Refused { request: 0, errno }));
-        let recover = Message::Recover { request: 9, application: number, context: 0 };
-        again.channel.send(&recover, Some(socket.as_fd())).unwrap();
-        assert_eq!(again.outcome(9), 0);
+        assert_eq!(again.come_back(number, &socket), 0);
         again.port(0);
     }
 
@@ -460,29 +456,24 @@ tests! {
         world.leave();
         drop(one);
         world.start();
-        let recover = Message::Recover { request: 9, application: number, context: 0 };
         let mut two = world.connect();
         two.hello(1);
         two.port(0);
         assert_eq!(two.claim("10.9.0.1:8080"), 0);
-        two.channel.send(&recover, Some(socket.as_fd())).unwrap();
-        assert_eq!(two.outcome(9), NOENT);
+        assert_eq!(two.come_back(number, &socket), NOENT);
         drop(two);
         world.until("death", |recorded| recorded.claims.is_empty());
         world.must_be_free("10.9.0.1:8080");
         let mut holder = world.connect();
         holder.hello(1);
         assert_eq!(holder.hold("10.9.0.1:8080"), 0);
-        holder.channel.send(&recover, Some(socket.as_fd())).unwrap();
-        assert_eq!(holder.outcome(9), NOENT, "an endpoint is something, too");
+        assert_eq!(holder.come_back(number, &socket), NOENT, "an endpoint is something, too");
         let mut more = world.connect();
         more.hello(2);
-        more.channel.send(&recover, Some(socket.as_fd())).unwrap();
-        assert_eq!(more.outcome(9), NOENT, "it had one context");
+        assert_eq!(more.come_back(number, &socket), NOENT, "it had one context");
         let mut again = world.connect();
         again.hello(1);
-        again.channel.send(&recover, Some(socket.as_fd())).unwrap();
-        assert_eq!(again.outcome(9), 0);
+        assert_eq!(again.come_back(number, &socket), 0);
     }
 
     virtual_ports_in_use_refuse_the_next_application(world) {

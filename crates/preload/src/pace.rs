@@ -1,8 +1,8 @@
 //! Whether the calling thread is soon back in its wait when it has news, judged by its last ones.
 //!
-//! While it is awake nobody sleeps on the wire, which saves a wake-up of another thread. If it stays
-//! away, the others' frames wait. So a thread that stays away for long in one of three cases or more
-//! is not waited for. A thread that is only preempted from time to time is.
+//! While it is awake nobody sleeps on the wire, which saves a wake-up of another thread. If it
+//! stays away, the others' frames wait. So a thread that stays away for long in one of three cases
+//! or more is not waited for. A thread that is only preempted from time to time is.
 
 use std::cell::Cell;
 

@@ -399,8 +399,8 @@ impl Sleep {
         }
     }
 
-    /// Sleeps until the time is over, or one of the descriptors or a signal ends the sleep. A deputy
-    /// looks once a tick whether it has to lead.
+    /// Sleeps until the time is over, or one of the descriptors or a signal ends the sleep. A
+    /// deputy looks once a tick whether it has to lead.
     fn sleep_ticking(&mut self, mask: Option<sigset_t>) -> Result<i64, Errno> {
         loop {
             let left = |at_ns: u64| at_ns.saturating_sub(monotonic_ns());

@@ -57,11 +57,11 @@ pub struct Sleeper {
 /// A deputy's next step, after a tick.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tick {
-    /// It sleeps for another tick.
+    /// Another tick of sleep.
     Again,
-    /// It sleeps on its bell alone: the leader sleeps, and nothing arrives.
+    /// A sleep on its bell alone: the leader sleeps, and nothing arrives.
     Quiet,
-    /// It looks again, and leads.
+    /// Another look, as the leader.
     Lead,
 }
 
@@ -115,7 +115,7 @@ pub struct Sleepers {
     /// Times at which a leader woke: their number, and the last one, ns.
     wakes: u64,
     woke_ns: u64,
-    /// What the last leader slept on, for the next one.
+    /// Copies of descriptors on which the last leader slept, for the next one.
     spare: Option<Armed>,
 }
 
@@ -159,7 +159,7 @@ impl Sleepers {
         Some(self.all.remove(at))
     }
 
-    /// What an earlier leader slept on, for the next one.
+    /// Copies of descriptors on which an earlier leader slept, for the next one.
     pub fn spare(&mut self) -> &mut Option<Armed> {
         &mut self.spare
     }
@@ -296,8 +296,8 @@ impl Sleepers {
         }
     }
 
-    /// Lets the calling thread lead when it next waits, in a busy program: it is awake and turns the
-    /// stack, and the leader, which was woken, would only turn it between this thread's turns.
+    /// Lets the calling thread lead when it next waits, in a busy program: it is awake and turns
+    /// the stack, and the leader, which was woken, would only turn it between this thread's turns.
     fn take_lead(&mut self, now_ns: u64) {
         if self.absent.is_none() && self.is_busy(now_ns) && pace::is_quick() {
             self.absent = Some(waits::thread());

@@ -11,9 +11,9 @@
 //!                             └─ granted ──▶ taken back from the application ──▶ sent
 //! ```
 //!
-//! A process that has never accepted a connection, such as a master that starts children, keeps none
-//! for longer than [`SEEK_URGENT_NS`] while another one accepts: the others' calls may never find
-//! their own queues empty.
+//! A process that has never accepted a connection, such as a master that starts children, keeps
+//! none for longer than [`SEEK_URGENT_NS`] while another one accepts: the others' calls may never
+//! find their own queues empty.
 //!
 //! A granted process may have gone meanwhile. The connection then comes back into the queue.
 

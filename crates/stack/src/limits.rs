@@ -187,9 +187,9 @@ pub const ACKS_PER_TRAIN_MAX: usize = 16;
 /// application may get ready sockets in parts (`EVENTS_PER_WAIT_FEW` in `millstream`). An
 /// application without an answer should not delay the ACK for long (decision 0037).
 pub const ANSWER_TURNS: u32 = 2;
-/// Turns of writes that count as one turn for ACKs that wait for an answer. A program that answers a
-/// crowd with long texts turns the stack by its writes, each time for other connections than those
-/// it has not come to (decision 0037).
+/// Turns of writes that count as one turn for ACKs that wait for an answer. A program that answers
+/// a crowd with long texts turns the stack by its writes, each time for other connections than
+/// those it has not come to (decision 0037).
 pub const WRITER_TURNS: u32 = 32;
 
 /// Free share of chunk memory, in 1/64ths, below which memory is low: socket buffers stop growing.

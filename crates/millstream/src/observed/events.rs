@@ -80,7 +80,7 @@ pub const EVENTS_AT_START: &[Event] = &[
 /// The name of the event that is logged for each lost wire, under that wire's name.
 const PORT_LOST: &str = "port_lost";
 
-/// What was reported already.
+/// The state that was reported last.
 #[derive(Default)]
 pub(super) struct Events {
     /// The counter values at the last report of each event.

@@ -292,6 +292,17 @@ impl Client {
         welcome
     }
 
+    /// Shows the socket of the first context of an application from before. Returns the errno.
+    pub fn come_back(&mut self, application: u16, socket: &OwnedFd) -> i32 {
+        let recover = Message::Recover {
+            request: 9,
+            application,
+            context: 0,
+        };
+        self.channel.send(&recover, Some(socket.as_fd())).unwrap();
+        self.outcome(9)
+    }
+
     /// Asks for a virtual port.
     pub fn ask_port(&self, memory: Memory) {
         let file = sealed(memory.bytes);

@@ -22,7 +22,7 @@
 //!   Move ────────────────────────────────▶   with a file that holds an unaccepted connection
 //!   ◀──────────────────────────────── Move   to another process of the application
 //!   Granted, Refused ─────────────────────▶   its answer, which the first process gets, too
-//!   Seek ────────────────────────────────▶   connections wait too long; passed on and answered alike
+//!   Seek ────────────────────────────────▶   connections wait too long; passed on and answered
 //!   Accepts ─────────────────────────────▶   the process accepts now
 //!
 //! after the service was restarted

@@ -10,8 +10,8 @@
 //! ```
 //!
 //! Each port may have routes for the same prefix. The first port's route wins, unless the caller
-//! asks for a port or skips a gateway that does not answer. A port may have several gateways for one
-//! prefix, in the order in which they were added.
+//! asks for a port or skips a gateway that does not answer. A port may have several gateways for
+//! one prefix, in the order in which they were added.
 
 use core::net::IpAddr;
 use core::ops::Range;

@@ -67,7 +67,12 @@ pub(super) fn apache(world: &World) -> Result<(), String> {
     end(&service, server, "-WINCH", APACHE_PORT)
 }
 
-fn start(world: &World, service: &Service<'_>, program: &[&str]) -> Result<Watched, String> {
+/// Starts a program over the service's wire.
+pub(super) fn start(
+    world: &World,
+    service: &Service<'_>,
+    program: &[&str],
+) -> Result<Watched, String> {
     let mill = world.mill.display().to_string();
     let wire = format!("mux:{}", service.socket);
     let line = [&[mill.as_str(), "run", "--wire", &wire, "--"], program].concat();

@@ -2,8 +2,7 @@
 //! master watches the listener and starts children on demand, and processes that take turns by a
 //! lock.
 
-use std::process::Stdio;
-
+use super::proxies::start;
 use super::workers::{Service, signal};
 use super::{NEAR, World, inside};
 use crate::run::{self, Watched};
@@ -59,14 +58,6 @@ fn all_are_served(world: &World, arguments: &[&str]) -> Result<(), String> {
         true => Ok(()),
         false => Err(said),
     }
-}
-
-fn start(world: &World, service: &Service<'_>, program: &[&str]) -> Result<Watched, String> {
-    let mill = world.mill.display().to_string();
-    let wire = format!("mux:{}", service.socket);
-    let line = [&[mill.as_str(), "run", "--wire", &wire, "--"], program].concat();
-    let mut command = inside(&world.near, &line);
-    Watched::start(command.stdout(Stdio::null()).stderr(Stdio::null()))
 }
 
 fn end(mut server: Watched, name: &str) -> Result<(), String> {

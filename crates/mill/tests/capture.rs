@@ -172,7 +172,9 @@ fn live_capture_of_curl_is_decoded_without_an_error() {
     download(&world);
     until("the FINs are captured", || has_both_fins(&file));
     let [captured, missed] = capture.end();
-    assert!(captured > 20 && missed == 0, "{captured}, {missed} missed");
+    // Two frames of the document may be enough, since the bulk lane takes large ones: the sum of
+    // their bytes is compared below.
+    assert!(captured > 8 && missed == 0, "{captured}, {missed} missed");
     let Some(faults) = faults(&file) else {
         return;
     };
@@ -189,7 +191,7 @@ fn live_capture_of_curl_is_decoded_without_an_error() {
     assert_eq!(all.len() as u64, captured);
     let [inbound, outbound] =
         ["1", "2"].map(|way| all.iter().filter(move |one| one.ends_with(way)));
-    assert!(inbound.count() > 5 && outbound.count() > 5, "{all:?}");
+    assert!(inbound.count() > 3 && outbound.count() > 3, "{all:?}");
     let name = field(&file, "frame.number == 1", "frame.interface_name").unwrap();
     assert_eq!(name, [format!("{pid}/0 xdp:right")]);
     let bytes = field(&file, "tcp.srcport == 80", "tcp.len").unwrap();

@@ -22,7 +22,7 @@ use crate::config::Config;
 use crate::crank::{Crank, Turn};
 use crate::interrupter::Interrupter;
 use crate::lease::Lease;
-use crate::limits::{WRITERS_TURN_SOCKETS_MAX, WRITTEN_BYTES_PER_TURN};
+use crate::limits::WRITTEN_BYTES_PER_TURN;
 use crate::observed;
 use crate::poll_set::PollSets;
 use crate::state::State;
@@ -82,6 +82,8 @@ impl Context {
             refused: Vec::new(),
             cut_short: None,
             last_writer: SocketId::default(),
+            writers_share: false,
+            share: None,
             promised_more: false,
         };
         Self {
@@ -683,12 +685,7 @@ impl Inner {
         if self.written.get() < WRITTEN_BYTES_PER_TURN || self.config.clock.is_virtual() {
             return;
         }
-        // In a crowd the first writers would get room again before the last have written at all.
-        if self.state().sockets.open_count() <= WRITERS_TURN_SOCKETS_MAX {
-            self.turn_amid_answers();
-        } else {
-            self.crank().drain();
-        }
+        self.turn_amid_answers();
     }
 
     /// Turns the stack for a writer in the middle of its answers: ACKs wait to ride on them. The

@@ -130,13 +130,6 @@ impl Crank {
         self.turn_with(Stack::turn_amid_answers)
     }
 
-    /// Lets the port make room for arriving frames without a turn of the stack.
-    pub fn drain(&self) {
-        if let Some(mut stack) = self.shared.stack.try_lock() {
-            stack.drain();
-        }
-    }
-
     /// True if the last turn left segments to send beyond its budget.
     pub fn is_behind(&self) -> bool {
         self.is_behind

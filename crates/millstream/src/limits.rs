@@ -11,6 +11,10 @@ pub const EVENTS_PER_WAIT_MANY: usize = 128;
 /// Writers that found no chunk and that the next wait looks at first. Further ones wait on their
 /// poll's list.
 pub const REFUSED_WRITERS_MAX: usize = 4_096;
+/// Bytes that one writer may write after a wait that found `EVENTS_PER_WAIT_MANY` ready sources.
+/// Large send buffers would give the chunks of a turn to three of thousands of downloads, and an
+/// uneven share to each (decision 0035).
+pub const WRITER_SHARE_BYTES: u32 = 64 * 1024;
 /// Turns of one wait, at most, in which the answers of a crowd leave before more of its events are
 /// reported: some 8,000 frames.
 pub const ANSWERS_LEAVE_TURNS_MAX: u32 = 16;
@@ -26,9 +30,8 @@ pub const POLLER_AWAY_NS: u64 = 500_000;
 /// Bytes written to the sockets of a context after which the next write turns the stack. The stack
 /// then copies the send buffer out while it is in the second-level cache (decision 0049).
 pub const WRITTEN_BYTES_PER_TURN: usize = 128 * 1024;
-/// Number of open sockets above which writes do not turn the stack and leave that to waits. With
-/// 8,192 downloads whose writes turned it, Jain's fairness index was 0.90 (decision 0049).
-pub const WRITERS_TURN_SOCKETS_MAX: usize = 512;
+/// Number of open sockets up to which a wait reports more events before all answers have left.
+pub const FEW_SOCKETS_MAX: usize = 512;
 /// Size up to which a write on an empty send buffer is taken whole, unless the context has no chunk
 /// left. Linux's buffers hold as much from the start (`tcp_wmem`).
 pub const WHOLE_WRITE_BYTES_MAX: usize = 16 * 1024;

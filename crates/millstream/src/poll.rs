@@ -13,7 +13,7 @@ use crate::crank::Turn;
 use crate::event::{Events, Interest, Mode, Readiness, Token};
 use crate::interleaving::point;
 use crate::limits::{
-    ANSWERS_LEAVE_TURNS_MAX, EVENTS_PER_WAIT_MANY, POLLER_AWAY_NS, WRITERS_TURN_SOCKETS_MAX,
+    ANSWERS_LEAVE_TURNS_MAX, EVENTS_PER_WAIT_MANY, FEW_SOCKETS_MAX, POLLER_AWAY_NS,
 };
 use crate::poll_set::{NestError, Wanted};
 
@@ -496,7 +496,7 @@ impl Poll {
     fn is_crowded(&self) -> bool {
         let state = self.inner.state();
         state.polls.listed(self.index) >= EVENTS_PER_WAIT_MANY
-            && state.sockets.open_count() > WRITERS_TURN_SOCKETS_MAX
+            && state.sockets.open_count() > FEW_SOCKETS_MAX
     }
 
     /// True if a wait at `now_ns` reports all ready sources. A program that polls and does other

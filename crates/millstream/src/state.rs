@@ -30,6 +30,10 @@ pub(crate) struct State {
     pub cut_short: Option<SocketId>,
     /// The last socket that wrote.
     pub last_writer: SocketId,
+    /// True if the last wait found many ready sources, so each writer gets a share (decision 0035).
+    pub writers_share: bool,
+    /// The writer that wrote last since then, and where its send buffer ended before.
+    pub share: Option<(SocketId, u32)>,
     /// The stack was told that more follows the last partial write (`Requests::WROTE_MORE`).
     pub promised_more: bool,
 }

@@ -76,6 +76,7 @@ struct End {
     streams: Vec<TcpStream>,
     moved: Vec<usize>,
     buffer: Vec<u8>,
+    visit_bytes_max: usize,
 }
 
 impl End {
@@ -89,6 +90,7 @@ impl End {
             moved: vec![0; streams.len()],
             streams,
             buffer: vec![7; 65_536],
+            visit_bytes_max: VISIT_BYTES_MAX,
         }
     }
 
@@ -98,7 +100,7 @@ impl End {
         for event in &events {
             let Token(token) = event.token();
             let mut moved = 0;
-            while moved < VISIT_BYTES_MAX {
+            while moved < self.visit_bytes_max {
                 match act(&mut self.streams[token], &mut self.buffer) {
                     Ok(n) => moved += n,
                     Err(error) if error.kind() == ErrorKind::WouldBlock => break,
@@ -112,10 +114,24 @@ impl End {
 
 /// Bytes of each of `flows` downloads in the last three quarters of `turns` turns.
 fn downloads(name: &str, mtu: usize, large_chunks: usize, flows: usize, turns: usize) -> Vec<f64> {
+    let mode = (Mode::Level, VISIT_BYTES_MAX);
+    downloads_by(name, mtu, large_chunks, flows, turns, mode)
+}
+
+/// Like [`downloads`], with the mode of events, and the bytes that a visit moves at most.
+fn downloads_by(
+    name: &str,
+    mtu: usize,
+    large_chunks: usize,
+    flows: usize,
+    turns: usize,
+    (mode, visit_bytes_max): (Mode, usize),
+) -> Vec<f64> {
     let world = World::new(name, mtu, large_chunks);
     let (servers, clients) = world.connections(flows);
     let [here, there] = &world.contexts;
-    let mut server = End::new(here, servers, Interest::WRITABLE, Mode::Level);
+    let mut server = End::new(here, servers, Interest::WRITABLE, mode);
+    server.visit_bytes_max = visit_bytes_max;
     let mut client = End::new(there, clients, Interest::READABLE, Mode::Level);
     for turn in 0..turns {
         if turn == turns / 4 {
@@ -158,6 +174,20 @@ fn writers_that_want_more_than_all_chunks_share_them() {
 fn writers_on_a_wire_that_is_always_full_have_equal_turns() {
     // Every turn ends with a full port, which must not change the order of the flows.
     let jain = jain(&downloads("turns", 1_500, 1_024, 512, 1_000));
+    assert!(jain > 0.999, "{jain}");
+}
+
+#[test]
+fn writers_with_large_send_buffers_have_equal_shares() {
+    // The send buffers grow to a megabyte, and a wire of large frames empties them at once.
+    let jain = jain(&downloads("large", 65_000, 65_536, 512, 1_000));
+    assert!(jain > 0.999, "{jain}");
+}
+
+#[test]
+fn edge_triggered_writers_that_leave_to_others_are_told_of_room() {
+    let mode = (Mode::Edge, usize::MAX);
+    let jain = jain(&downloads_by("edges", 65_000, 65_536, 512, 1_000, mode));
     assert!(jain > 0.999, "{jain}");
 }
 

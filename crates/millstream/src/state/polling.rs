@@ -26,6 +26,8 @@ impl State {
     pub(crate) fn collect(&mut self, poll: u32, events: &mut Vec<Event>, max: usize) {
         let mut budget = self.polls.listed(poll);
         let has_refused = !self.refused.is_empty() || self.cut_short.is_some();
+        self.writers_share = budget >= EVENTS_PER_WAIT_MANY;
+        self.share = None;
         if has_refused {
             self.collect_refused(poll, events, max);
         }

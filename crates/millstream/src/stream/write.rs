@@ -8,7 +8,9 @@ use rustix::io::Errno;
 use stack::context::AppSide;
 
 use super::{TcpStream, is_open, is_timeout};
-use crate::limits::{CHUNKS_WAIT_NS_MAX, REFUSED_WRITERS_MAX, WHOLE_WRITE_BYTES_MAX};
+use crate::limits::{
+    CHUNKS_WAIT_NS_MAX, REFUSED_WRITERS_MAX, WHOLE_WRITE_BYTES_MAX, WRITER_SHARE_BYTES,
+};
 use crate::state::{State, ask};
 
 impl TcpStream {
@@ -91,6 +93,9 @@ impl State {
         bytes: &[u8],
         how: Requests,
     ) -> Option<io::Result<usize>> {
+        if self.writers_share && self.has_its_share(id) {
+            return self.leave_to_others(id);
+        }
         let AppSide {
             memory,
             magazine,
@@ -130,6 +135,9 @@ impl State {
             }
             from -= first.len();
             slices = more;
+        }
+        if self.writers_share && self.has_its_share(id) {
+            return self.leave_to_others(id);
         }
         let (socket, block) = self.parts(id);
         if socket.write_shut || !is_open(block.state()) {
@@ -248,6 +256,32 @@ impl State {
     fn lacks_chunks(&mut self, id: SocketId) -> bool {
         let (socket, block) = self.parts(id);
         socket.tx.space(block) > 0
+    }
+
+    /// True if a writer has had its share since the last wait, in writes that followed one another.
+    #[cold]
+    fn has_its_share(&mut self, id: SocketId) -> bool {
+        let (socket, block) = self.parts(id);
+        let (tail, may_write) = (socket.tx.tail(), is_open(block.state()));
+        match self.share {
+            Some((of, from)) if of == id => {
+                tail.wrapping_sub(from) >= WRITER_SHARE_BYTES && may_write
+            }
+            _ => {
+                self.share = Some((id, tail));
+                false
+            }
+        }
+    }
+
+    /// Refuses a writer whose send buffer has room, because others wait for their turn. The next
+    /// attempt begins a new share, so a writer that does not wait is refused once.
+    #[cold]
+    fn leave_to_others(&mut self, id: SocketId) -> Option<io::Result<usize>> {
+        self.block(id).set_want_writable();
+        self.share = None;
+        self.request(id, Requests::REFILL);
+        None
     }
 
     /// Notes a writer that found no chunk. Above the limit the writer waits on its poll's list.

@@ -413,15 +413,24 @@ fn reader_and_writer_threads_share_one_socket() {
 #[test]
 fn dup2_in_another_thread_ends_the_call_that_is_asleep() {
     let world = ours();
-    let (_, server) = world.connected();
-    let (_, other) = world.connected();
-    let reader = world.server.spawn(Request::Read { fd: server, len: 9 });
-    let over = Request::Dup2 {
-        fd: other,
-        to: server,
-    };
-    assert_eq!(world.server.call(over), i64::from(server));
-    assert_eq!(joined(reader), -i64::from(Errno::BADF.raw_os_error()));
+    // On a busy machine a reader may begin only after `dup2`. It then reads from the other
+    // connection, and the test begins again.
+    for _ in 0..20 {
+        let (_, server) = world.connected();
+        let (client, other) = world.connected();
+        let reader = world.server.spawn(Request::Read { fd: server, len: 9 });
+        let over = Request::Dup2 {
+            fd: other,
+            to: server,
+        };
+        assert_eq!(world.server.call(over), i64::from(server));
+        assert_eq!(world.client.write(client, b"late"), 4);
+        match joined(reader) {
+            4 => {}
+            ended => return assert_eq!(ended, -i64::from(Errno::BADF.raw_os_error())),
+        }
+    }
+    panic!("no reader was asleep in time");
 }
 
 #[test]

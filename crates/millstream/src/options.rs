@@ -14,7 +14,7 @@ use tcp::{Buffers, Config, CongestionAlgorithm, FastOpenKeys, MILLISECOND_NS};
 
 use crate::app_socket::Kind;
 use crate::context::Inner;
-use crate::settings::{HOP_LIMIT, Linger, MtuDiscover, NO_KEYS, Settings};
+use crate::settings::{Linger, MtuDiscover, NO_KEYS, Settings};
 use congestion::{algorithm_name, algorithm_name_in};
 use forms::*;
 use option_number::*;

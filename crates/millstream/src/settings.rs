@@ -173,6 +173,22 @@ impl Settings {
         }
     }
 
+    /// `IP_TOS` and `IPV6_TCLASS` in one message.
+    pub fn traffic_class(&self) -> SocketOption {
+        TrafficClass {
+            v4: self.traffic_class_v4,
+            v6: self.traffic_class_v6,
+        }
+    }
+
+    /// `IP_TTL` and `IPV6_UNICAST_HOPS` in one message.
+    pub fn hop_limit(&self) -> SocketOption {
+        HopLimit {
+            v4: self.hop_limit_v4.unwrap_or(HOP_LIMIT),
+            v6: self.hop_limit_v6.unwrap_or(HOP_LIMIT),
+        }
+    }
+
     /// `IP_RECVERR` and `IPV6_RECVERR` in one message.
     pub fn receive_errors(&self) -> SocketOption {
         ReceiveErrors {

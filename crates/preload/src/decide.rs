@@ -333,6 +333,8 @@ const GIVEN_BACK: &[(i32, i32, usize)] = &[
     (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, 4),
     (libc::IPPROTO_IP, libc::IP_TOS, 4),
     (libc::IPPROTO_IP, libc::IP_TTL, 4),
+    (libc::IPPROTO_IPV6, libc::IPV6_TCLASS, 4),
+    (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS, 4),
 ];
 
 /// Sets the mark of all descriptors of an undecided socket.

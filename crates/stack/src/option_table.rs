@@ -84,21 +84,42 @@ macro_rules! socket_options {
                     /// Limit in bytes per second.
                     MaxPacingRate(u64),
                     sets |conn, cx, rate| conn.set_max_pacing_rate(cx, rate);
-                /// `IP_TOS`, `IPV6_TCLASS`: DSCP of sent packets, in the upper six bits. The lower
-                /// two belong to ECN (RFC 3168) and cannot be set.
-                [IP_TOS = SOL_IP 1 as LowByte, IPV6_TCLASS = SOL_IPV6 67 as ClassByte]
-                    traffic_class / set_traffic_class: u8, eg 0x28,
+                /// `IP_TOS`: DSCP of sent IPv4 packets, in the upper six bits. The lower two belong
+                /// to ECN (RFC 3168) and cannot be set.
+                [IP_TOS = SOL_IP 1 as LowByte]
+                    traffic_class_v4 / set_traffic_class_v4: u8, eg 0x28,
                     fit |class, _| class & !ECN_BITS,
-                    tells |settings, _| TrafficClass(settings.traffic_class),
+                    tells |settings, _| settings.traffic_class(),
                     message
                     /// DSCP of sent packets, in the upper six bits; the lower two are ECN's, which
-                    /// TCP sets.
-                    TrafficClass(u8);
-                /// `IP_TTL`, `IPV6_UNICAST_HOPS`: hop limit of sent packets; `None`: 64.
-                [IP_TTL = SOL_IP 2 as TimeToLive, IPV6_UNICAST_HOPS = SOL_IPV6 16 as Hops]
-                    hop_limit / set_hop_limit: Option<u8>, eg Some(1),
-                    tells |settings, _| HopLimit(settings.hop_limit.unwrap_or(HOP_LIMIT)),
-                    message HopLimit(u8);
+                    /// TCP sets. A connection takes the value of its own family.
+                    TrafficClass {
+                        /// `IP_TOS`
+                        v4: u8,
+                        /// `IPV6_TCLASS`
+                        v6: u8,
+                    };
+                /// `IPV6_TCLASS`: like `IP_TOS`, for IPv6 packets.
+                [IPV6_TCLASS = SOL_IPV6 67 as ClassByte]
+                    traffic_class_v6 / set_traffic_class_v6: u8, eg 0x28,
+                    fit |class, _| class & !ECN_BITS,
+                    tells |settings, _| settings.traffic_class();
+                /// `IP_TTL`: hop limit of sent IPv4 packets; `None`: 64.
+                [IP_TTL = SOL_IP 2 as TimeToLive]
+                    hop_limit_v4 / set_hop_limit_v4: Option<u8>, eg Some(1),
+                    tells |settings, _| settings.hop_limit(),
+                    message
+                    /// Hop limit of sent packets. A connection takes the value of its own family.
+                    HopLimit {
+                        /// `IP_TTL`
+                        v4: u8,
+                        /// `IPV6_UNICAST_HOPS`
+                        v6: u8,
+                    };
+                /// `IPV6_UNICAST_HOPS`: hop limit of sent IPv6 packets; `None`: 64.
+                [IPV6_UNICAST_HOPS = SOL_IPV6 16 as Hops]
+                    hop_limit_v6 / set_hop_limit_v6: Option<u8>, eg Some(1),
+                    tells |settings, _| settings.hop_limit();
                 /// `IP_MTU_DISCOVER`, `IPV6_MTU_DISCOVER`: whether routers may fragment packets,
                 /// and whether their reports about the path count.
                 [IP_MTU_DISCOVER = SOL_IP 10 as Discovery, IPV6_MTU_DISCOVER = SOL_IPV6 23 as Discovery]

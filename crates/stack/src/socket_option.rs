@@ -115,11 +115,14 @@ macro_rules! messages {
 crate::socket_options!(messages);
 
 impl SocketOption {
-    /// Sets the network header field of this option. False: the option has none.
-    pub(crate) fn sets_header(self, header: &mut HeaderFields) -> bool {
+    /// Sets the network header field of this option for packets of a family. False: the option has
+    /// none.
+    pub(crate) fn sets_header(self, header: &mut HeaderFields, is_v4: bool) -> bool {
         match self {
-            SocketOption::TrafficClass(class) => header.dscp = class & !ECN_BITS,
-            SocketOption::HopLimit(limit) => header.hop_limit = limit,
+            SocketOption::TrafficClass { v4, v6 } => {
+                header.dscp = if is_v4 { v4 } else { v6 } & !ECN_BITS;
+            }
+            SocketOption::HopLimit { v4, v6 } => header.hop_limit = if is_v4 { v4 } else { v6 },
             SocketOption::MtuDiscover {
                 dont_fragment,
                 retransmits,

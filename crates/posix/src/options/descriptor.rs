@@ -124,9 +124,9 @@ pub(super) fn set_priority(target: &Target<'_>, value: &[u8]) -> Done {
 /// Sets `IP_TOS`. A value that differs sets `SO_PRIORITY` as well, without a privilege, as Linux
 /// does (`__ip_sock_set_tos`).
 pub(super) fn set_type_of_service(target: &Target<'_>, value: &[u8]) -> Done {
-    let before = target.options.traffic_class();
+    let before = target.options.traffic_class_v4();
     below::<SOL_IP, IP_TOS>(target, value)?;
-    let after = target.options.traffic_class();
+    let after = target.options.traffic_class_v4();
     if after == before {
         return Ok(());
     }

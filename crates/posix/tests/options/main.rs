@@ -370,6 +370,50 @@ fn type_of_service_that_changes_sets_the_priority() {
     }
 }
 
+/// Options of IPv4 and IPv6 packets that an IPv6 socket has both of.
+const OF_BOTH_FAMILIES: [(i32, i32); 5] = [
+    (SOL_IP, IP_TOS),
+    (SOL_IPV6, IPV6_TCLASS),
+    (SOL_IP, IP_TTL),
+    (SOL_IPV6, IPV6_UNICAST_HOPS),
+    (SOL_SOCKET, SO_PRIORITY),
+];
+
+#[test]
+fn ipv6_socket_keeps_the_options_of_each_family() {
+    for stage in STAGES {
+        let mut world = World::new();
+        let fd = ours_of(&mut world, AF_INET6, stage);
+        let (theirs, _far) = kernel_of(AF_INET6, stage);
+        let steps = [
+            (SOL_IP, IP_TOS, 0x88),
+            (SOL_IPV6, IPV6_TCLASS, 0x4b),
+            (SOL_IP, IP_TTL, 33),
+            (SOL_IPV6, IPV6_UNICAST_HOPS, 44),
+            (SOL_IPV6, IPV6_TCLASS, -1),
+            (SOL_IPV6, IPV6_TCLASS, 256),
+            (SOL_IPV6, IPV6_UNICAST_HOPS, -1),
+            (SOL_IPV6, IPV6_UNICAST_HOPS, 256),
+            (SOL_IPV6, IPV6_UNICAST_HOPS, 55),
+            (SOL_IP, IP_TTL, -1),
+            (SOL_IP, IP_TOS, 0),
+        ];
+        for (level, option, value) in steps {
+            let set = world.a.setsockopt(fd, level, option, int(value));
+            let set = set.map(|_| ()).map_err(|errno| errno.raw_os_error());
+            let expected = theirs.set(level, option, &int(value));
+            assert_eq!(set, expected, "{stage:?}: {level} {option} {value}");
+            for (told_level, told) in OF_BOTH_FAMILIES {
+                let ours = world.a.getsockopt(fd, told_level, told, ROOM);
+                let ours = ours.map_err(|errno| errno.raw_os_error());
+                let expected = theirs.get(told_level, told, ROOM);
+                let after = format!("{told_level} {told} after {level} {option} {value}");
+                assert_eq!(ours, expected, "{stage:?}: {after}");
+            }
+        }
+    }
+}
+
 #[test]
 fn accepted_connection_does_not_inherit_the_priority() {
     let mut world = World::new();

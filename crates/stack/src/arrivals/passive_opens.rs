@@ -265,7 +265,7 @@ fn syn_in(
         return parts.schedule.reply(
             &arrival.key,
             &syn_ack,
-            parts.flows.listeners().header_of(listener),
+            (parts.flows.listeners()).header_of(listener, arrival.key.local.is_v4()),
         );
     }
     shake_hands(
@@ -414,7 +414,8 @@ pub(crate) fn apply_half_open(
         }
         HalfOpenOutcome::SendSynAck => {
             let syn_ack = slot.entry.syn_ack(&mut env.cx());
-            schedule.reply(&key, &syn_ack, flows.listeners().header_of(listener));
+            let header = (flows.listeners()).header_of(listener, key.local.is_v4());
+            schedule.reply(&key, &syn_ack, header);
         }
         HalfOpenOutcome::Gone(reason) => {
             match reason {
@@ -460,7 +461,7 @@ fn half_open(
     parts.schedule.reply(
         &arrival.key,
         &syn_ack,
-        parts.flows.listeners().header_of(listener),
+        (parts.flows.listeners()).header_of(listener, arrival.key.local.is_v4()),
     );
     Some(index)
 }

@@ -38,8 +38,9 @@ pub(crate) struct Listener {
     pub queue: AcceptQueue,
     /// Options of the accepted connections.
     pub options: Vec<SocketOption>,
-    /// The header fields among these options, which SYN-ACKs carry too.
-    pub header: HeaderFields,
+    /// The header fields among these options, which SYN-ACKs carry too: those of IPv4 packets and
+    /// those of IPv6 packets.
+    headers: [HeaderFields; 2],
     /// `TCP_CONGESTION` among these options.
     pub congestion: Option<CongestionAlgorithm>,
     /// True if these options include some that size buffers.
@@ -132,7 +133,9 @@ impl Listener {
 
     /// Applies an option to the listener or to its future connections.
     pub fn set_option(&mut self, option: SocketOption) {
-        option.sets_header(&mut self.header);
+        let [v4, v6] = &mut self.headers;
+        option.sets_header(v4, true);
+        option.sets_header(v6, false);
         self.sizes_buffers |= matches!(
             option,
             SocketOption::RecvBuffer(_)
@@ -278,11 +281,14 @@ impl Listeners {
         waiting.sum()
     }
 
-    /// The network header fields that a listener chose for its SYN-ACKs (`IP_TOS`, `IP_TTL`,
-    /// `IP_MTU_DISCOVER`).
-    pub fn header_of(&self, listener: ListenerId) -> HeaderFields {
+    /// The network header fields that a listener chose for its SYN-ACKs of a family (`IP_TOS`,
+    /// `IPV6_TCLASS`, `IP_TTL`, `IPV6_UNICAST_HOPS`, `IP_MTU_DISCOVER`).
+    pub fn header_of(&self, listener: ListenerId, is_v4: bool) -> HeaderFields {
         self.at(listener)
-            .map_or_else(HeaderFields::default, |listening| listening.header)
+            .map_or_else(HeaderFields::default, |listening| {
+                let [v4, v6] = listening.headers;
+                if is_v4 { v4 } else { v6 }
+            })
     }
 
     /// True if a connection of `listener` waits in its accept queue.
@@ -332,7 +338,7 @@ impl Listeners {
             shares,
             queue,
             options: Vec::new(),
-            header: HeaderFields::default(),
+            headers: [HeaderFields::default(); 2],
             congestion: None,
             sizes_buffers: false,
             half_open: 0,

@@ -45,7 +45,8 @@ pub(crate) fn inherit_option(engine: &mut Engine, socket: u32, option: SocketOpt
 pub(crate) fn set_option(engine: &mut Engine, socket: u32, option: SocketOption) -> Effects {
     let parts = engine.parts();
     let slot = parts.flows.slot(socket);
-    if slot.role != Role::Connection || option.sets_header(&mut slot.header) {
+    let is_v4 = slot.key.local.is_v4();
+    if slot.role != Role::Connection || option.sets_header(&mut slot.header, is_v4) {
         return Effects::NONE;
     }
     match option {

@@ -58,8 +58,17 @@ fn option(random: &mut Random, written: u32) -> SocketOption {
             v4: is_on,
             v6: random.chance(50),
         },
-        25 => SocketOption::TrafficClass(bytes as u8),
-        26 => SocketOption::HopLimit(random.one_of(&[1, 30, 255])),
+        25 => SocketOption::TrafficClass {
+            v4: bytes as u8,
+            v6: bytes as u8,
+        },
+        26 => {
+            let limit = random.one_of(&[1, 30, 255]);
+            SocketOption::HopLimit {
+                v4: limit,
+                v6: limit,
+            }
+        }
         _ => SocketOption::MtuDiscover {
             dont_fragment: random.one_of(&[
                 DontFragment::Never,

@@ -248,6 +248,25 @@ class Calls(unittest.TestCase):
             only = server.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY)
             self.assertEqual(only, 1)
 
+    def test_socket_accepted_over_either_family_has_the_options_of_both(self):
+        options = {(socket.IPPROTO_IP, socket.IP_TOS): 0x28,
+                   (socket.IPPROTO_IPV6, socket.IPV6_TCLASS): 0x48,
+                   (socket.IPPROTO_IP, socket.IP_TTL): 33,
+                   (socket.IPPROTO_IPV6, socket.IPV6_UNICAST_HOPS): 44}
+        for host in ("127.0.0.1", "::1"):
+            with socket.create_server(("", 0), family=socket.AF_INET6,
+                                      dualstack_ipv6=True) as server:
+                for option, value in options.items():
+                    server.setsockopt(*option, value)
+                near = socket.create_connection((host, server.getsockname()[1]), SECONDS)
+                far, _ = server.accept()
+                for each in (server, far):
+                    self.assertEqual({one: each.getsockopt(*one) for one in options}, options)
+                far.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, 0x10)
+                self.assertEqual(far.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_TCLASS), 0x48)
+                near.close()
+                far.close()
+
     def test_mark_of_urgent_data_is_found(self):
         near, far = pair()
         near.send(b"ab")

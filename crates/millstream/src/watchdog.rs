@@ -145,7 +145,7 @@ pub(crate) fn guard(stack: &Arc<SharedStack>) -> Result<Guarded, Error> {
         Some(watchdog) if watchdog.pid == std::process::id() => watchdog.clone(),
         _ => {
             let watchdog = new_watchdog(SHARED)?;
-            start("mill-watchdog".to_owned(), &watchdog, None)?;
+            start("millstream-tick".to_owned(), &watchdog, None)?;
             place.insert(watchdog).clone()
         }
     };
@@ -203,6 +203,8 @@ fn new_watchdog(pace: Pace) -> Result<Arc<Watchdog>, Error> {
     }))
 }
 
+/// Starts a watchdog's thread. Names of the library's threads begin with `millstream`, by which
+/// `preload` tells them from the program's.
 fn start(
     name: String,
     watchdog: &Arc<Watchdog>,

@@ -47,8 +47,8 @@ pub unsafe extern "C-unwind" fn fcntl64(fd: c_int, command: c_int, argument: usi
             c(memory_unsafe::copy_high(fd).map(i64::from))
         }
         // The library's own threads check with `F_GETFD` whether a descriptor is open before they
-        // close it.
-        Mark::Own if command != libc::F_GETFD && !engine::is_inside() => c(Err(Errno::BADF)),
+        // close it. To a program that goes through all numbers, it is not open.
+        Mark::Own if !is_own_caller() => c(Err(Errno::BADF)),
         // SAFETY: the caller's promise.
         _ => unsafe { real_unsafe::fcntl64(fd, command, argument) },
     }
@@ -211,8 +211,8 @@ fn forget_in_copy(fd: c_int) {
     }
 }
 
-/// True in calls of the library itself and in the stack's watchdog, which makes and closes copies
-/// of the wire's descriptors.
+/// True in calls of the library itself and in its threads, whose names begin with `millstream`.
+/// They make, check and close descriptors of the wire.
 fn is_own_caller() -> bool {
     engine::is_inside() || memory_unsafe::thread_name().starts_with(b"millstream")
 }

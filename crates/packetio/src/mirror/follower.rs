@@ -62,11 +62,11 @@ impl Follower {
             shared.change(change);
         }
         let of_thread = Arc::clone(&shared);
-        let thread = std::thread::Builder::new().name("mirror".to_owned());
+        let thread = std::thread::Builder::new().name("millstream-host".to_owned());
         thread
             .spawn(move || of_thread.run(mirror))
             .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
-            .map_err(failed("thread mirror"))?;
+            .map_err(failed("thread millstream-host"))?;
         Ok(Self(shared))
     }
 

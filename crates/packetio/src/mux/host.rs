@@ -1,8 +1,8 @@
 //! This process's connection to `mill mux`: one per service, shared by all contexts.
 //!
-//! A [`MuxHost`] owns the thread `mux-control`, which reads all messages, and the state of requests
-//! in flight. A request blocks its caller for one round trip. Ports talk to the thread by separate
-//! queues, so nothing here is on the data path.
+//! A [`MuxHost`] owns the thread `millstream-mux`, which reads all messages, and the state of
+//! requests in flight. A request blocks its caller for one round trip. Ports talk to the thread by
+//! separate queues, so nothing here is on the data path.
 
 use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
@@ -226,7 +226,7 @@ impl MuxHost {
         control::start(Arc::clone(&shared), Arc::clone(&ends), welcome.application).map_err(
             |error| {
                 let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
-                OpenError::io(&wire, "thread mux-control", errno)
+                OpenError::io(&wire, "thread millstream-mux", errno)
             },
         )?;
         Ok(Self {

@@ -267,6 +267,17 @@ class Calls(unittest.TestCase):
                 near.close()
                 far.close()
 
+    def test_each_number_that_is_open_takes_its_flags(self):
+        near, far = pair()
+        for number in range(3, 2000):
+            try:
+                flags = fcntl.fcntl(number, fcntl.F_GETFD)
+            except OSError:
+                continue
+            self.assertEqual(fcntl.fcntl(number, fcntl.F_SETFD, flags), 0)
+        self.assertEqual(near.send(b"x"), 1)
+        self.assertEqual(far.recv(1), b"x")
+
     def test_mark_of_urgent_data_is_found(self):
         near, far = pair()
         near.send(b"ab")

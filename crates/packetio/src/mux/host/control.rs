@@ -1,4 +1,4 @@
-//! The thread `mux-control`: it greets the service, reads its messages, delivers answers to
+//! The thread `millstream-mux`: it greets the service, reads its messages, delivers answers to
 //! requests, and tells the ports of changes.
 //!
 //! When the service goes away, the thread tries to reach the next one and tells it what this
@@ -29,7 +29,7 @@ pub(super) fn start(
 ) -> std::io::Result<()> {
     // The caller's thread makes the copy, so that it knows the descriptor's number.
     let channel = shared.copy_of_channel()?;
-    let thread = std::thread::Builder::new().name("mux-control".to_owned());
+    let thread = std::thread::Builder::new().name("millstream-mux".to_owned());
     thread
         .spawn(move || run(&shared, &ends, application, channel))
         .map(|_| ())

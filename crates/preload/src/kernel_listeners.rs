@@ -9,7 +9,9 @@
 use std::net::SocketAddr;
 
 use packetio::Backend;
+use packetio::wait::monotonic_ns;
 use posix::{Errno, Reply, Request, number};
+use rustix::net::sockopt;
 
 use crate::config::Settings;
 use crate::engine::{Engine, Object};
@@ -131,10 +133,11 @@ pub fn inherit(engine: &mut Engine) {
     }
 }
 
-/// Repeats a call on the kernel's socket until it does not block.
+/// Repeats a call on the kernel's socket until it does not block, or until the socket's time limit
+/// (`SO_RCVTIMEO`) is over.
 ///
 /// # Errors
-/// The error of the call; `EINTR`.
+/// The error of the call; `EAGAIN` if the limit is over; `EINTR`.
 pub fn until_done(
     key: usize,
     fd: i32,
@@ -142,23 +145,47 @@ pub fn until_done(
 ) -> Result<i64, Errno> {
     let waits = waits(key)?;
     signals_unsafe::begin();
-    loop {
-        match call() {
-            Err(Errno::AGAIN) if waits => {}
-            outcome => return outcome,
+    let mut outcome = call();
+    if !waits || outcome != Err(Errno::AGAIN) {
+        return outcome;
+    }
+    let until_ns = time_limit_ns(fd).map(|limit_ns| monotonic_ns().saturating_add(limit_ns));
+    while outcome == Err(Errno::AGAIN) {
+        let left_ns = until_ns.map(|at_ns| at_ns.saturating_sub(monotonic_ns()));
+        if left_ns == Some(0) {
+            break;
         }
-        let mut fds = [libc::pollfd {
-            fd,
-            events: libc::POLLIN,
-            revents: 0,
-        }];
-        let slept = memory_unsafe::sleep(&mut fds, None, None);
-        let ran = signals_unsafe::sleep_ended();
-        match slept {
-            Err(Errno::INTR) if ran.ends || !ran.any => return Err(Errno::INTR),
-            Err(errno) if errno != Errno::INTR => return Err(errno),
-            _ => {}
-        }
+        sleep(fd, left_ns)?;
+        outcome = call();
+    }
+    outcome
+}
+
+/// Nanoseconds that a call on the kernel's socket waits for input. `None`: no limit.
+fn time_limit_ns(fd: i32) -> Option<u64> {
+    let limit = memory_unsafe::with_borrowed(fd, |socket| {
+        sockopt::socket_timeout(socket, sockopt::Timeout::Recv)
+    });
+    let ns = limit.ok()??.as_nanos();
+    Some(u64::try_from(ns).unwrap_or(u64::MAX))
+}
+
+/// Sleeps until the kernel's socket has a connection, a handler has run or the time is over.
+///
+/// # Errors
+/// `EINTR`: as in Linux, a call with a time limit is not restarted after a signal.
+fn sleep(fd: i32, left_ns: Option<u64>) -> Result<(), Errno> {
+    let mut fds = [libc::pollfd {
+        fd,
+        events: libc::POLLIN,
+        revents: 0,
+    }];
+    let slept = memory_unsafe::sleep(&mut fds, left_ns, None);
+    let ran = signals_unsafe::sleep_ended();
+    match slept {
+        Err(Errno::INTR) if left_ns.is_some() || ran.ends || !ran.any => Err(Errno::INTR),
+        Err(errno) if errno != Errno::INTR => Err(errno),
+        _ => Ok(()),
     }
 }
 

@@ -351,19 +351,17 @@ pub unsafe extern "C-unwind" fn accept4(
         let news = News::begin_exclusive(sockets, sockets.awaited(socket.id));
         // If another thread has closed the listener, the kernel's part is gone.
         let is_both = socket.is_both && marks::of(fd) == mark;
-        let mut blocked = Errno::AGAIN;
-        match accept_wire(engine, socket.id, call, flags) {
+        let is_over = match accept_wire(engine, socket.id, call, flags) {
             Ok(Some((fd, peer))) => return Ok(Attempt::Done((fd, Some(peer)))),
-            Ok(None) => {}
-            Err(Errno::AGAIN) if is_both => blocked = Errno::WOULDBLOCK,
+            Ok(None) => false,
+            // The time limit is over, or the listener does not wait.
+            Err(Errno::AGAIN) if is_both => true,
             Err(errno) => return Err(errno),
-        }
+        };
         if is_both {
             // SAFETY: the caller's promise.
             match unsafe { accept_of_kernel(fd, addr, len, flags) } {
-                Err(Errno::AGAIN)
-                    if call.deadline_ns().is_none() && is_waiting(engine, socket.id)? => {}
-                Err(errno) if errno == Errno::AGAIN => return Err(blocked),
+                Err(Errno::AGAIN) if !is_over => {}
                 value => return value.map(|value| Attempt::Done((value as c_int, None))),
             }
         }
@@ -388,17 +386,6 @@ pub unsafe extern "C-unwind" fn accept4(
         }
         Ok(fd.into())
     }))
-}
-
-/// True if the listener's calls wait.
-fn is_waiting(engine: &mut Engine, id: i32) -> Result<bool, Errno> {
-    let request = Request::Fcntl {
-        fd: id,
-        command: number::F_GETFL,
-        argument: 0,
-    };
-    let (flags, _) = engine.open()?.call(request)?;
-    Ok(flags as i32 & number::O_NONBLOCK == 0)
 }
 
 /// Accepts a connection from the wire. `None`: there is none, and the caller waits. Takes the

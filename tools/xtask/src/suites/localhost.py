@@ -226,6 +226,34 @@ class Listener(unittest.TestCase):
             other = subprocess.run([sys.executable, "-c", line], timeout=SECONDS)
             self.assertEqual(other.returncode, 7)
 
+    def test_accept_with_a_time_limit_waits_that_long(self):
+        with listener() as server:
+            server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, 300000))
+            began = time.monotonic()
+            with self.assertRaises(BlockingIOError):
+                server.accept()
+            self.assertGreaterEqual(time.monotonic() - began, 0.25)
+            near = socket.create_connection(server.getsockname())
+            server.accept()[0].close()
+            near.close()
+
+    def test_accept_with_a_time_limit_takes_what_comes(self):
+        with listener() as server:
+            limit = struct.pack("ll", SECONDS, 0)
+            server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
+            for connect in (socket.create_connection, lambda _: of_another_process(server)):
+                accepted = []
+                thread = threading.Thread(target=lambda: accepted.append(server.accept()[0]))
+                thread.start()
+                other = connect(server.getsockname())
+                thread.join(SECONDS)
+                self.assertEqual(len(accepted), 1)
+                accepted[0].close()
+                if isinstance(other, subprocess.Popen):
+                    other.communicate()
+                else:
+                    other.close()
+
     def test_of_both_sides_tells_of_connections_from_here_and_from_others(self):
         with listener() as server:
             waits = select.epoll()
@@ -588,6 +616,20 @@ class Processes(unittest.TestCase):
                                   ctypes.addressof(control), len(rights), 0, 0)
             self.assertEqual(libc.sendmmsg(here.fileno(), message, 1, 0), 1)
             self.answered(server, child)
+
+    def test_accept_of_a_forked_child_waits_as_long_as_its_time_limit(self):
+        with listener() as server:
+            server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, 300000))
+            child = os.fork()
+            if child == 0:
+                signal.alarm(SECONDS)
+                began = time.monotonic()
+                try:
+                    server.accept()
+                except BlockingIOError:
+                    os._exit(0 if time.monotonic() - began >= 0.25 else 2)
+                os._exit(3)
+            self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), 0)
 
     def test_listener_after_fork_and_exec_waits(self):
         with listener() as server:

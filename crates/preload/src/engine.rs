@@ -8,7 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 use millstream::{Config, Heir, IpCidr, Runtime};
 use packetio::Backend;
@@ -28,7 +28,7 @@ use crate::tags::Tag;
 use crate::under_way::Passes;
 use crate::waits::Waits;
 use crate::{copies_unsafe, family, heir, heir_unsafe, holds, inside, log, memory_unsafe};
-use crate::{postponed_unsafe, real_unsafe, stderr_unsafe};
+use crate::{patient, postponed_unsafe, real_unsafe, stderr_unsafe};
 
 /// The object behind a descriptor, shared by all of its copies.
 pub struct Entry {
@@ -289,10 +289,6 @@ pub fn turn_on(settings: Settings) {
     let _ = SETTINGS.set(settings);
 }
 
-fn lock() -> MutexGuard<'static, Engine> {
-    ENGINE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Makes a call with the lock held, then wakes all sleeping threads: the call may have changed what
 /// they wait for.
 pub fn with<T>(call: impl FnOnce(&mut Engine) -> Result<T, Errno>) -> Result<T, Errno> {
@@ -306,12 +302,7 @@ pub fn with<T>(call: impl FnOnce(&mut Engine) -> Result<T, Errno>) -> Result<T, 
 /// Like [`with`], for calls that move bytes or connections, or check whether they could. Wakes only
 /// threads for which there is news.
 pub fn moving<T>(call: impl FnOnce(&mut Engine) -> Result<T, Errno>) -> Result<T, Errno> {
-    locked(|engine| {
-        engine.visit();
-        let outcome = call(engine);
-        engine.before_unlock();
-        outcome
-    })
+    locked(|engine| engine.moving(call))
 }
 
 /// Like [`with`], for calls that never turn the stack. Wakes no thread.
@@ -326,12 +317,13 @@ pub fn locked<T>(call: impl FnOnce(&mut Engine) -> Result<T, Errno>) -> Result<T
     }
     inside::set(true);
     let outcome = catch_unwind(AssertUnwindSafe(|| {
-        let mut engine = lock();
+        let mut engine = patient::lock(&ENGINE);
         match engine.wire {
             Wire::Ended => Ok(None),
             _ => call(&mut engine).map(Some),
         }
     }));
+    memory_unsafe::ring_due();
     inside::set(false);
     postponed_unsafe::lock_is_free();
     let outcome = outcome.map(|outcome| match outcome {
@@ -580,15 +572,21 @@ impl Engine {
         self.holder = Some(host);
     }
 
-    /// See [`Sleepers::visit`].
-    fn visit(&mut self) {
+    /// See [`moving`].
+    pub fn moving<T>(
+        &mut self,
+        call: impl FnOnce(&mut Engine) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
         if let Wire::Open(net) = &mut self.wire {
             self.sleepers.visit(net.sockets());
         }
+        let outcome = call(self);
+        self.before_unlock();
+        outcome
     }
 
     /// See [`Sleepers::before_unlock`].
-    pub fn before_unlock(&mut self) {
+    fn before_unlock(&mut self) {
         match &mut self.wire {
             Wire::Open(net) => self.sleepers.before_unlock(net.sockets()),
             _ => self.sleepers.wake_all(),
@@ -713,7 +711,7 @@ pub fn before_fork(note: impl FnOnce(&mut Engine)) {
         return;
     }
     inside::set(true);
-    let mut engine = lock();
+    let mut engine = patient::lock(&ENGINE);
     engine.hold_inherited();
     engine.describe_listeners();
     note(&mut engine);

@@ -169,7 +169,7 @@ pub fn control(epfd: i32, op: i32, fd: i32, key: usize, event: EpollEvent) -> Re
         crate::kernel_epoll_unsafe::check_epoll(epfd)?;
         return Err(Errno::INVAL);
     }
-    engine::with(|engine| {
+    changing(epfd, key, |engine| {
         let socket = match op {
             number::EPOLL_CTL_DEL => listeners::socket(engine, key)?,
             _ => listeners::ready(engine, key)?,
@@ -191,6 +191,35 @@ pub fn control(epfd: i32, op: i32, fd: i32, key: usize, event: EpollEvent) -> Re
             listeners::leave(engine, key)?;
         }
         Ok(0)
+    })
+}
+
+/// Makes a call that changes what an epoll watches. The threads that sleep there are woken only if
+/// the epoll has something to report: a program may change watches for each event, as Erlang's
+/// emulator does, while one thread waits for all of them.
+fn changing(
+    epfd: i32,
+    key: usize,
+    change: impl FnOnce(&mut Engine) -> Result<i64, Errno>,
+) -> Result<i64, Errno> {
+    engine::moving(|engine| {
+        let is_listener = engine.entry(key)?.listener.is_some();
+        let watching = match marks::of(epfd) {
+            Mark::Epoll(epoll) if !is_listener => engine.entry(epoll)?.what.watched_id(),
+            _ => None,
+        };
+        let Some(id) = watching else {
+            let outcome = change(engine);
+            engine.sleepers.wake_all();
+            return outcome;
+        };
+        // Those that have news already are not waited for below.
+        let (sockets, sleepers) = engine.sockets_and_sleepers()?;
+        sleepers.wake_those_with_news(sockets);
+        let outcome = change(engine);
+        let (sockets, sleepers) = engine.sockets_and_sleepers()?;
+        sleepers.look_at(sockets, id);
+        outcome
     })
 }
 

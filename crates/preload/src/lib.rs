@@ -94,6 +94,7 @@ mod messages_unsafe;
 mod own_process;
 mod pace;
 mod passes;
+mod patient;
 #[allow(unsafe_code)]
 mod poll_unsafe;
 mod polling;

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use libc::{c_int, c_void, iovec, pollfd, sigset_t, socklen_t, timespec};
 use posix::c_layout::{SOCKADDR_LEN_MAX, to_address};
@@ -494,7 +494,22 @@ pub fn silence(bell: c_int) {
     let _ = unsafe { by_number(libc::SYS_read, [bell as usize, at, 8, 0]) };
 }
 
-struct Bell(c_int);
+/// A thread's bell: an eventfd that wakes its sleep. Threads that are about to ring a bell share it,
+/// so its number stays the bell's until they have.
+pub struct Bell(c_int);
+
+impl Bell {
+    /// The bell's descriptor.
+    pub fn fd(&self) -> c_int {
+        self.0
+    }
+
+    /// A bell that nobody hears.
+    #[cfg(test)]
+    pub fn silent(number: c_int) -> Arc<Self> {
+        Arc::new(Self(number))
+    }
+}
 
 impl Drop for Bell {
     fn drop(&mut self) {
@@ -505,27 +520,49 @@ impl Drop for Bell {
 }
 
 thread_local! {
-    static BELL: RefCell<Option<(u32, Bell)>> = const { RefCell::new(None) };
+    static BELL: RefCell<Option<(u32, Arc<Bell>)>> = const { RefCell::new(None) };
+    /// Bells to ring once this thread has released the engine's lock.
+    static DUE: RefCell<Vec<Arc<Bell>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// This thread's bell, an eventfd. A child of `fork` gets a new one.
-pub fn bell() -> Result<c_int, Errno> {
+/// Rings a bell once this thread has released the engine's lock ([`ring_due`]), so that the thread
+/// that wakes finds the lock free.
+pub fn ring_later(bell: &Arc<Bell>) {
+    let noted = DUE.try_with(|due| due.borrow_mut().push(bell.clone()));
+    // A thread that ends has no thread-local storage any more.
+    if noted.is_err() {
+        ring(bell.fd());
+    }
+}
+
+/// Rings the bells of [`ring_later`].
+#[inline]
+pub fn ring_due() {
+    let _ = DUE.try_with(|due| {
+        let mut due = due.borrow_mut();
+        due.drain(..).for_each(|bell| ring(bell.fd()));
+    });
+}
+
+/// This thread's bell. A child of `fork` gets a new one.
+pub fn bell() -> Result<Arc<Bell>, Errno> {
     let pid = std::process::id();
     let kept = BELL.try_with(|bell| match &*bell.borrow() {
-        Some((of, bell)) if *of == pid => Some(bell.0),
+        Some((of, bell)) if *of == pid => Some(bell.clone()),
         _ => None,
     });
-    if let Ok(Some(fd)) = kept {
-        return Ok(fd);
+    if let Ok(Some(bell)) = kept {
+        return Ok(bell);
     }
     let flags = rustix::event::EventfdFlags::CLOEXEC | rustix::event::EventfdFlags::NONBLOCK;
     let high = with_numbers_beyond_the_limit(|| {
         let low = rustix::event::eventfd(0, flags)?;
         dup_high(std::os::fd::AsRawFd::as_raw_fd(&low))
     })?;
-    let stored = BELL.try_with(|bell| bell.replace(Some((pid, Bell(high)))));
+    let bell = Arc::new(Bell(high));
+    let stored = BELL.try_with(|kept| kept.replace(Some((pid, bell.clone()))));
     match stored {
-        Ok(_) => Ok(high),
+        Ok(_) => Ok(bell),
         Err(_) => Err(Errno::NOMEM),
     }
 }
@@ -622,5 +659,25 @@ mod tests {
         assert!(inside::is_inside());
         drop(held);
         assert!(!inside::is_inside());
+    }
+
+    #[test]
+    fn bell_to_ring_later_is_silent_until_the_lock_is_free() {
+        let bell = bell().expect("an eventfd");
+        let is_rung = || {
+            let mut fds = [pollfd {
+                fd: bell.fd(),
+                events: libc::POLLIN,
+                revents: 0,
+            }];
+            look(&mut fds) == Ok(1)
+        };
+        ring_later(&bell);
+        assert!(!is_rung());
+        ring_due();
+        assert!(is_rung());
+        silence(bell.fd());
+        ring_due();
+        assert!(!is_rung());
     }
 }

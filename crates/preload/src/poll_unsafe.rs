@@ -353,7 +353,7 @@ fn slept(
     until_ns: Option<u64>,
     mask: Option<sigset_t>,
 ) -> Result<bool, Errno> {
-    let bell = memory_unsafe::bell()?;
+    let bell = memory_unsafe::bell()?.fd();
     if !epoll::begin_sleep(key, bell) {
         return Ok(true);
     }

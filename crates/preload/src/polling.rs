@@ -125,7 +125,9 @@ fn look(
         Err(_) if ours.is_empty() => None,
         Err(errno) => return Err(errno),
     };
-    memory_unsafe::look(&mut kernels)?;
+    if kernels.iter().any(|entry| entry.fd >= 0) {
+        memory_unsafe::look(&mut kernels)?;
+    }
     let mut said = ours.iter();
     let mut count = 0;
     for ((entry, mark), kernel) in fds.iter_mut().zip(watched).zip(&kernels) {

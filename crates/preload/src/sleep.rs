@@ -17,6 +17,7 @@
 use std::cell::Cell;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
+use std::sync::Arc;
 
 use libc::{pollfd, sigset_t};
 use millstream::{AcceptCall, Armed, Context, Turn};
@@ -25,6 +26,7 @@ use posix::{Call, Errno, Outcome, Reply, Request};
 
 use crate::engine::{self, Engine, Entry};
 use crate::limits::{DEPUTY_TICK_NS, UNANNOUNCED_NS};
+use crate::memory_unsafe::Bell;
 use crate::signals_unsafe::{self, Ran};
 use crate::sleepers::{News, Sleeper, Tick};
 use crate::waits::Place;
@@ -168,37 +170,43 @@ fn repeat<T>(
     signals_unsafe::begin();
     KERNELS_ROSE.set(false);
     let mut is_back = false;
+    let mut slept: Option<Arc<Bell>> = None;
     loop {
         let note_back = !std::mem::replace(&mut is_back, true);
-        let planned =
-            engine::moving(
-                |engine| match attempt_noting(engine, note_back, &mut attempt)? {
-                    Attempt::Done(value) => {
-                        // While no wire is open there is nobody to lead.
-                        if let Ok((sockets, sleepers)) = engine.sockets_and_sleepers() {
-                            sleepers.note_told(sockets.context().turned_ns());
-                        }
-                        Ok(Plan::Done(value))
-                    }
-                    Attempt::Wait { .. } if is_interrupted => Err(Errno::INTR),
-                    Attempt::Wait {
-                        until_ns,
-                        kernel,
-                        news,
-                    } => {
-                        kept.begin(engine)?;
-                        // A call with a time limit is never restarted after a signal, as in Linux.
-                        let is_ended_by_any =
-                            until_ns.is_some() || matches!(signals, Signals::End(_));
-                        plan(engine, until_ns, kernel, news, is_ended_by_any)
-                    }
-                },
-            )?;
+        let slept_by = slept.take();
+        let plan_next = |engine: &mut Engine| match attempt_noting(engine, note_back, &mut attempt)?
+        {
+            Attempt::Done(value) => {
+                // While no wire is open there is nobody to lead.
+                if let Ok((sockets, sleepers)) = engine.sockets_and_sleepers() {
+                    sleepers.note_told(sockets.context().turned_ns());
+                }
+                Ok(Plan::Done(value))
+            }
+            Attempt::Wait { .. } if is_interrupted => Err(Errno::INTR),
+            Attempt::Wait {
+                until_ns,
+                kernel,
+                news,
+            } => {
+                kept.begin(engine)?;
+                // A call with a time limit is never restarted after a signal, as in Linux.
+                let is_ended_by_any = until_ns.is_some() || matches!(signals, Signals::End(_));
+                plan(engine, until_ns, kernel, news, is_ended_by_any)
+            }
+        };
+        let planned = engine::locked(|engine| {
+            if let Some(bell) = slept_by {
+                take_out(engine, bell.fd())?;
+            }
+            engine.moving(plan_next)
+        })?;
         let sleep = match planned {
             Plan::Done(value) => return Ok(value),
             Plan::Again => continue,
             Plan::Sleep(sleep) => sleep,
         };
+        slept = Some(sleep.bell.clone());
         is_interrupted = sleep.sleep(signals)?;
     }
 }
@@ -222,7 +230,7 @@ enum Plan<T> {
 }
 
 struct Sleep {
-    bell: i32,
+    bell: Arc<Bell>,
     fds: Vec<pollfd>,
     /// The kernel's descriptors of the call among them.
     kernels: Range<usize>,
@@ -242,7 +250,7 @@ fn plan<T>(
     let bell = memory_unsafe::bell()?;
     passes::forget_lost(engine);
     // The entry of a sleep in this thread that a signal handler has interrupted.
-    take_out(engine, bell)?;
+    take_out(engine, bell.fd())?;
     if news.has_news(engine.open()?.sockets()) {
         return Ok(Plan::Again);
     }
@@ -262,7 +270,7 @@ fn plan<T>(
         events,
         revents: 0,
     };
-    let mut fds = vec![watched(bell, libc::POLLIN)];
+    let mut fds = vec![watched(bell.fd(), libc::POLLIN)];
     fds.extend(kernel.into_iter().map(|(fd, events)| watched(fd, events)));
     let kernels = 1..fds.len();
     fds.extend(engine.passes.ends().map(|end| watched(end, 0)));
@@ -273,7 +281,7 @@ fn plan<T>(
         stack_ns = armed.due_ns;
     }
     engine.sleepers.enlist(Sleeper {
-        bell,
+        bell: bell.clone(),
         thread: waits::thread(),
         is_rung: false,
         armed,
@@ -366,14 +374,15 @@ impl Drop for Asleep {
 
 impl Sleep {
     /// Sleeps. True: a signal ended the sleep; it ends the call unless the next attempt is done.
+    /// After the sleep of a call that goes on, the thread is still among the sleepers.
     fn sleep(mut self, signals: Signals) -> Result<bool, Errno> {
         let mask = match signals {
             Signals::End(mask) => mask,
             Signals::Restart => None,
         };
         // From here on a signal handler rings the bell.
-        let before = signals_unsafe::sleep_begins(self.bell);
-        let asleep = Asleep(self.bell);
+        let before = signals_unsafe::sleep_begins(self.bell.fd());
+        let asleep = Asleep(self.bell.fd());
         if self.is_ended_by(before) {
             self.until_ns = Some(0);
         }
@@ -384,15 +393,14 @@ impl Sleep {
         KERNELS_ROSE.set(slept.is_err() || self.fds[self.kernels.clone()].iter().any(has_risen));
         let was_rung = self.fds[0].revents != 0;
         if was_rung {
-            memory_unsafe::silence(self.bell);
+            memory_unsafe::silence(self.bell.fd());
         }
-        engine::locked(|engine| take_out(engine, self.bell))?;
         match slept {
             _ if ran.any => Ok(self.is_ended_by(ran)),
             Err(Errno::INTR) => Ok(self.is_ended_by_any || signals_unsafe::strangers_end_calls()),
             Err(errno) => {
                 // The call ends here, so another sleeper has to lead.
-                engine::moving(|_| Ok(()))?;
+                engine::moving(|engine| take_out(engine, self.bell.fd()))?;
                 Err(errno)
             }
             Ok(_) => Ok(false),
@@ -414,7 +422,7 @@ impl Sleep {
             let tick = engine::locked(|engine| {
                 let (sockets, sleepers) = engine.sockets_and_sleepers()?;
                 let context = sockets.context();
-                Ok(sleepers.tick(self.bell, context.turned_ns(), context.now_ns()))
+                Ok(sleepers.tick(self.bell.fd(), context.turned_ns(), context.now_ns()))
             });
             match tick? {
                 Tick::Again => {}

@@ -17,11 +17,13 @@
 //! ```
 
 use std::cell::Cell;
+use std::sync::Arc;
 
 use millstream::Armed;
-use posix::{Awaited, Sockets};
+use posix::{Awaited, PollFd, Sockets, number};
 
 use crate::limits::{DEPUTY_TICK_NS, VISITOR_TURNS_MAX};
+use crate::memory_unsafe::Bell;
 use crate::{memory_unsafe, pace, waits};
 
 thread_local! {
@@ -38,8 +40,8 @@ pub fn told_of(sockets: usize) {
 
 /// A thread that sleeps in a call.
 pub struct Sleeper {
-    /// The thread's eventfd.
-    pub bell: i32,
+    /// The thread's bell.
+    pub bell: Arc<Bell>,
     /// The thread's number.
     pub thread: usize,
     /// True after the bell was rung.
@@ -155,7 +157,7 @@ impl Sleepers {
 
     /// Removes a sleeper.
     pub fn take_out(&mut self, bell: i32) -> Option<Sleeper> {
-        let at = self.all.iter().position(|one| one.bell == bell)?;
+        let at = self.all.iter().position(|one| one.bell.fd() == bell)?;
         Some(self.all.remove(at))
     }
 
@@ -241,7 +243,7 @@ impl Sleepers {
     /// A deputy's next step after a tick, in which the stack was last turned at `turned_ns`.
     pub fn tick(&mut self, bell: i32, turned_ns: u64, now_ns: u64) -> Tick {
         let (has_leader, wakes) = (self.has_leader(), self.wakes);
-        let Some(own) = self.all.iter_mut().find(|one| one.bell == bell) else {
+        let Some(own) = self.all.iter_mut().find(|one| one.bell.fd() == bell) else {
             return Tick::Lead;
         };
         if has_leader {
@@ -304,7 +306,29 @@ impl Sleepers {
         }
     }
 
-    fn wake_those_with_news(&mut self, sockets: &Sockets) {
+    /// Looks at an epoll for all threads that wait there alone. If it has nothing to report, they
+    /// have seen its news. As a wait would, the look asks the stack to report room for writers.
+    pub fn look_at(&mut self, sockets: &mut Sockets, epoll: i32) {
+        let mut fds = [PollFd {
+            fd: epoll,
+            events: number::POLLIN,
+            revents: 0,
+        }];
+        if sockets.poll_entries(&mut fds, 0) != Ok(0) {
+            return;
+        }
+        let awaited = sockets.awaited(epoll);
+        let waits_there = |one: &&mut Sleeper| {
+            !one.is_rung && one.news.is_exclusive && one.news.awaited.is_same(&awaited)
+        };
+        for one in self.all.iter_mut().filter(waits_there) {
+            one.news.seen = sockets.news(&awaited);
+        }
+    }
+
+    /// Wakes the threads for which there is news. Of exclusive waiters on the same sockets it wakes
+    /// one at a time.
+    pub fn wake_those_with_news(&mut self, sockets: &Sockets) {
         for at in 0..self.all.len() {
             let one = &self.all[at];
             let is_for_another = || {
@@ -324,17 +348,20 @@ impl Sleepers {
 }
 
 impl Sleeper {
+    /// Wakes the thread once the caller has released the lock.
     fn ring(&mut self) {
         if !std::mem::replace(&mut self.is_rung, true) {
-            memory_unsafe::ring(self.bell);
+            memory_unsafe::ring_later(&self.bell);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::{IoSlice, IoSliceMut};
+
     use millstream::{Config, Runtime};
-    use posix::{Address, Errno, Outcome, Request, number};
+    use posix::{Address, EpollEvent, Errno, Outcome, Request};
 
     use super::*;
 
@@ -376,7 +403,7 @@ mod tests {
         fd
     }
 
-    fn connect(sockets: &mut Sockets, port: u16) {
+    fn connect(sockets: &mut Sockets, port: u16) -> i32 {
         let fd = socket(sockets);
         let address = address(port);
         assert_eq!(
@@ -384,12 +411,13 @@ mod tests {
             Err(Errno::INPROGRESS)
         );
         while sockets.turn() {}
+        fd
     }
 
     /// A thread that waits in `accept`, by a bell that is none.
     fn acceptor(sockets: &Sockets, bell: i32, listener: i32) -> Sleeper {
         Sleeper {
-            bell,
+            bell: Bell::silent(bell),
             thread: bell.unsigned_abs() as usize,
             is_rung: false,
             armed: None,
@@ -410,7 +438,7 @@ mod tests {
 
     fn rung(sleepers: &Sleepers) -> Vec<i32> {
         let rung = sleepers.all.iter().filter(|one| one.is_rung);
-        rung.map(|one| one.bell).collect()
+        rung.map(|one| one.bell.fd()).collect()
     }
 
     #[test]
@@ -469,6 +497,83 @@ mod tests {
         done(&mut sockets, Request::Close { fd }).unwrap();
         sleepers.before_unlock(&sockets);
         assert_eq!(rung(&sleepers), [SECOND]);
+    }
+
+    /// An epoll that watches a socket for these events, and a thread that sleeps there.
+    fn epoll(sockets: &mut Sockets, fd: i32, events: u32) -> (i32, Sleepers) {
+        let epfd = done(sockets, Request::EpollCreate { flags: 0 }).unwrap() as i32;
+        watch(sockets, epfd, number::EPOLL_CTL_ADD, fd, events);
+        let mut sleepers = Sleepers::none();
+        sleepers.enlist(acceptor(sockets, FIRST, epfd));
+        (epfd, sleepers)
+    }
+
+    fn watch(sockets: &mut Sockets, epfd: i32, op: i32, fd: i32, events: u32) {
+        let event = EpollEvent { events, data: 0 };
+        let request = Request::EpollCtl {
+            epfd,
+            op,
+            fd,
+            event,
+        };
+        done(sockets, request).unwrap();
+    }
+
+    #[test]
+    fn watch_changed_that_has_nothing_to_report_wakes_no_thread() {
+        let mut sockets = sockets();
+        let listener = listener(&mut sockets, 80);
+        let (epfd, mut sleepers) = epoll(&mut sockets, listener, number::EPOLLIN);
+        let change = number::EPOLL_CTL_MOD;
+        watch(&mut sockets, epfd, change, listener, number::EPOLLIN);
+        sleepers.look_at(&mut sockets, epfd);
+        sleepers.before_unlock(&sockets);
+        assert!(!sleepers.all[0].news.has_news(&sockets));
+        connect(&mut sockets, 80);
+        assert!(sleepers.all[0].news.has_news(&sockets));
+    }
+
+    #[test]
+    fn watch_changed_to_write_without_room_is_told_of_room() {
+        let mut sockets = sockets();
+        let listener = listener(&mut sockets, 80);
+        let fd = connect(&mut sockets, 80);
+        let (epfd, mut sleepers) = epoll(&mut sockets, fd, number::EPOLLIN);
+        let request = Request::Accept {
+            fd: listener,
+            flags: number::SOCK_NONBLOCK,
+        };
+        let peer = done(&mut sockets, request).unwrap() as i32;
+        while sockets
+            .send_from(fd, &[IoSlice::new(&[0; 4096])], 0)
+            .is_ok()
+        {
+            while sockets.turn() {}
+        }
+        let change = number::EPOLL_CTL_MOD;
+        watch(&mut sockets, epfd, change, fd, number::EPOLLOUT);
+        sleepers.look_at(&mut sockets, epfd);
+        assert!(!sleepers.all[0].news.has_news(&sockets));
+        let mut bytes = vec![0; 1 << 20];
+        while sockets
+            .recv_into(peer, &mut [IoSliceMut::new(&mut bytes)], 0)
+            .is_ok_and(|count| count > 0)
+        {
+            while sockets.turn() {}
+        }
+        assert!(sleepers.all[0].news.has_news(&sockets));
+    }
+
+    #[test]
+    fn thread_rung_keeps_its_news_when_another_looks() {
+        let mut sockets = sockets();
+        let listener = listener(&mut sockets, 80);
+        let (epfd, mut sleepers) = epoll(&mut sockets, listener, number::EPOLLIN);
+        connect(&mut sockets, 80);
+        sleepers.wake_those_with_news(&sockets);
+        sleepers.look_at(&mut sockets, epfd);
+        assert_eq!(rung(&sleepers), [FIRST]);
+        assert!(sleepers.all[0].news.has_news(&sockets));
     }
 
     /// The number of the thread that waits by this bell.

@@ -35,9 +35,12 @@ pub const ABSENCE_NS_MAX: u64 = 100_000;
 pub const KERNEL_ASKED_EVERY_NS: u64 = 20_000;
 /// Looks at the process's lock before a thread sleeps for it, some 10 µs together: the time of a
 /// turn of the stack that sends frames.
-pub const LOCK_TRIES: u32 = 64;
+pub const LOCK_TRIES: u32 = 128;
 /// Pauses of the processor between two such looks.
-pub const LOCK_PAUSES: u32 = 8;
+pub const LOCK_PAUSES: u32 = 4;
+/// Pauses of the processor between two looks for work of a thread beside others, so that they find
+/// the lock free: several of their looks at it.
+pub const LOOK_PAUSES: u32 = 32;
 /// Time for which the end of a process waits for peers to acknowledge its data, in ns. The kernel
 /// would go on sending after the process is gone.
 pub const END_NS: u64 = 30_000_000_000;

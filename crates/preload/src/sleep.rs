@@ -25,7 +25,7 @@ use packetio::wait::monotonic_ns;
 use posix::{Call, Errno, Outcome, Reply, Request};
 
 use crate::engine::{self, Engine, Entry};
-use crate::limits::{DEPUTY_TICK_NS, UNANNOUNCED_NS};
+use crate::limits::{DEPUTY_TICK_NS, LOOK_PAUSES, UNANNOUNCED_NS};
 use crate::memory_unsafe::Bell;
 use crate::signals_unsafe::{self, Ran};
 use crate::sleepers::{News, Sleeper, Tick};
@@ -203,7 +203,11 @@ fn repeat<T>(
         })?;
         let sleep = match planned {
             Plan::Done(value) => return Ok(value),
-            Plan::Again => continue,
+            Plan::Again { is_alone } => {
+                let pauses = if is_alone { 0 } else { LOOK_PAUSES };
+                (0..pauses).for_each(|_| std::hint::spin_loop());
+                continue;
+            }
             Plan::Sleep(sleep) => sleep,
         };
         slept = Some(sleep.bell.clone());
@@ -225,7 +229,10 @@ fn attempt_noting<T>(
 
 enum Plan<T> {
     Done(T),
-    Again,
+    /// Another attempt follows. If no other thread sleeps in a call, it follows at once.
+    Again {
+        is_alone: bool,
+    },
     Sleep(Sleep),
 }
 
@@ -252,18 +259,18 @@ fn plan<T>(
     // The entry of a sleep in this thread that a signal handler has interrupted.
     take_out(engine, bell.fd())?;
     if news.has_news(engine.open()?.sockets()) {
-        return Ok(Plan::Again);
+        return Ok(again(engine));
     }
     let (armed, deputy) = match engine.sleepers.has_leader() {
         true => (None, None),
         false => match lead(engine)? {
             Some(Lead::Own(armed)) => (Some(armed), None),
             Some(Lead::HandedOver) => (None, engine.sleepers.new_deputy()),
-            None => return Ok(Plan::Again),
+            None => return Ok(again(engine)),
         },
     };
     if news.has_news(engine.open()?.sockets()) {
-        return Ok(Plan::Again);
+        return Ok(again(engine));
     }
     let watched = |fd, events| pollfd {
         fd,
@@ -297,6 +304,11 @@ fn plan<T>(
         until_ns: [until_ns, stack_ns].into_iter().flatten().min(),
         is_ended_by_any,
     }))
+}
+
+fn again<T>(engine: &Engine) -> Plan<T> {
+    let is_alone = engine.sleepers.is_empty();
+    Plan::Again { is_alone }
 }
 
 /// Removes a sleeping thread. If it led, no thread leads.

@@ -135,6 +135,11 @@ impl Sleepers {
         }
     }
 
+    /// True if no thread sleeps.
+    pub fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
     fn leader(&self) -> Option<usize> {
         self.all.iter().position(|one| one.armed.is_some())
     }

@@ -171,6 +171,23 @@ pub fn link_of(frame: &[u8]) -> Option<(MacAddr, MacAddr)> {
     Some((MacAddr(ethernet.dst.0), MacAddr(ethernet.src.0)))
 }
 
+/// Traffic class and hop limit of an IP packet.
+pub fn class_and_hops(frame: &[u8]) -> Option<(u8, u8)> {
+    let (ethernet, at) = ethernet::Header::parse(frame).ok()?;
+    let packet = &frame[at..];
+    match ethernet.ethertype {
+        EtherType::IPV4 => {
+            let header = ipv4::Header::parse(packet, packet.len()).ok()?;
+            Some((header.dscp_ecn, header.ttl))
+        }
+        EtherType::IPV6 => {
+            let header = ipv6::Header::parse(packet, packet.len()).ok()?;
+            Some((header.traffic_class, header.hop_limit))
+        }
+        _ => None,
+    }
+}
+
 /// IP identification of a TCP packet over IPv4 without DF.
 pub fn fragmentable_ident(frame: &[u8]) -> Option<u16> {
     let (ethernet, at) = ethernet::Header::parse(frame).ok()?;

@@ -22,6 +22,8 @@ pub struct Peer {
     pub stack_mac: MacAddr,
     /// Destination and source MAC address of the last frame received.
     pub last_link: Option<(MacAddr, MacAddr)>,
+    /// Traffic class and hop limit of the last frame received.
+    pub last_class_and_hops: Option<(u8, u8)>,
     /// Addresses for which the peer answers ARP and solicitations; requests for others are kept
     /// like any frame.
     pub answers_for: Vec<IpAddr>,
@@ -40,6 +42,7 @@ impl Peer {
             mac: PEER_MAC,
             stack_mac: STACK_MAC,
             last_link: None,
+            last_class_and_hops: None,
             answers_for: vec![PEER_V4, PEER_V6],
             deaf: false,
             fragmentable: Vec::new(),
@@ -85,6 +88,7 @@ impl Peer {
             for frame in batch {
                 let seen = frames::parse(&frame);
                 self.last_link = frames::link_of(&frame);
+                self.last_class_and_hops = frames::class_and_hops(&frame);
                 self.fragmentable.extend(frames::fragmentable_ident(&frame));
                 if !self.answer(&seen) {
                     self.got.push_back(seen);

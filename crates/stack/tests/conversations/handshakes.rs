@@ -1,6 +1,6 @@
 //! Passive opens: the handshake, the SYN queue with its cookies, and the accept queue.
 
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr};
 
 use ring::socket_block::SocketState;
 use rustix::io::Errno;
@@ -381,4 +381,26 @@ fn accepted_connection_reset_before_it_is_accepted_can_still_be_accepted() {
     assert_eq!(w.stack.usage().flows, 0);
     w.close(socket);
     assert_eq!(w.stack.usage().sockets, 1, "the listener");
+}
+
+#[test]
+fn listener_for_both_families_answers_with_the_options_of_each() {
+    let mut w = World::new();
+    let options = vec![
+        SocketOption::V6Only(false),
+        SocketOption::TrafficClass { v4: 0x88, v6: 0x28 },
+        SocketOption::HopLimit { v4: 33, v6: 44 },
+    ];
+    let any = SocketAddr::from((Ipv6Addr::UNSPECIFIED, PORT));
+    let listener = w.app.listen_with(any, 16, options);
+    w.settle();
+    for (mut client, fields) in [(w.client(), (0x88, 33)), (w.client_v6(), (0x28, 44))] {
+        w.begin_handshake(&mut client);
+        assert_eq!(w.peer.last_class_and_hops, Some(fields));
+        w.send(&client.ack());
+        let socket = w.app.accept(listener).expect("the handshake is complete");
+        w.write(socket, b"x");
+        assert_eq!(w.peer.last_class_and_hops, Some(fields));
+        w.peer.forget();
+    }
 }

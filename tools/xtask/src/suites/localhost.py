@@ -578,7 +578,8 @@ class Processes(unittest.TestCase):
     def test_listener_that_a_spawned_program_gets_is_its_own_too(self):
         with listener() as server:
             out, into = os.pipe()
-            actions = [(os.POSIX_SPAWN_DUP2, server.fileno(), 9), (os.POSIX_SPAWN_DUP2, into, 1)]
+            # The pipe comes first, since it may have the number 9.
+            actions = [(os.POSIX_SPAWN_DUP2, into, 1), (os.POSIX_SPAWN_DUP2, server.fileno(), 9)]
             pid = os.posix_spawn(sys.executable, self.line(9), os.environ, file_actions=actions)
             os.close(into)
             self.assertEqual(read_line(out), b"on\n")

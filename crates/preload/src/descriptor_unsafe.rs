@@ -41,9 +41,11 @@ pub unsafe extern "C-unwind" fn fcntl64(fd: c_int, command: c_int, argument: usi
             unsafe { real_unsafe::fcntl64(fd, command, argument) }
         }
         Mark::Listener(key) => c(kernel_listeners::fcntl(fd, key, command, argument)),
-        // The watchdog's thread copies the wire's descriptors. The copies are hidden from the
-        // program, too.
-        Mark::Own if command == libc::F_DUPFD_CLOEXEC && is_own_caller() => {
+        // The watchdog's thread copies the wire's descriptors, also while the thread that opens the
+        // stack has not marked them yet. The copies are hidden from the program, too.
+        mark @ (Mark::Own | Mark::Kernel)
+            if command == libc::F_DUPFD_CLOEXEC && copies_own(mark) =>
+        {
             c(memory_unsafe::copy_high(fd).map(i64::from))
         }
         // The library's own threads check with `F_GETFD` whether a descriptor is open before they
@@ -217,6 +219,14 @@ fn is_own_caller() -> bool {
     engine::is_inside() || memory_unsafe::thread_name().starts_with(b"millstream")
 }
 
+/// True if the caller copies a descriptor of the library's own.
+fn copies_own(mark: Mark) -> bool {
+    match mark {
+        Mark::Own => is_own_caller(),
+        _ => memory_unsafe::is_own_thread(),
+    }
+}
+
 /// `close_range`: closes the program's descriptors in the range, and not the library's own.
 ///
 /// # Safety
@@ -363,4 +373,34 @@ fn replace(from: c_int, to: c_int, flags: c_int) -> Result<i64, Errno> {
     calls::share(to, from);
     stderr_unsafe::follow(to);
     Ok(copy)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsRawFd as _;
+    use std::thread::Builder;
+
+    use super::*;
+
+    /// The mark of the copy that a thread of this name makes of a descriptor without a mark.
+    fn mark_of_a_copy_by(name: &str) -> Mark {
+        let file = std::fs::File::open("/dev/null").expect("a file");
+        let fd = file.as_raw_fd();
+        let copying = Builder::new().name(name.to_owned()).spawn(move || {
+            // SAFETY: it takes numbers alone.
+            let copy = unsafe { fcntl64(fd, libc::F_DUPFD_CLOEXEC, 3) };
+            let mark = marks::of(copy);
+            marks::set(copy, Mark::Kernel);
+            memory_unsafe::close(copy).expect("the copy is open");
+            mark
+        });
+        let copied = copying.expect("a thread").join();
+        copied.expect("no panic")
+    }
+
+    #[test]
+    fn descriptor_not_marked_yet_that_a_library_thread_copies_is_hidden() {
+        assert_eq!(mark_of_a_copy_by("millstream-tick"), Mark::Own);
+        assert_eq!(mark_of_a_copy_by("worker"), Mark::Kernel);
+    }
 }

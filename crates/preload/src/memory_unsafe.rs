@@ -575,6 +575,17 @@ pub fn thread_name() -> [u8; 16] {
     name
 }
 
+/// True in a thread of the library's, which has its name before it calls anything. The first call
+/// notes the answer, so that copies of the program's descriptors cost no system call more.
+pub fn is_own_thread() -> bool {
+    thread_local! {
+        static IS_OWN: std::cell::OnceCell<bool> = const { std::cell::OnceCell::new() };
+    }
+    let noted =
+        IS_OWN.try_with(|is_own| *is_own.get_or_init(|| thread_name().starts_with(b"millstream")));
+    noted.unwrap_or(false)
+}
+
 /// Raises `SIGPIPE` in this thread, as Linux does for a write to a socket that was shut.
 pub fn sigpipe() {
     // SAFETY: a signal to this thread.

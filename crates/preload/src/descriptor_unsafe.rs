@@ -216,7 +216,7 @@ fn forget_in_copy(fd: c_int) {
 /// True in calls of the library itself and in its threads, whose names begin with `millstream`.
 /// They make, check and close descriptors of the wire.
 fn is_own_caller() -> bool {
-    engine::is_inside() || memory_unsafe::thread_name().starts_with(b"millstream")
+    engine::is_inside() || memory_unsafe::is_own_thread()
 }
 
 /// True if the caller copies a descriptor of the library's own.

@@ -494,8 +494,8 @@ pub fn silence(bell: c_int) {
     let _ = unsafe { by_number(libc::SYS_read, [bell as usize, at, 8, 0]) };
 }
 
-/// A thread's bell: an eventfd that wakes its sleep. Threads that are about to ring a bell share it,
-/// so its number stays the bell's until they have.
+/// A thread's bell: an eventfd that wakes its sleep. Threads that are about to ring a bell share
+/// it, so its number stays the bell's until they have.
 pub struct Bell(c_int);
 
 impl Bell {
@@ -568,7 +568,7 @@ pub fn bell() -> Result<Arc<Bell>, Errno> {
 }
 
 /// The name of this thread, padded with zeros.
-pub fn thread_name() -> [u8; 16] {
+fn thread_name() -> [u8; 16] {
     let mut name = [0; 16];
     // SAFETY: it writes sixteen bytes at most.
     let _ = unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
